@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.pages.claims import data, page
+from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
@@ -30,7 +30,11 @@ def lines(at: AppTest) -> dict[str, str]:
 
 def by_rank(names: Iterable[str], setting: Setting) -> list[str]:
     """Claims in the order of the page: false, false in small models, partly true, true, undecided."""
-    places = {state: n for n, states in enumerate(data.GROUPS.values()) for state in states}
+    groups = (
+        (Status.FALSE,), (Status.NOT_HERE,), (Status.PARTLY,), (Status.HOLDS, Status.THEOREM),
+        (Status.NOT_MEASURED, Status.UNDECIDED),
+    )  # fmt: skip
+    places = {state: n for n, states in enumerate(groups) for state in states}
     last = len(data.FIRST) + 1
 
     def rank(name: str) -> tuple[int, int]:
@@ -54,33 +58,41 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     verdicts = {name: claim.test(setting(at)) for name, claim in CLAIMS.items()}
     numbers = {row["id"]: row for row in table(at, "claims").to_dict("records")}
     for name, verdict in verdicts.items():
-        word, _ = page.VERDICTS[verdict.status]
+        word = data.OUTCOMES[verdict.status].word
         assert f" **{word}.** {CLAIMS[name].sentence}" in found[name]
         row = numbers[name]
         assert row["state"] == str(verdict.status)
         if verdict.decides:
-            assert found[name].endswith(f"**{verdict.decides.text}**")
+            named = f"{verdict.decides.name}: **{verdict.decides.text}**"
+            assert found[name].lower().endswith(named.lower())
             number, value = pd.to_numeric([row["number"], verdict.decides.value])
             assert number == pytest.approx(value, rel=1e-12, abs=1e-13, nan_ok=True)
-    states = [verdict.status for verdict in verdicts.values()]
+    words = [data.OUTCOMES[verdict.status].word for verdict in verdicts.values()]
     said = headline(at)
-    assert said.startswith(f"{len(CLAIMS)} common claims: ")
-    for group, words in data.COUNTED.items():
-        count = sum(states.count(state) for state in data.GROUPS[group])
-        assert re.findall(rf"(\d+) {words}(?=[,.])", said) == [str(count)] * (count > 0)
+    assert said.startswith(f"{len(CLAIMS)} common claims at these settings: ")
+    for heading, own in {
+        "false": ("False",), "false in small models": ("False in small models",),
+        "partly true": ("Partly true",), "true": ("True", "Proven"),
+        "undecided": ("Not measured", "Undecided"),
+    }.items():  # fmt: skip
+        count = sum(word in own for word in words)
+        assert re.findall(rf"(\d+) {heading}(?=[,.])", said) == [str(count)] * (count > 0)
 
 
 def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
-    for verdict, theme in [*product(data.FILTERS, ("all", THEMES[0])), *product(["all"], THEMES)]:
+    left: dict[str, set[Status]] = {
+        "all": {*Status}, "holds": {Status.HOLDS, Status.THEOREM}, "partly": {Status.PARTLY},
+        "false": {Status.FALSE},
+        "open": {Status.NOT_HERE, Status.NOT_MEASURED, Status.UNDECIDED},
+    }  # fmt: skip
+    for verdict, theme in [*product(left, ("all", THEMES[0])), *product(["all"], THEMES)]:
         read = data.read(Setting(base=500.0), ClaimsChoice(verdict=verdict, theme=theme))
         names = [
             claim.id
             for claim in CLAIMS.values()
-            if read.verdicts[claim.id].status in data.FILTERS[verdict]
-            and theme in ("all", claim.theme)
+            if read.verdicts[claim.id].status in left[verdict] and theme in ("all", claim.theme)
         ]
         assert [*read.shown] == by_rank(names, Setting(base=500.0))
-    assert {state for states in data.FILTERS.values() for state in states} == {*Status}
     assert lines(drawn(visit("claims", {"theme": "models", "verdict": "partly"}))) == {}
     at = drawn(visit("claims", {"theme": THEMES[0]}))
     assert {*lines(at)} == {claim.id for claim in CLAIMS.values() if claim.theme == THEMES[0]}

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -15,29 +16,29 @@ from posenc.claims import CLAIMS, Claim, Status, Verdict
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.settings import Setting, own_rules
 
-FILTERS: dict[str, tuple[Status, ...]] = {
-    "all": tuple(Status),
-    "holds": (Status.HOLDS, Status.THEOREM),
-    "partly": (Status.PARTLY,),
-    "false": (Status.FALSE,),
-    "open": (Status.NOT_HERE, Status.NOT_MEASURED, Status.UNDECIDED),
+
+class Outcome(NamedTuple):
+    """What the page calls an outcome: its heading, the option of the filter, its word and icon."""
+
+    heading: str
+    option: str
+    word: str
+    icon: str
+
+
+# In the order of the page.
+OUTCOMES = {
+    Status.FALSE: Outcome("False", "false", "False", "close"),
+    Status.NOT_HERE: Outcome(
+        "False in small models", "open", "False in small models", "model_training"
+    ),
+    Status.PARTLY: Outcome("Partly true", "partly", "Partly true", "contrast"),
+    Status.HOLDS: Outcome("True", "holds", "True", "check"),
+    Status.THEOREM: Outcome("True", "holds", "Proven", "done_all"),
+    Status.NOT_MEASURED: Outcome("Undecided", "open", "Not measured", "hourglass_empty"),
+    Status.UNDECIDED: Outcome("Undecided", "open", "Undecided", "remove"),
 }
-# Headings in the order of the page, and the outcomes under each.
-GROUPS: dict[str, tuple[Status, ...]] = {
-    "False": (Status.FALSE,),
-    "False in small models": (Status.NOT_HERE,),
-    "Partly true": (Status.PARTLY,),
-    "True": (Status.HOLDS, Status.THEOREM),
-    "Undecided": (Status.NOT_MEASURED, Status.UNDECIDED),
-}
-GROUP_OF = {status: group for group, states in GROUPS.items() for status in states}
-COUNTED = {  # in the headline
-    "True": "true here",
-    "Partly true": "partly true",
-    "False": "false",
-    "False in small models": "false in the small models trained here",
-    "Undecided": "undecided",
-}
+HEADINGS = [*dict.fromkeys(outcome.heading for outcome in OUTCOMES.values())]
 # By fame and surprise, numerics last; a claim that is not named here stands before those.
 FIRST = (
     "slowest", "sinusoids_extrapolate", "rope_extrapolates", "alibi_extrapolates", "dominating",
@@ -62,14 +63,15 @@ class ClaimsRead:
 def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
     """Return what the page shows of a setting."""
     verdicts = {name: judge(claim, setting) for name, claim in CLAIMS.items()}
-    shown = tuple(
+    outcomes = {name: OUTCOMES[verdict.status] for name, verdict in verdicts.items()}
+    filtered = (
         name
-        for name, found in verdicts.items()
-        if found.status in FILTERS[chosen.verdict] and chosen.theme in ("all", CLAIMS[name].theme)
+        for name in verdicts
+        if chosen.verdict in ("all", outcomes[name].option)
+        and chosen.theme in ("all", CLAIMS[name].theme)
     )
-    groups = [*GROUPS]
     shown = tuple(
-        sorted(shown, key=lambda name: (groups.index(GROUP_OF[verdicts[name].status]), _rank(name)))
+        sorted(filtered, key=lambda name: (HEADINGS.index(outcomes[name].heading), _rank(name)))
     )
     drawn = DRAWN in shown and verdicts[DRAWN].numbers
     weights = _weights(CLAIMS[DRAWN].relevant(setting)) if drawn else None
@@ -126,9 +128,9 @@ def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
 
 def headline(verdicts: Mapping[str, Verdict]) -> str:
     """Count the verdicts in a sentence."""
-    counts = Counter(GROUP_OF[found.status] for found in verdicts.values())
-    parts = [f"{counts[group]} {COUNTED[group]}" for group in COUNTED if counts[group]]
-    return f"{len(verdicts)} common claims: {', '.join(parts)}."
+    counts = Counter(OUTCOMES[verdict.status].heading for verdict in verdicts.values())
+    parts = [f"{counts[name]} {name.lower()}" for name in HEADINGS if counts[name]]
+    return f"{len(verdicts)} common claims at these settings: {', '.join(parts)}."
 
 
 def reads(claim: Claim) -> str:

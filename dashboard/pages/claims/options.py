@@ -12,8 +12,8 @@ class ClaimsChoice:
 
     verdict: str = fields.Choice(
         options=("all", "holds", "partly", "false", "open"),
+        labels=("all", "true", "partly true", "false", "false in small models, undecided"),
         label="Verdict",
-        help="Open: false in small models only, not measured here, or undecided.",
     ).field("all")
     theme: str = fields.Choice(
         options=("all", *THEMES), label="Theme", help="What a claim is about."

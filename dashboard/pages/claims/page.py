@@ -15,18 +15,8 @@ from dashboard.frame import page
 from dashboard.pages.claims import data, script
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import plain
-from posenc.claims import CLAIMS, Claim, Number, Status, Verdict, training
+from posenc.claims import CLAIMS, Claim, Number, Verdict, training
 
-# The word and its icon; a coloured badge in a closed line has too little contrast.
-VERDICTS: dict[Status, tuple[str, str]] = {
-    Status.HOLDS: ("True", "check"),
-    Status.THEOREM: ("Proven", "done_all"),
-    Status.PARTLY: ("Partly true", "contrast"),
-    Status.FALSE: ("False", "close"),
-    Status.NOT_HERE: ("False in small models", "model_training"),
-    Status.NOT_MEASURED: ("Not measured", "hourglass_empty"),
-    Status.UNDECIDED: ("Undecided", "remove"),
-}
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
@@ -40,7 +30,7 @@ def draw() -> None:
 
     with header:
         page.head("Claims, tested", both.map(lambda one: data.headline(one.verdicts)))
-        st.caption("Computed at the current settings. Open a line for evidence, source and code.")
+        st.caption("Open a line for evidence, source and code.")
     if not found.shown:
         st.info("No claim has this verdict and this theme here.", icon=":material/filter_alt_off:")
     _draw_claims(both)
@@ -56,9 +46,9 @@ def draw() -> None:
         r"\theta_m = b^{-2m/d}, \quad \lambda_m = \frac{2\pi}{\theta_m}, \quad "
         r"\lVert PE(p) \rVert = \sqrt{d/2}",
         "The frequencies, wavelengths and norm behind most of the numbers (Vaswani et al. 2017, arXiv "
-        "1706.03762, section 3.5). Models are alike where perplexity differs by less than one part in a "
-        "hundred, and extrapolate where it stays under 1.1 times that at the training length. Each line "
-        "opens to the code of its test.",
+        "1706.03762, section 3.5). Two models are alike where their perplexities differ by less than 1%. "
+        "A model extrapolates where its perplexity rises by at most 5% past the training length, and "
+        "partly so up to 10%.",
         Claim,
         Verdict,
         training.extrapolates,
@@ -71,7 +61,7 @@ def _draw_claims(both: Pair[data.ClaimsRead]) -> None:
     """Draw a line per claim that the filters leave, grouped by verdict."""
     found = both.now
     for group, names in itertools.groupby(
-        found.shown, lambda name: data.GROUP_OF[found.verdicts[name].status]
+        found.shown, lambda name: data.OUTCOMES[found.verdicts[name].status].heading
     ):
         own = [*names]
         st.subheader(f"{group} ({len(own)})", anchor=False)
@@ -109,18 +99,20 @@ def _draw_claim(claim: Claim, found: data.ClaimsRead, then: Verdict | None) -> N
 
 def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
     """Return verdict, claim and deciding number in a line of Markdown."""
-    word, icon = VERDICTS[verdict.status]
-    text = f":material/{icon}: **{word}.** {plain(claim.sentence)}"
-    if verdict.decides is not None:
-        text += f" **{plain(verdict.decides.text)}**"
+    # A coloured badge in a closed line has too little contrast.
+    outcome = data.OUTCOMES[verdict.status]
+    text = f":material/{outcome.icon}: **{outcome.word}.** {plain(claim.sentence)}"
+    if (number := verdict.decides) is not None:
+        name = number.name[0].upper() + number.name[1:]
+        text += f" {plain(name)}: **{plain(number.text)}**"
     if then is not None and then.status != verdict.status:
-        text += f" (A: {VERDICTS[then.status][0]})"
+        text += f" (A: {data.OUTCOMES[then.status].word})"
     return text
 
 
 def pinned(now: Verdict, then: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
-    said = f"A: {VERDICTS[then.status][0]}"
+    said = f"A: {data.OUTCOMES[then.status].word}"
     ours, theirs = now.decides, then.decides
     if theirs is not None:
         said += f", {plain(theirs.text)}"
