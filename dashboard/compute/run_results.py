@@ -1,6 +1,7 @@
 """Measured results of trained models as sentences and tables: losses in three classes, accuracies."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -67,13 +68,24 @@ def rules() -> str:
     return text.replace(": ", ": perplexity ", 1)
 
 
-def past_training(curve: Curve) -> tuple[Effect | None, str]:
-    """Return the class of a curve past its training length, and it in words with the change of loss."""
+class PastTraining(NamedTuple):
+    """How the loss changes past the training length; None where no longer context was evaluated.
+
+    change: nats, at the longest context. text: both for a badge or a list.
+    """
+
+    effect: Effect | None
+    change: float | None
+    text: str
+
+
+def past_training(curve: Curve) -> PastTraining:
+    """Return how the loss of a curve changes past its training length."""
     loss, last = curve.at(curve.specification.train_length), curve.points[-1]
     effect = None if loss is None else summary.effect(curve, loss)
     if loss is None or effect is None:
-        return None, f"ends at {last.x:,} tokens"
-    return effect, f"{effect}: {last.mean - loss:+.2f} nats"
+        return PastTraining(None, None, f"ends at {last.x:,} tokens")
+    return PastTraining(effect, last.mean - loss, f"{last.mean - loss:+.2f} nats ({effect})")
 
 
 def lengths(curves: Sequence[Curve]) -> str:

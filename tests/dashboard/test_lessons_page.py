@@ -1,5 +1,6 @@
 """Learn in five steps: what each step says, against numbers that are computed here."""
 
+import json
 import re
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None
     assert "Swap “the” and “dog”" in pages.as_read(headline(at))
     _, shown = pages.matrices(at)
     assert all(np.allclose(one.sum(axis=1), 1, atol=1e-6) for one in shown.values())
-    assert np.array_equal(shown["NoPE, your order"], shown["NoPE, swapped"])
+    assert np.array_equal(shown["No position, your order"], shown["No position, swapped"])
     moved = np.abs(shown["Sinusoidal, your order"] - shown["Sinusoidal, swapped"]).max()
     assert moved > 0.01
     assert answer(at).startswith("Yes. With a causal mask")
@@ -50,13 +51,17 @@ def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float)
 
 def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
     at = step(3)
-    before = re.search(r"give the logit (-?[\d.]+)\.", headline(at))
+    before = re.search(r"have the logit (-?[\d.]+)\.", headline(at))
     assert before is not None
     assert answer(at).startswith(f"Still {before[1]} ")
     assert f"logit becomes {before[1]}" not in answer(at)
     expected = 10_000.0 ** (-np.arange(0, 64, 2) / 64)
     assert np.allclose(data.read("3", None).arrays["inv_freq"], expected, rtol=1e-14)
-    assert "lesson_clock" in [one.key for one in at.get("bidi_component")]
+    (clock,) = [one for one in at.get("bidi_component") if one.key == "lesson_clock"]
+    row = json.loads(clock.proto.json)
+    ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
+    assert ahead == {"Key": 7, "Query, 3 positions later": 10}
+    assert row["last"] >= 107  # where the answer moves the key
 
 
 @pytest.mark.parametrize("head", [1, 8])
@@ -65,16 +70,24 @@ def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
     slope = 2.0**-head
     (frame,) = charts(at)
     chosen = frame[frame["chosen"]]
+    assert chosen["head"].unique().tolist() == [head]
     assert np.allclose(chosen["y"], -slope * np.arange(128), rtol=1e-12)
-    assert f"at distance 100 it subtracts {100 * slope:.3g}." in headline(at)
-    (distance,) = re.findall(r"From distance ([\d,]+):", answer(at))
-    first = int(distance.replace(",", ""))
-    assert np.exp(-slope * first) < 0.01 <= np.exp(-slope * (first - 1))
+    assert f"at distance 32 it subtracts {32 * slope:.3g}." in headline(at)
+    assert 32 * slope <= 20  # where the axis ends
+    factors = [float(text) for text in re.findall(r"by (\d[\d.]*\d)", answer(at))]
+    assert factors[0] == pytest.approx(np.exp(-32 / 256), abs=5e-4)
+    assert "of head 1 by 1.1\u00a0×\u00a010⁻⁷." in answer(at)  # exp(-16)
 
 
-def test_last_step_shows_nothing_measured_before_a_guess() -> None:
+def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
     at = step(5)
-    assert not charts(at)
+    (frame,) = charts(at)
+    shown = frame[frame["y"].notna()]
+    assert shown["x"].max() == 128 < frame["x"].max()
+    for kind in KINDS[:4]:
+        trained = {x: loss for x, loss in LOSS[kind].items() if x <= 128}
+        rows = of(shown, kind)
+        assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(trained)
     assert not [one for one in at.expander if one.label == "Answer"]
     assert "nats" not in headline(at)
 
@@ -86,8 +99,10 @@ def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
     assert min(changes, key=changes.__getitem__) == "alibi"
     assert headline(at).startswith(f"{verdict}: it is ALiBi.")
     assert headline(at).endswith("Learned ends at 128 tokens.")
+    assert "trained on 128 tokens, evaluated at 2,048" in headline(at)
     for kind, change in changes.items():
-        assert f"{change:+.2f} ({pages.LABELS[kind]})" in headline(at)
+        word = "holds" if kind == "alibi" else "breaks"
+        assert f"{pages.LABELS[kind]} {change:+.2f} nats ({word})" in headline(at)
         rows = of(charts(at)[0], kind)
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(LOSS[kind])
 

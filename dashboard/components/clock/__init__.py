@@ -39,7 +39,8 @@ class Face:
     """One clock: a hand per chosen pair of one scheme, MOST_HANDS at most.
 
     pairs: the number of each hand's pair. inv_freq, wavelengths, turns: (hands,) float64: radians per
-    position, positions per full turn, turns within the training length. color: #rrggbb.
+    position, positions per full turn, turns within the training length. color: #rrggbb. offset: how many
+    positions the hands are ahead of the slider.
     """
 
     title: str
@@ -49,25 +50,35 @@ class Face:
     inv_freq: Array
     wavelengths: Array
     turns: Array
+    offset: int = 0
 
 
 def clock_row(
-    faces: Sequence[Face], *, key: str, last: int, trained: int, text_alternative: str
+    faces: Sequence[Face],
+    *,
+    key: str,
+    last: int,
+    trained: int,
+    text_alternative: str,
+    first: int = 0,
 ) -> None:
     """Draw `faces` side by side under one play button, one speed and one position slider.
 
-    last: the slider's last position; trained: the training length, marked on it. With the same `key` a
-    rerun changes the hands and leaves the position where it is.
+    first: where the slider stands at first; last: its last position; trained: the training length, marked
+    on it. With the same `key` a rerun changes the hands and leaves the position where it is.
     """
     with st.container(gap=None):
-        _row(key=key, data=encode(faces, last, trained, text_alternative))
+        _row(key=key, data=encode(faces, last, trained, text_alternative, first))
         _code(key=f"{key}-code", data={"style": _style})
 
 
-def encode(faces: Sequence[Face], last: int, trained: int, text: str) -> dict[str, Any]:
+def encode(
+    faces: Sequence[Face], last: int, trained: int, text: str, first: int = 0
+) -> dict[str, Any]:
     """Return what the browser draws; every float64 arrives exactly, infinite ones as null."""
     return {
         "text": text,
+        "first": first,
         "last": last,
         "trained": trained,
         "faces": [
@@ -75,6 +86,7 @@ def encode(faces: Sequence[Face], last: int, trained: int, text: str) -> dict[st
                 "title": face.title,
                 "subtitle": face.subtitle,
                 "color": face.color,
+                "offset": face.offset,
                 "hands": [
                     {
                         "pair": pair,

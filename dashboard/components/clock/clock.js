@@ -117,7 +117,8 @@ class FaceView {
   }
 
   /** Turn the hands to a position, which lies between two whole ones only while they move. */
-  turn(position, spoken) {
+  turn(slider, spoken) {
+    const position = slider + this.face.offset;
     for (const { hand, group, line, disc, label, radius } of this.arms) {
       const angle = angleOf(hand, position);
       const [x, y] = tip(radius, angle);
@@ -147,7 +148,6 @@ class Clock {
     this.root.setAttribute("role", "group");
     this.makeControls(make("div", "controls", this.root));
     this.faces = make("div", "faces", this.root);
-    this.at = 0;
     this.playing = false;
     this.paints = 0;
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -193,7 +193,7 @@ class Clock {
     write(this.markText, `training length ${whole(row.trained)}`);
     this.faces.replaceChildren();
     this.views = row.faces.map((face) => new FaceView(face, this.faces));
-    this.at = Math.min(this.at, row.last);
+    this.at = Math.min(this.at ?? row.first, row.last);
     this.play(this.playing && this.at < this.last);
     this.root.dataset.paints = ++this.paints;
   }

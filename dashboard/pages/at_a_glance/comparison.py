@@ -63,7 +63,7 @@ def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> p
             {"scheme": SCHEMES[kind].label}
             | _row(query.build("cpu"), measured[kind])
             | {
-                "loss past training": run_results.past_training(curves[kind])[1]
+                "loss past training": run_results.past_training(curves[kind]).text
                 if kind in curves
                 else "not measured",
                 "used by": used_by(kind),

@@ -12,8 +12,9 @@ class ClaimsChoice:
 
     verdict: str = fields.Choice(
         options=("all", "holds", "partly", "false", "open"),
-        labels=("all", "true", "partly true", "false", "false in small models, undecided"),
+        labels=("all", "true", "partly true", "false", "undecided"),
         label="Verdict",
+        help="Undecided includes claims that only the small models trained here contradict.",
     ).field("all")
     theme: str = fields.Choice(
         options=("all", *THEMES), label="Theme", help="What a claim is about."

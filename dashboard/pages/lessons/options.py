@@ -18,12 +18,9 @@ class SwapChoice:
     """The sentence of the first step, whose first and last word change places."""
 
     words: str = Sentence(
-        least=2,
-        most=12,
-        longest=120,
-        label="Your sentence",
+        least=2, most=12, longest=120, label="Your sentence",
         help="2 to 12 words; its first and last word change places.",
-    ).field("dog bites man")
+    ).field("dog bites man")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +28,9 @@ class WaveChoice:
     """The base of the second step's table."""
 
     wave_base: str = fields.Choice(
-        options=("100", "10000", "500000"), label="Base", help="A larger base: slower waves."
-    ).field("10000")
+        options=("100", "10000", "500000"), labels=("100", "10,000", "500,000"), label="Base",
+        help="A larger base: slower waves.",
+    ).field("10000")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ import streamlit as st
 from dashboard.charts import loss, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.components.matrix import Full, Panel, Scale
-from dashboard.compute import runs
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.pages.lessons import data, options
@@ -30,11 +29,11 @@ CONTROLS: dict[str, tuple[type, str]] = {
     "5": (options.GuessChoice, "guess"),
 }
 LINKS = {
-    "1": (("why_order_matters", "Why order matters"), ("claims", "Claims")),
-    "2": (("encoding", "Encoding"), ("similarity", "Similarity")),
-    "3": (("encoding", "Encoding"), ("relative_offsets", "Relative offsets")),
-    "4": (("similarity", "Similarity"), ("at_a_glance", "At a glance")),
-    "5": (("extrapolation", "Extrapolation"), ("extend_context", "Extend a model's context")),
+    "1": ("why_order_matters", "claims"),
+    "2": ("encoding", "similarity"),
+    "3": ("encoding", "relative_offsets"),
+    "4": ("similarity", "at_a_glance"),
+    "5": ("extrapolation", "extend_context"),
 }
 DEFINITIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "1": (r"f(PX) = P f(X)", "Attention is permutation equivariant.", analysis.read_orders),
@@ -45,13 +44,13 @@ DEFINITIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     ),
     "3": (
         r"(R_i q)^\top (R_j k) = q^\top R_{j-i} k",
-        "Turning both by their positions leaves the offset alone.",
+        "After both rotations, the logit depends on positions only through their offset.",
         rope.RotaryScheme.rotate,
     ),
     "4": (r"q_i^\top k_j / \sqrt{d} - s_h |i - j|", "One slope per head.", alibi_slopes),
     "5": (
         r"\text{loss}(n) - \text{loss}(L)",
-        "Loss at a context of n tokens against that at the training length L.",
+        "Loss at a context of n tokens minus the loss at the training length L.",
         summary.effect,
     ),
 }
@@ -69,44 +68,32 @@ def draw() -> None:
     lesson = data.read(step, chosen)
     with header:
         page.head(f"Step {step} of 5: {lesson.title}", lesson.sentences)
-    is_waiting = step == "5" and chosen == "not yet"
     with picture:
-        if is_waiting:
-            st.caption("The measured curves are drawn here after your guess.")
-        else:
-            PICTURES[step](lesson)
+        PICTURES[step](lesson)
     with beside:
-        if not is_waiting:
+        if lesson.question:
             st.markdown(f"**Question.** {lesson.question}")
             with st.expander("Answer", key=f"answer_of_step_{step}"):
                 st.markdown(lesson.answer)
-        _links(step)
+        row = st.container(horizontal=True, vertical_alignment="center")
+        for folder in LINKS[step]:
+            page.link(row, folder)
+        if step != "5":
+            row.button(
+                "Next step", key="next_step", icon=":material/arrow_forward:",
+                on_click=_go_to, args=(str(int(step) + 1),),
+            )  # fmt: skip
     page.how_to_read(
         "Each step has one picture, one control and one question. Answer the question before you open the "
-        "answer. Present, above, enlarges the page for a projector. The address names the step. The steps "
-        "use a model dimension of 512, 8 heads and base 10,000. The last step shows small trained models."
+        "answer. Present enlarges the page for a projector. A link opens the same step. Steps 1 and 3 use "
+        "one attention layer with random weights: model dimension 512, 8 heads, base 10,000. Step 5 shows "
+        "small trained models."
     )
-    formula, words, function = DEFINITIONS[step]
-    page.definition(formula, words, function)
-
-
-def _links(step: str) -> None:
-    """Draw the ways to the full pages and to the next step."""
-    row = st.container(horizontal=True, vertical_alignment="center")
-    for folder, label in LINKS[step]:
-        row.page_link(f"pages/{folder}/page.py", label=label, icon=":material/arrow_outward:")
-    if step != "5":
-        row.button(
-            "Next step",
-            key="next_step",
-            on_click=_turn_to,
-            args=(str(int(step) + 1),),
-            icon=":material/arrow_forward:",
-        )
+    page.definition(*DEFINITIONS[step])
 
 
 @answered
-def _turn_to(step: str) -> None:
+def _go_to(step: str) -> None:
     st.session_state["step"] = step
 
 
@@ -143,49 +130,68 @@ def _clock(lesson: data.Lesson) -> None:
     setting = Setting()
     frequencies = lesson.arrays["inv_freq"][[*HANDS]]
     wavelengths = 2 * math.pi / frequencies
-    face = Face(
-        title="RoPE",
-        subtitle=f"pairs {', '.join(map(str, HANDS))} of {len(lesson.arrays['inv_freq'])}",
-        color=theme.COLOURS["rope"],
-        pairs=HANDS,
-        inv_freq=frequencies,
-        wavelengths=wavelengths,
-        turns=setting.train_length / wavelengths,
-    )
+    apart = data.QUERY - data.KEY
+    faces = [
+        Face(
+            title=title,
+            subtitle=f"pairs {', '.join(map(str, HANDS))} of {len(lesson.arrays['inv_freq'])}",
+            color=theme.COLOURS["rope"],
+            pairs=HANDS,
+            inv_freq=frequencies,
+            wavelengths=wavelengths,
+            turns=setting.train_length / wavelengths,
+            offset=offset,
+        )
+        for title, offset in (("Key", 0), (f"Query, {apart} positions later", apart))
+    ]
     clock_row(
-        [face],
+        faces,
         key="lesson_clock",
-        last=setting.length - 1,
+        first=data.KEY,
+        last=setting.length - 1 - apart,
         trained=setting.train_length,
-        text_alternative=f"A clock with a hand for each of {len(HANDS)} pairs of features.",
+        text_alternative=f"Two clocks with a hand for each of {len(HANDS)} pairs of dimensions.",
     )
 
 
 def _slopes(lesson: data.Lesson) -> None:
+    distance = alt.X("x:Q", title="query-key distance (tokens)", scale=alt.Scale(domain=[0, 128]))
     colour = alt.condition("datum.chosen", alt.value(theme.COLOURS["alibi"]), alt.value("#80868f"))
-    width = alt.condition("datum.chosen", alt.value(4), alt.value(1))
     lines = (
         alt.Chart()
         .transform_filter("datum.y >= -20")  # clipping would draw them over the axis
         .mark_line()
         .encode(
-            x=alt.X("x:Q", title="query-key distance (tokens)"),
+            x=alt.X(
+                "x:Q",
+                title="query-key distance (tokens)",
+                scale=alt.Scale(domain=[0, 128], nice=False),
+            ),
             y=alt.Y("y:Q", title="added to the logit", scale=alt.Scale(domain=[-20, 0])),
             detail="head:N",
             color=colour,
-            size=width,
+            size=alt.condition("datum.chosen", alt.value(4), alt.value(1)),
             tooltip=["head:N", "x:Q", alt.Tooltip("y:Q", format=".3g")],
         )
     )
-    page.picture(lesson.frame, theme.spec_of(lines.properties(height=HEIGHT)), key="lesson_slopes")
+    point = (
+        alt.Chart()
+        .transform_filter(f"datum.chosen && datum.x == {data.FAR}")
+        .mark_point(filled=True, size=120, opacity=1)
+        .encode(x=distance, y="y:Q", color=colour)
+    )
+    chart = alt.layer(lines, point).properties(height=HEIGHT)
+    page.picture(lesson.frame, theme.spec_of(chart), key="lesson_slopes")
 
 
-def _measured(_: data.Lesson) -> None:
-    curves = runs.shipped_loss(data.MAIN)
-    if curves:
-        drawn = loss.frame(curves)
-        spec = loss.by_length(drawn, data.MAIN, "context", bands=False, height=HEIGHT)
-        page.picture(drawn, spec, key="lesson_loss")
+def _measured(lesson: data.Lesson) -> None:
+    if lesson.frame.empty:
+        return
+    answered = bool(lesson.question)
+    spec = loss.by_length(
+        lesson.frame, data.MAIN, "context", bands=False, labels=answered, height=HEIGHT
+    )
+    page.picture(lesson.frame, spec, key=f"lesson_loss_{answered}")
 
 
 PICTURES: dict[str, Callable[[data.Lesson], None]] = {

@@ -87,8 +87,8 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
     )
     top.markdown(f"**{config.label}**")
     if curve is not None:
-        effect, text = run_results.past_training(curve)
-        top.badge(text, color=BADGES[effect])
+        past = run_results.past_training(curve)
+        top.badge(past.text, color=BADGES[past.effect])
     st.image(
         diagram.attention_block(place, theme.COLOURS[config.kind]),
         width="stretch",
