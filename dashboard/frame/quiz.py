@@ -2,10 +2,9 @@
 
 Off unless asked for. A question is a value: its words, its control, and the function that takes the
 truth from the page's results. An answer counts for one question at one setting; a new setting asks
-anew. The link holds the question and, once it is given, the reader's answer, never the truth.
+anew. The link holds the question and the reader's answer, never the truth.
 """
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -17,12 +16,11 @@ from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import fields
 
-Found = TypeVar("Found")
+Results = TypeVar("Results")
 Answer = float | str
 Truth = float | str | frozenset[str]
 
 WITHHELD = "Answer the question first. The results appear with your answer."
-KEPT = 64  # answers that a session remembers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,32 +41,27 @@ class Slider:
     @property
     def answers(self) -> dict[str, Answer]:
         """Every answer by its text in a link."""
-        ends: list[Answer] = [self.beyond] if self.beyond else []
-        return {_written(one): one for one in (*self.stops, *ends)}
+        stops: tuple[Answer, ...] = (*self.stops, self.beyond) if self.beyond else self.stops
+        return {_in_link(stop): stop for stop in stops}
+
+    @property
+    def hint(self) -> str:
+        """The unit, and how far an answer may be off."""
+        near = f"{self.near:.{self.digits}f} {self.unit}" if self.near else ""
+        share = f"{self.within:.0%}" if self.within else ""
+        limits = " or ".join(filter(None, (share, near)))
+        return f"In {self.unit}." + (f" An answer within {limits} is right." if limits else "")
 
     def say(self, value: Answer) -> str:
         """Return an answer in words."""
-        if isinstance(value, str):
-            return value
         sign = "+" if self.signed else ""
-        return f"{value:{sign},.{self.digits}f}"
+        return value if isinstance(value, str) else f"{value:{sign},.{self.digits}f}"
 
     def right(self, answer: Answer, truth: Answer) -> bool:
         """Whether an answer is near enough."""
         if isinstance(answer, str) or isinstance(truth, str):
             return answer == truth
         return abs(answer - truth) <= max(self.near, self.within * abs(truth)) + 1e-9
-
-    def off(self, answer: Answer, truth: Answer) -> str:
-        """Say how far off an answer is, "" where that is no number."""
-        if answer == truth:
-            return "exactly"
-        if isinstance(answer, str) or isinstance(truth, str) or not math.isfinite(truth):
-            return ""
-        gap = f"{abs(answer - truth):,.{self.digits}f}"
-        if not gap.strip("0.,"):
-            return f"less than {10.0**-self.digits:g} {self.unit} off"
-        return f"{gap} {self.unit} too {'high' if answer > truth else 'low'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,46 +73,38 @@ class OneOf:
     @property
     def answers(self) -> dict[str, Answer]:
         """Every answer by its text in a link."""
-        return {one: one for one in self.options}
+        return {option: option for option in self.options}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Generic[Found]):
+class Question(Generic[Results]):
     """One question: `truth` takes the right answer from the page's results."""
 
     key: str
     text: str
     control: Slider | OneOf
-    truth: Callable[[Found], Truth]
+    truth: Callable[[Results], Truth]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Whether an answer is right, and the sentence that says how far off it is."""
-
-    right: bool
-    text: str
-
-
-def judge(question: Question[Found], answer: Answer, found: Found) -> Judgement:
-    """Hold an answer against the page's results."""
-    truth = question.truth(found)
-    control = question.control
+def judge(question: Question[Results], answer: Answer, results: Results) -> tuple[bool, str]:
+    """Return whether an answer is right by the page's results, and the sentences that say what is."""
+    truth, control = question.truth(results), question.control
     if isinstance(control, OneOf):
         assert isinstance(truth, frozenset)
-        right = answer in truth
-        named = listed(tuple(option for option in control.options if option in truth))
-        said = "" if right else f"You said: {answer}. "
-        return Judgement(right, f"{said}The answer: {named}.")
-    assert not isinstance(truth, frozenset)
-    off = control.off(answer, truth)
-    ending = f": {off}" if off else ""
-    text = f"You said {control.say(answer)}; it is {control.say(truth)}{ending}."
-    return Judgement(control.right(answer, truth), text)
+        right, own = answer in truth, str(answer)
+        correct = listed([option for option in control.options if option in truth])
+    else:
+        assert not isinstance(truth, frozenset)
+        right, own = control.right(answer, truth), control.say(answer)
+        correct = control.say(truth) + ("" if isinstance(truth, str) else f" {control.unit}")
+    text = "Right." if right else "Not quite."
+    return right, f"{text} Your answer: {own}. The correct answer: {correct}."
 
 
-def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], found: Found) -> bool:
-    """Draw the exercise where it is wanted; return whether the page may show what it found.
+def ask(
+    page: str, setting: Hashable, questions: Sequence[Question[Results]], results: Results
+) -> bool:
+    """Draw the quiz where it is wanted; return whether the page may show its results.
 
     setting: everything that decides the page's numbers; another one asks again.
     """
@@ -134,86 +119,85 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
     answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
     link.read_options(page_options.PredictionChoice)
     with st.container(border=True):
-        texts = {question.key: question.text for question in questions}
-        _take_up_question(page, [*texts])
+        by_key = {question.key: question for question in questions}
+        _read_question(page, by_key)
         key = st.selectbox(
-            "Question", list(texts), format_func=texts.__getitem__, key=f"question_{page}"
+            "Question", [*by_key], format_func=lambda key: by_key[key].text, key=f"question_{page}"
         )
-        question = next(one for one in questions if one.key == key)
-        name = (page, key, setting)
-        _take_up_answer(question, name, answers)
-        _hold("question", key)
-        _hold("answer", f"said {_written(answers[name])}" if name in answers else default["answer"])
+        question, name = by_key[key], (page, key, setting)
+        _read_answer(question, name, answers)
+        _write("question", key)
+        _write(
+            "answer", f"said {_in_link(answers[name])}" if name in answers else default["answer"]
+        )
         st.session_state["owners"].append(page_options.PredictionChoice)
         if name not in answers:
             _control(page, question, name)
             return False
-        verdict = judge(question, answers[name], found)
-        show = st.success if verdict.right else st.info
-        icon = ":material/check_circle:" if verdict.right else ":material/straighten:"
-        show(("Right. " if verdict.right else "Not quite. ") + plain(verdict.text), icon=icon)
+        right, text = judge(question, answers[name], results)
+        show, icon = (st.success, "check_circle") if right else (st.info, "straighten")
+        show(plain(text), icon=f":material/{icon}:")
         st.button("Try again", key=f"again_{page}", on_click=_forget, args=(name,))
     return True
 
 
-def _take_up_question(page: str, keys: list[str]) -> None:
+def _read_question(page: str, by_key: dict[str, Question[Results]]) -> None:
     """Ask what this page asked last, or what the link asks; a widget forgets it with its page."""
-    kept = st.session_state.get(f"question_{page}", st.session_state.get(f"kept_question_{page}"))
-    asked = kept if kept is not None else st.query_params.get("question", "first")
-    if asked in keys:
+    last = st.session_state.get(f"question_{page}", st.session_state.get(f"last_question_{page}"))
+    asked = last if last is not None else st.query_params.get("question", "first")
+    if asked in by_key:
         st.session_state[f"question_{page}"] = asked
-    elif kept is None and asked != "first":
+    elif last is None and asked != "first":
         st.warning(
-            f"The question {plain(asked)} is not asked at this setting; the first one is.",
+            f"The question {plain(asked)} is not asked at this setting; the first question is shown.",
             icon=":material/info:",
         )
-    st.session_state[f"kept_question_{page}"] = asked
+    st.session_state[f"last_question_{page}"] = asked
 
 
-def _take_up_answer(
-    question: Question[Found], name: Hashable, answers: dict[Hashable, Answer]
+def _read_answer(
+    question: Question[Results], name: Hashable, answers: dict[Hashable, Answer]
 ) -> None:
     """Take the answer that the link gives to its own question, once per session."""
     if "answer_read" in st.session_state:
         return
     st.session_state["answer_read"] = True
-    said = st.query_params.get("answer", "none").removeprefix("said ")
-    if said == "none" or st.query_params.get("question", "first") not in ("first", question.key):
+    text = st.query_params.get("answer", "none").removeprefix("said ")
+    if text == "none" or st.query_params.get("question", "first") not in ("first", question.key):
         return
     known = question.control.answers
-    if said in known:
-        answers[name] = known[said]
+    if text in known:
+        answers[name] = known[text]
     else:
         st.warning(
-            f"The answer {plain(said)} does not fit this question; give another one.",
+            f"The answer {plain(text)} does not fit this question; choose another answer.",
             icon=":material/info:",
         )
 
 
-def _hold(name: str, text: str) -> None:
-    """Keep a choice that no widget holds in the session and in the address."""
+def _write(name: str, text: str) -> None:
+    """Put a choice that no widget holds into the session and the address."""
     st.session_state[name] = text
     if st.query_params.get(name) != text:
         st.query_params[name] = text
 
 
-def _written(answer: Answer) -> str:
-    """Return an answer as a link has it."""
+def _in_link(answer: Answer) -> str:
     return answer if isinstance(answer, str) else f"{answer:.10g}"
 
 
-def _control(page: str, question: Question[Found], name: Hashable) -> None:
-    """Draw what the answer is given with, and the button that shows the truth."""
+def _control(page: str, question: Question[Results], name: Hashable) -> None:
+    """Draw the control of the answer, and the button that checks it."""
     control = question.control
     answer: Answer | None
     # Named by its stops too: a slider with others is another slider.
     if isinstance(control, OneOf):
         key = f"answer_{page}_{question.key}_{'_'.join(control.options)}"
-        answer = st.radio(question.text, control.options, None, key=key, horizontal=True)
+        answer = st.radio("Your answer", control.options, None, key=key, horizontal=True)
     else:
         stops = [*control.answers.values()]
         answer = st.select_slider(
-            f"{question.text} In {control.unit}.",
+            f"Your answer. {control.hint}",
             stops,
             stops[len(stops) // 2],
             format_func=control.say,
@@ -233,10 +217,7 @@ def _control(page: str, question: Question[Found], name: Hashable) -> None:
 
 @answered
 def _remember(name: Hashable, answer: Answer) -> None:
-    answers = st.session_state["predictions"]
-    answers[name] = answer
-    while len(answers) > KEPT:
-        del answers[next(iter(answers))]
+    st.session_state["predictions"][name] = answer
 
 
 @answered

@@ -30,6 +30,8 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
     assert asked(page) == {"base": 12_500}
     go(page, "similarity")
     expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
+    go(page, "learn")  # which has no controls in the sidebar
+    expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
 
 
 def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:

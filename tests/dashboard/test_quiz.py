@@ -2,13 +2,14 @@
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import runs
-from dashboard.frame.quiz import WITHHELD, Judgement, OneOf, Question, Slider, judge
+from dashboard.frame.quiz import WITHHELD, OneOf, Question, Slider, judge
 from dashboard.pages.extrapolation import formula, questions
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
@@ -103,7 +104,7 @@ def test_page_is_withheld_until_the_answer_and_then_as_without_quiz(place: str) 
 def test_another_setting_or_question_asks_again_and_the_first_is_remembered() -> None:
     at = open_quiz("similarity", {"question": "half.rope", "answer": "said 3"}, exact_values=True)
     first = (headline(at), verdict(at))
-    assert "You said 3;" in first[1]
+    assert "Your answer: 3." in first[1]
     at.number_input(key="base_exact").set_value(50.0).run()
     assert withheld(drawn(at))
     assert quiz_link(at)["answer"] == "none"
@@ -221,24 +222,74 @@ def test_reach_truths_are_the_last_length_that_is_half_right(task: str, length: 
 
 
 @pytest.mark.parametrize(
-    ("answer", "truth", "right", "end"),
+    ("answer", "truth", "right", "correct"),
     [
-        (1.0, 1.5, True, "it is 1.5: 0.5 m too low."),
-        (1.0, 1.6, False, "it is 1.6: 0.6 m too low."),
-        (99.0, 90.0, True, "it is 90.0: 9.0 m too high."),
-        (99.1, 90.0, False, "it is 90.0: 9.1 m too high."),
-        ("never", "never", True, "it is never: exactly."),
-        ("never", 3.0, False, "it is 3.0."),
-        (0.0, float("nan"), False, "it is nan."),
+        (1.0, 1.5, True, "1.5 m"),
+        (1.0, 1.6, False, "1.6 m"),
+        (99.0, 90.0, True, "90.0 m"),
+        (99.1, 90.0, False, "90.0 m"),
+        (1234.5, 1234.5, True, "1,234.5 m"),
+        ("never", "never", True, "never"),
+        ("never", 3.0, False, "3.0 m"),
+        (0.0, float("nan"), False, "nan m"),
     ],
 )
-def test_number_is_judged_by_its_distance(answer: Any, truth: Any, right: bool, end: str) -> None:
+def test_number_is_judged_by_its_distance(
+    answer: Any, truth: Any, right: bool, correct: str
+) -> None:
     metres = Slider(stops=(0.0, 1.0), unit="m", digits=1, near=0.5, within=0.1, beyond="never")
     question = Question[Any](key="q", text="?", control=metres, truth=lambda found: found)
-    assert judge(question, answer, truth) == Judgement(right, f"You said {answer}; {end}")
+    own = answer if isinstance(answer, str) else f"{answer:,}"
+    words = "Right." if right else "Not quite."
+    text = f"{words} Your answer: {own}. The correct answer: {correct}."
+    assert judge(question, answer, truth) == (right, text)
+    assert metres.hint == "In m. An answer within 10% or 0.5 m is right."
 
 
 def test_each_of_several_correct_options_is_accepted() -> None:
     letters = OneOf(options=("a", "b", "c"))
     question = Question[Any](key="q", text="?", control=letters, truth=lambda found: found)
-    assert [judge(question, word, frozenset("ab")).right for word in "abc"] == [True, True, False]
+    assert [judge(question, word, frozenset("ab"))[0] for word in "abc"] == [True, True, False]
+
+
+def every_question() -> Iterator[tuple[Question[Any], Any]]:
+    """Yield the questions of all pages at default settings, each with the results that answer it."""
+    setting = Setting()
+    similar = data.read(setting, SimilarityChoice()).found
+    turns, past = formula.read_turns(setting).coverage, formula.read(setting, 4).past
+    asked: list[tuple[Sequence[Question[Any]], Any]] = [
+        (similarity_questions(setting, similar), similar),
+        (questions.of_turns(setting, turns), turns),
+        (questions.of_formula(setting, past), past),
+    ]
+    for task, length, measure in (
+        ("language", 64, "context"), ("language", 128, "context"), ("copy", 20, "copy"),
+        ("recall", 32, "recall"),
+    ):  # fmt: skip
+        curves = shipped_curves(task, length, measure)
+        asked.append((questions.of_runs(curves), curves))
+    for own, results in asked:
+        yield from ((question, results) for question in own)
+
+
+def test_every_question_has_right_answers_and_wrong_ones() -> None:
+    pairs = [*every_question()]
+    assert len(pairs) > 30
+    for question, results in pairs:
+        answers, truth = [*question.control.answers.values()], question.truth(results)
+        right = {answer for answer in answers if judge(question, answer, results)[0]}
+        assert 0 < len(right) < len(answers), question.key
+        if isinstance(truth, frozenset):
+            assert right == truth
+        elif isinstance(truth, str):
+            assert right == {truth}
+        else:  # the nearest stop is right; the first and the last cannot both be
+            numbers = [answer for answer in answers if not isinstance(answer, str)]
+            assert min(numbers, key=lambda stop: abs(stop - truth)) in right
+            assert not {numbers[0], numbers[-1]} <= right
+        for text, answer in question.control.answers.items():
+            assert (
+                float(text) == pytest.approx(answer)
+                if isinstance(answer, float)
+                else text == answer
+            )

@@ -1,13 +1,18 @@
 // Keep one step of history per page, however often its address changes. And darken the tags of lists:
-// Streamlit writes white on the primary colour, which is too light for that in the dark.
-const TAGS = "[data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }";
+// Streamlit writes white on the primary colour, which is too light for that in the dark. And hide a sidebar
+// without controls, which Streamlit leaves open on the way from a page that has some.
+const STYLE = `
+[data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
+[data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])) {
+  display: none;
+}`;
 
 export default () => {
   const patched = Symbol.for("posenc.history");
   if (history[patched]) return;
   history[patched] = true;
   const style = new CSSStyleSheet();
-  style.replaceSync(TAGS);
+  style.replaceSync(STYLE);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
   const push = history.pushState.bind(history);
   history.pushState = (state, unused, url) => {
