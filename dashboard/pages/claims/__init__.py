@@ -1,1 +1,1 @@
-"""The page Claims, tested."""
+"""The page Claims."""

@@ -1,4 +1,4 @@
-"""Claims, tested: a line for each repeated claim, with the number that decides it at these settings."""
+"""Claims: a line for each repeated claim, with the number that decides it at these settings."""
 
 import inspect
 import itertools
@@ -29,7 +29,7 @@ def draw() -> None:
     found = both.now
 
     with header:
-        page.head("Claims, tested", both.map(lambda one: data.headline(one.verdicts)))
+        page.head("Claims", both.map(lambda one: data.headline(one.verdicts)))
         st.caption("Open a line for evidence, source and code.")
     if not found.shown:
         st.info("No claim has this verdict and this theme here.", icon=":material/filter_alt_off:")

@@ -50,7 +50,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -
         where = "in this comparison" if whole else "on this server"
         with header:
             page.head("Extrapolation", f"No model of {page.names(shown)} is {where}.")
-    st.page_link("pages/train/page.py", label="Train your own", icon=":material/model_training:")
+    page.link(st, "train")
     page.how_to_read(STEPS)
     page.definition(
         r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",

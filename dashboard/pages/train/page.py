@@ -14,7 +14,7 @@ def draw() -> None:
     """Draw the page."""
     setting = page.setting()
     page.head(
-        "Train your own",
+        "Train",
         f"Train one small model per scheme ({page.names(setting.schemes)}) and evaluate it past its "
         "training length.",
     )
