@@ -85,7 +85,7 @@ def past_training(curve: Curve) -> PastTraining:
     effect = None if loss is None else summary.effect(curve, loss)
     if loss is None or effect is None:
         return PastTraining(None, None, f"ends at {last.x:,} tokens")
-    return PastTraining(effect, last.mean - loss, f"{last.mean - loss:+.2f} nats ({effect})")
+    return PastTraining(effect, last.mean - loss, f"{effect}: {last.mean - loss:+.2f} nats")
 
 
 def lengths(curves: Sequence[Curve]) -> str:

@@ -315,6 +315,8 @@ def _refusal(head: bytes, length: int) -> CheckpointError:
             "with these two lines:",
             PICKLE_CONVERSION,
         )
+    if not head:
+        return CheckpointError("The file is empty.")
     for signature, kind in _OTHER_KINDS:
         if head.lstrip().startswith(signature):
             return CheckpointError(f"This is {kind}, not a .safetensors file.")

@@ -46,7 +46,8 @@ class Arrangement:
     order: blocks of columns, each with a column of every letter for one pair after the other: s the sine,
     c the cosine, h and n the cosines of pairs m + 1/2 and m + 1; in capitals, the frequencies are those of
     halves. form: one table, or cosines and sines of the same width. layout: of the pairs; None if each
-    frequency occurs once. words: the order, for a sentence. fault: what is wrong with it, or "".
+    frequency occurs once. words: the order, for a sentence. fault: what is wrong with it, or "". also: what
+    else has these numbers in this order, or "".
     """
 
     order: str
@@ -55,6 +56,7 @@ class Arrangement:
     layout: Layout | None
     words: str
     fault: str = ""
+    also: str = ""
 
     def fits(self, count: int) -> bool:
         """Whether `count` columns, of cosines and sines together, can have this order."""
@@ -77,12 +79,14 @@ class Arrangement:
         return Columns(torch.cat(sines)[:count], torch.cat(exponents)[:count] / pairs, 2 * pairs)
 
 
-def _table(order: str, layout: Layout | None, words: str, fault: str = "") -> Arrangement:
-    return Arrangement(order, "table", "sinusoidal", layout, words, fault)
+def _table(
+    order: str, layout: Layout | None, words: str, fault: str = "", also: str = ""
+) -> Arrangement:
+    return Arrangement(order, "table", "sinusoidal", layout, words, fault, also)
 
 
-def _rope(order: str, layout: Layout | None, words: str) -> Arrangement:
-    return Arrangement(order, "table", "rope", layout, words)
+def _rope(order: str, layout: Layout | None, words: str, also: str = "") -> Arrangement:
+    return Arrangement(order, "table", "rope", layout, words, also=also)
 
 
 def _cache(order: str, layout: Layout | None, words: str, fault: str = "") -> Arrangement:
@@ -91,11 +95,12 @@ def _cache(order: str, layout: Layout | None, words: str, fault: str = "") -> Ar
 
 WRONG_PAIRS = "cosines and sines of a pair differ in frequency"
 SWAPPED = "sines and cosines have changed places"
+_SWAPPED_TABLE = f"a sinusoidal table whose {SWAPPED}"
 
 ARRANGEMENTS = (
     _table("sc", "interleaved", "sine and cosine side by side"),
-    _table("s+c", "half", "all sines, then all cosines"),
-    _table("cs", "interleaved", "cosine and sine side by side, the cosine first", SWAPPED),
+    _table("s+c", "half", "all sines, then all cosines",
+           also="a rotary cache in one tensor, sines first (GPT-J)"),
     _table("sh", "interleaved", "sine and cosine side by side, each column with a frequency of its own",
            WRONG_PAIRS),
     _table("sn", "interleaved", "sine and cosine side by side, each cosine with the next pair's frequency",
@@ -108,7 +113,8 @@ ARRANGEMENTS = (
     _rope("s+s", "half", "sines alone, halves repeated"),
     _rope("ss", "interleaved", "sines alone, neighbours repeated"),
     _rope("s", None, "sines alone, one for each pair"),
-    _rope("c+s", None, "all cosines, then all sines"),
+    _rope("c+s", None, "all cosines, then all sines", _SWAPPED_TABLE),
+    _rope("cs", None, "cosine and sine of each pair side by side", _SWAPPED_TABLE),
     _rope("c+c+s+s", "half", "cosines, then sines, halves repeated, in one tensor"),
     _rope("cc+ss", "interleaved", "cosines, then sines, neighbours repeated, in one tensor"),
     _rope("s+s+c+c", "half", "sines, then cosines, halves repeated, in one tensor"),

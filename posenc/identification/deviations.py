@@ -279,18 +279,9 @@ def other_descriptions(
     """Return other descriptions of the same numbers."""
     base, arrangement = hypothesis.base, hypothesis.arrangement
     rope, plain = arrangement.scheme == "rope", hypothesis.config is None
-    order = arrangement.order if arrangement.form == "table" else ""
     if published(hypothesis, usual):
         return (f"base {base:,.6g} with the exponent 2m/d of Vaswani et al. 2017",)
-    descriptions = []
-    if order == "s+c":
-        descriptions.append("a rotary cache in one tensor, sines first (GPT-J)")
-    if order == "c+s" and plain:
-        descriptions.append("a sinusoidal table whose sines and cosines have changed places")
-    if order == "cs":
-        descriptions.append(
-            "a rotary cache in one tensor, the cosine and the sine of each pair side by side"
-        )
+    descriptions = [arrangement.also] if arrangement.also and plain else []
     if math.isinf(uncertainty):
         return (*descriptions, "the same with any other base, which one pair does not show")
     is_usual = base in USUAL_BASES

@@ -204,8 +204,10 @@ def headline(result: Identification) -> str:
             f"{EARLIEST_START} to {LATEST_START:,}, none comes nearer to this {result.rows:,} x "
             f"{result.width:,} table than {result.residual:.0%} of its size."
         )
-    faults = sum(deviation.kind not in ("padding", "start") for deviation in result.deviations)
+    faults = sum(deviation.kind != "padding" for deviation in result.deviations)
     but = f"; {count_of(faults, 'deviation')} found" if faults else ""
+    if result.arrangement.also in result.also:
+        but = f", or {result.arrangement.also}{but}"
     return (
         f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}, from position "
         f"{result.hypothesis.start:,}{but}."
@@ -216,7 +218,7 @@ def scheme_name(result: Identification) -> str:
     """Return the name of an identified table; if two uses make the same numbers, both."""
     assert result.hypothesis is not None
     hypothesis = result.hypothesis
-    cosines_first = hypothesis.arrangement.words == "all cosines, then all sines"
+    cosines_first = hypothesis.arrangement.order == "c+s" and hypothesis.arrangement.form == "table"
     if published(hypothesis, result.usual_base):
         if cosines_first:
             return "Tensor2Tensor's sinusoidal, cosines first (flip_sin_to_cos in diffusers)"

@@ -59,7 +59,7 @@ def _other_formats() -> Cases:
     }  # fmt: skip
     return [
         *((repr(begin[:8]), begin + bytes(64), kind) for begin, kind in signatures.items()),
-        ("empty", b"", _OTHER),
+        ("empty", b"", "The file is empty."),
         ("one byte", b"\x07", _OTHER),
         ("noise", np.random.default_rng(0).bytes(4_096), _OTHER),
         ("zeros", bytes(64), _OBJECT),

@@ -252,11 +252,26 @@ def test_repeated_cache_in_one_tensor_is_identified() -> None:
         assert "repeated, in one tensor" in headline(found)
 
 
+def test_both_uses_of_equal_numbers_are_named() -> None:
+    """A cache in one tensor has the numbers of a sinusoidal table, in an order of its own."""
+    cos, sin = (part.float() for part in cos_and_sin(64, 32, 5e5))
+    swapped = "or a sinusoidal table whose sines and cosines have changed places"
+    for table, kind, other in (
+        (side_by_side(cos, sin), "rope", swapped),
+        (torch.cat((cos, sin), 1), "rope", swapped),
+        (torch.cat((sin, cos), 1), "sinusoidal", "or a rotary cache in one tensor, sines first"),
+    ):
+        found = identify(table)
+        assert found.config is not None
+        assert found.config.kind == kind
+        assert kinds(found) == []
+        assert other in headline(found)
+
+
 def test_swapped_sines_and_cosines_and_wrong_pairs_are_named() -> None:
     cos, sin = (part.float() for part in cos_and_sin(64, 16, 1e4))
-    for given in ((side_by_side(cos, sin),), (halves(sin), halves(cos))):
-        found = identify(*given)
-        assert (kinds(found), found.config) == (["swapped"], None)
+    found = identify(halves(sin), halves(cos))
+    assert (kinds(found), found.config) == (["swapped"], None)
     found = identify(halves(cos), neighbours(sin))
     assert kinds(found) == ["wrong pairs"]
     assert math.isclose(found.hypothesis.base, 1e4, rel_tol=1e-5)

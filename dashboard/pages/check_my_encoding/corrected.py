@@ -7,7 +7,7 @@ from posenc.schemes.rope import RopeConfig
 
 # Orders of columns that are mistakes, with the order that is meant.
 _INTENDED = {
-    "cs": "sc", "sh": "sc", "sn": "sc", "SC": "sc", "s+s+c+c": "c+c+s+s", "ss+cc": "cc+ss",
+    "sh": "sc", "sn": "sc", "SC": "sc", "s+s+c+c": "c+c+s+s", "ss+cc": "cc+ss",
     "s+c": "c+s", "c+c+ss": "c+c+s+s", "cc+s+s": "c+c+s+s", "n+s": "c+s",
 }  # fmt: skip
 _PLAIN = """\

@@ -30,6 +30,7 @@ from posenc.identification.identify import (
     reconstruct,
     record,
 )
+from posenc.schemes.rope import RopeConfig
 from posenc.settings import Setting
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of
@@ -65,9 +66,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Layouts:
-    """Scores of two layouts used in every way: one row each, their pictures, and a weight's code."""
+    """Scores of two layouts used in every way: one row each, their pictures, and a weight's code.
+
+    sizes: base and width of the rotation, as a sentence.
+    """
 
     headline: str
+    sizes: str
     numbers: pd.DataFrame
     scores: tuple[Panel, ...]
     conversion: str
@@ -196,8 +201,18 @@ def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tu
 
 
 def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
-    """Return the scores of RoPE's two layouts at a setting's sizes, or of a visitor's queries and keys."""
-    width, heads = setting.rope_width, 1 if setting.equal_width else setting.heads
+    """Return the scores of RoPE's two layouts at a setting's sizes, or of a visitor's queries and keys.
+
+    Base, width and heads are those of the chosen model where it has RoPE.
+    """
+    width, heads, base = (
+        setting.rope_width,
+        1 if setting.equal_width else setting.heads,
+        setting.base,
+    )
+    model = setting.real_model
+    if model is not None and isinstance(model.scheme, RopeConfig):
+        width, base, heads = model.scheme.rotary_dim, model.scheme.base, model.layer_kind.heads
     if vectors is not None:
         if vectors.sines is None:
             raise CheckpointError(
@@ -207,17 +222,17 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
         if not all(numbers.any() for numbers in own):
             raise CheckpointError("all queries or all keys are 0, so no layout can be compared.")
         rows, width = own[0].shape
-        found = inspect_layouts(rows, width, setting.base, vectors=own)
-        return _described(found, heads, width)
-    return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, setting.base, setting.seed)
+        found = inspect_layouts(rows, width, base, vectors=own)
+        return _described(found, heads, width, base)
+    return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, base, setting.seed)
 
 
 @cache_result
 def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> Layouts:
-    return _described(inspect_layouts(positions, width, base, seed=seed), heads, width)
+    return _described(inspect_layouts(positions, width, base, seed=seed), heads, width, base)
 
 
-def _described(found: LayoutInspection, heads: int, width: int) -> Layouts:
+def _described(found: LayoutInspection, heads: int, width: int, base: float) -> Layouts:
     uses = (found.mended, *found.mistakes.values())
     numbers = [
         {
@@ -241,10 +256,11 @@ def _described(found: LayoutInspection, heads: int, width: int) -> Layouts:
     intended = Panel(
         title="As intended",
         values=Full.from_tensor(found.alike),
-        subtitle="interleaved pairs, as trained",
+        subtitle="interleaved pairs in queries and keys",
     )
     return Layouts(
         _layout_sentence(found, width),
+        f"Base {base:,.15g}, {width:,} rotated dimensions per head.",
         pd.DataFrame(numbers),
         (intended, *scores),
         conversion(heads, width),

@@ -109,6 +109,8 @@ def _verdict(both: Pair[Answer]) -> None:
             number_type = str(now.result.dtype).removeprefix("torch.")
             st.markdown(f":material/check_circle: Matches the formula to {number_type} rounding.")
         for words in now.result.also:
+            if words in now.headline:
+                continue
             st.markdown(f":material/alt_route: It may also be {plain(words)}.")
     if now.code:
         st.markdown("**Corrected code**")
@@ -158,13 +160,14 @@ def _layouts(settings: Pair[Setting], header: Any) -> None:
         both = settings.map(lambda setting: data.layouts(setting, vectors))
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
-        both = settings.map(data.layouts)
+        page.title(TITLE)
+        return
     with header.container():
         page.head(TITLE, both.map(lambda layouts: layouts.headline))
     st.caption(
-        "Scores of one query and one key at every position; of an upload, its first. If all diagonals have "
-        "one colour, only the offset counts. The table has all queries and keys. They are random without "
-        "an upload."
+        f"{both.now.sizes} Scores of one query and one key at every position; of an upload, its first. If "
+        "all diagonals have one colour, only the offset counts. The table has all queries and keys. They "
+        "are random without an upload."
     )
     panels.rows_of_both(
         both.map(lambda layouts: layouts.scores),
