@@ -25,7 +25,7 @@ from posenc.checkpoints.safetensors_file import (
     readable_entry,
     unreadable_reason,
 )
-from posenc.errors import CheckpointError, NoPositionTable
+from posenc.errors import CheckpointError, NoPositionTable, PickleRefused
 from posenc.text import first_of, printable_name
 
 _MAGIC = b"\x93NUMPY"
@@ -63,7 +63,13 @@ def read_number_table(source: FileSource, tensor: str | None = None) -> NumberTa
             if tensor is not None:
                 raise CheckpointError("A .npy file holds one array, which has no name.")
             return _npy(file.read(0, file.size))
-    header = read_header(source)
+    try:
+        header = read_header(source)
+    except PickleRefused:
+        raise
+    except CheckpointError as error:
+        reason = str(error).replace("not a .safetensors", "neither a .npy nor a .safetensors")
+        raise CheckpointError(reason) from None
     if tensor is not None:
         readable_entry(header, tensor)
         sines = name_of_sines(tensor)

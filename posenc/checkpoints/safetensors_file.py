@@ -320,7 +320,7 @@ def _refusal(head: bytes, length: int) -> CheckpointError:
     for signature, kind in _OTHER_KINDS:
         if head.lstrip().startswith(signature):
             return CheckpointError(f"This is {kind}, not a .safetensors file.")
-    if length > limits.MAX_HEADER_BYTES:
+    if head[8:9] == b"{":
         return CheckpointError(
             f"This is not a .safetensors file, or its header is too long: {length:,} bytes; at most "
             f"{limits.MAX_HEADER_BYTES:,} are read."

@@ -72,10 +72,11 @@ def test_array_saved_by_python_2_is_read() -> None:
         (header("(" * 400), "cannot be read"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n", b"\x09\x00"), "read"),
         (b"\x93NUMPY", "cannot be read"),
-        (b"PK\x03\x04rest", "^This is a zip archive, not a .safetensors file.$"),
-        (bytes(5), "^This is not a .safetensors file: its header must begin with an object.$"),
-        (b"\xff" * 99, "^This is not a .safetensors file, or its header is too long"),
-        (b"", "^This is not a .safetensors file"),
+        (b"PK\x03\x04rest", "^This is a zip archive, neither a .npy nor a .safetensors file.$"),
+        (bytes(5), "^This is neither a .npy nor a .safetensors file: its header"),
+        (b"some,words\n" * 9, "^This is neither a .npy nor a .safetensors file: its header"),
+        (b"\xff" * 8 + b"{", "its header is too long: 18,446,744,073,709,551,615 bytes; at most"),
+        (b"", "^The file is empty.$"),
     ],
 )  # fmt: skip
 def test_file_without_an_array_is_refused_in_one_sentence(content: bytes, message: str) -> None:
