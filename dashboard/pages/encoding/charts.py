@@ -11,6 +11,7 @@ from dashboard.charts.theme import (
     boundary_rule,
     by_setting,
     decades,
+    in_order,
     line_style,
     scheme_colour,
     spec_of,
@@ -33,7 +34,9 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
     )
     line = (
         alt.Chart()
-        .mark_line(color=COLOURS[kind], interpolate="linear")
+        .mark_line(
+            color=COLOURS[kind], interpolate="linear", description="a line per wave", tooltip=None
+        )
         .encode(
             x=x,
             y=level,
@@ -46,7 +49,6 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
                 scale=alt.Scale(domain=["sin", "cos"], range=[[1, 0], [2, 2]]),
                 legend=None,
             ),
-            tooltip=[*told(pinned), "pair:Q", "wave:N"],
             **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),
         )
     )
@@ -57,7 +59,7 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
         )
         .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
     )
-    return spec_of(alt.layer(zero, line, boundary_rule(), name).properties(height=HEIGHT))
+    return in_order(spec_of(alt.layer(zero, line, boundary_rule(), name).properties(height=HEIGHT)))
 
 
 @functools.cache

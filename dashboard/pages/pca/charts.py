@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from dashboard.charts.lines import line_spec
-from dashboard.charts.theme import Spec, spec_of
+from dashboard.charts.theme import Spec, in_order, spec_of
 
 # Plot area in CSS pixels, (width, height): two fit in a row of a window 1,280 wide, beside the sidebar.
 DESKTOP, PHONE = (350, 250), (270, 270)
@@ -49,8 +49,11 @@ def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
     axis = alt.Axis(tickCount=5)
     x = alt.X(f"{across}:Q", title=across, scale=straight, axis=axis)
     y = alt.Y(f"{up}:Q", title=up, scale=straight, axis=axis)
-    path = alt.Chart().mark_line(strokeWidth=1, opacity=0.35, color="gray", tooltip=None)
-    dot = alt.Chart().mark_point(size=30, strokeWidth=1.2)
+    path = alt.Chart().mark_line(
+        strokeWidth=1, opacity=0.35, color="gray", aria=False, tooltip=None
+    )
+    # No words for each dot: those of hundreds take most of a rerun, and the plot has its own.
+    dot = alt.Chart().mark_point(size=30, strokeWidth=1.2, aria=False)
     tooltip = [
         alt.Tooltip("position:Q"),
         *(alt.Tooltip(f"PC{i}:Q", format=".3g") for i in (1, 2, 3)),
@@ -59,7 +62,7 @@ def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
     label = label.mark_text(dy=-11, fontSize=12, fontWeight="bold", color=GRAY, tooltip=None)
     frame = alt.Chart().mark_rect(opacity=0, tooltip=None, aria=False)
     layers = alt.layer(
-        path.encode(x=x, y=y, order=alt.Order("position:Q")),
+        path.encode(x=x, y=y),
         dot.encode(
             x=x,
             y=y,
@@ -70,7 +73,7 @@ def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
         frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),
     )
     # Streamlit would shrink the area by what the axes' labels take, another length on each axis.
-    return spec_of(layers.properties(width=size[0], height=size[1], autosize="pad"))
+    return in_order(spec_of(layers.properties(width=size[0], height=size[1], autosize="pad")))
 
 
 def _by_place() -> dict[str, Any]:
