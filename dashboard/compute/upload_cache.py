@@ -70,7 +70,7 @@ class UploadCache(Generic[Value]):
             entry = self._entries.pop(name, None)
             if entry is None:
                 raise CheckpointError(
-                    f"The uploaded table {name} is not held by this server; upload its file again."
+                    f"The uploaded table {name} is not on this server. Upload its file again."
                 )
             self._entries[name] = entry
             return entry.value

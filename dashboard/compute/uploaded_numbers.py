@@ -60,10 +60,12 @@ def without_extra_rows(table: NumberTable) -> NumberTable:
             f"{tuple(sines.shape)}."
         )
     if width > MAX_COLUMNS:
-        raise CheckpointError(f"A table may have {MAX_COLUMNS:,} columns, this one has {width:,}.")
+        raise CheckpointError(
+            f"A table may have at most {MAX_COLUMNS:,} columns; this table has {width:,}."
+        )
     cached, notes = min(rows, max_rows(width)), table.notes
     if cached < rows:
-        notes = (*notes, f"Only the first {cached:,} of {rows:,} rows are looked at.")
+        notes = (*notes, f"Only the first {cached:,} of {rows:,} rows are checked.")
     return replace(
         table,
         table=matrix[:cached].clone(),

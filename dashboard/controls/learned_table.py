@@ -25,7 +25,7 @@ from posenc.text import printable_name
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {
-    "trained": "Learned by a small language model that comes with the workbench.",
+    "trained": "From a small language model that comes with the workbench.",
     "random": "A random start, untrained.",
     "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
 }
@@ -86,10 +86,10 @@ def _hub() -> None:
     with drawer:
         model = st.text_input(
             "Model on the Hub", key="hub_model", max_chars=200, placeholder="openai-community/gpt2",
-            help="Of model.safetensors only the one tensor is fetched.",
+            help="Fetches only this tensor of model.safetensors.",
         ).strip()  # fmt: skip
         tensor = st.text_input("Tensor, if there are several", key="hub_tensor", max_chars=256)
-        if not pressed(st, "Fetch its table", key="hub_fetch", icon=":material/download:"):
+        if not pressed(st, "Fetch table", key="hub_fetch", icon=":material/download:"):
             return
         try:
             with st.spinner("Asking the Hub"):
@@ -120,7 +120,7 @@ def _upload() -> None:
         st,
         "Checkpoint (.safetensors)",
         key=f"upload_{st.session_state.get('uploads', 0)}",
-        help="Only its position table is kept, in memory; the file itself is dropped.",
+        help="Only the position table stays in memory; the file is discarded.",
     )
     if file is None:
         return

@@ -61,13 +61,13 @@ def own() -> None:
             height=140,
             max_chars=limits.MAX_CONFIG_BYTES,
             placeholder='{"model_type": "llama", ...}',
-            help="Of the text only the keys that bear on position are kept, and they stand in the link.",
+            help="The link holds the keys about position and nothing else of the file.",
         )
         file = uploads.uploader(
             st,
             "Or upload its config.json",
             key=f"model_file_{taken}",
-            help="Not a checkpoint: it holds no number of RoPE or ALiBi.",
+            help="A checkpoint does not say the settings of RoPE or ALiBi.",
             most_mb=limits.MAX_CONFIG_BYTES // 2**20,
         )
         asked = pressed(st, "Use this config", key="use_config", icon=":material/check:")
@@ -216,7 +216,7 @@ def _offer(scheme: SchemeConfig) -> None:
     full = len(st.session_state["schemes"]) >= MAX_SCHEMES
     st.caption(
         f"Its scheme, {scheme.label}, is not among those shown"
-        + (": take one away first." if full else ".")
+        + (": remove one first." if full else ".")
     )
     st.button(
         f"Show {scheme.label}", key="show_scheme", on_click=_show, args=(scheme.kind,),
@@ -252,7 +252,7 @@ def besides(model: ChosenModel, *, assumed: bool = True) -> None:
         said.append(f"Not read: {listed(config.ignored)}.")
     if not said:
         return
-    title = "What was assumed" if taken else "What the config says besides"
+    title = "What was assumed" if taken else "Other facts in the config"
     with st.expander(title, icon=":material/help_center:"):
         for sentence in said:
             st.markdown(f"- {plain(sentence)}")
@@ -290,7 +290,7 @@ def _asked_to_assume(error: ConfigFileError, content: bytes) -> bool:
     """Draw the switch that reads a refused config all the same, off until somebody turns it."""
     unknown = error.key.endswith("model_type")
     return st.toggle(
-        "Read it as a Llama model" if unknown else "Read it without what is named",
+        "Read it as a Llama model" if unknown else "Ignore what is named above",
         # What was asked for one config is not asked for the next.
         key=f"assume_{hashlib.sha256(content).hexdigest()[:16]}",
         help="Its numbers then rest on that assumption, which stands above them and in the link.",

@@ -85,7 +85,7 @@ def differences(settings: Pair[Setting]) -> str:
     if settings.pinned is None:
         return "Nothing is pinned."
     parts = [f"{label} {theirs}" for label, theirs, _ in _changed(settings)]
-    return f"A has {listed(parts)}." if parts else "A and B are the same so far: change something."
+    return f"A has {listed(parts)}." if parts else "A and B are equal. Change a control to compare."
 
 
 def names(settings: Pair[Setting]) -> dict[str, str]:

@@ -190,5 +190,5 @@ def tell(notices: list[str]) -> None:
     if len(told) == 1:
         st.warning(plain(told[0]), icon=":material/info:")
     elif told:
-        lines = [f"{len(told)} things were changed:", *(f"- {plain(notice)}" for notice in told)]
+        lines = [f"{len(told)} values were changed:", *(f"- {plain(notice)}" for notice in told)]
         st.warning("\n".join(lines), icon=":material/info:")

@@ -35,7 +35,7 @@ def uploader(
     if file is None:
         return None
     if file.size > most_mb * 2**20:  # the browser alone knows max_upload_size
-        place.error(f"A file may have {most_mb} MB, this one has more.")
+        place.error(f"A file may have at most {most_mb} MB; this file is larger.")
         return None
     run = cast(Any, get_script_run_ctx())
     counted: set[str] = st.session_state.setdefault("uploads_counted", set())

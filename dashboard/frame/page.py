@@ -77,7 +77,7 @@ def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
     if said.pinned == "":
         st.caption("Pinned setting, A: nothing to show.")
     elif said.pinned is not None:
-        st.caption("The same of the pinned setting, A: no change." if said.pinned == said.now else
+        st.caption("Pinned setting, A: the same." if said.pinned == said.now else
                    f"Pinned setting, A: {said.pinned}")  # fmt: skip
     page = page_contents.current()
     page.sentences.append(said.now)
@@ -258,10 +258,14 @@ def kernels_beyond_one(found: Mapping[str, Similarity]) -> str:
     if not far:
         return ""
     named = listed([f"{SCHEMES[kind].label} ({value:.4g})" for kind, value in far.items()])
-    its, kernel = ("their", "kernels are") if len(far) > 1 else ("its", "kernel is")
+    its = (
+        "Their kernels are not inner products"
+        if len(far) > 1
+        else "Its kernel is not an inner product"
+    )
     return (
-        f"Past 1, where the colours end: {named}. As {its} {kernel} no inner product of vectors, the ratio "
-        "to the diagonal is the cosine of no angle; tables and the read-out have the exact values."
+        f"Above 1, where the colours end: {named}. {its} of vectors, so this ratio is not a cosine. Tables "
+        "and the read-out have the exact values."
     )
 
 

@@ -42,10 +42,10 @@ def rows_of_both(
     colours = scale([*now, *pinned])
     about = Scale.around_zero([one.values for one in changes], f"difference of {unit}")
     rows = [
-        ("The setting at hand, B.", now, key, colours, "", of_b or {}),
-        ("The pinned setting, A.", pinned, f"{key}_pinned", colours, "Of the pinned setting: ", {}),
-        ("The difference, B minus A, of what both draw.", changes, f"{key}_change", about,
-         "Of the setting at hand minus the pinned one: ", {"together": 1}),
+        ("The current setting, B.", now, key, colours, "", of_b or {}),
+        ("The pinned setting, A.", pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
+        ("The difference, B minus A.", changes, f"{key}_change", about,
+         "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
     rows = [row for row in rows if row[1]]
     narrow = len(rows) > 1 and all(len(row[1]) == 1 for row in rows)

@@ -60,7 +60,7 @@ class UploadLimit:
             return PlainTextResponse(NO_LENGTH, 411)
         size = max(LEAST, int(length))
         if size > allowed.upload_bytes:
-            text = f"A file may have {allowed.upload_mb} MB, this one has more."
+            text = f"A file may have at most {allowed.upload_mb} MB; this file is larger."
             return PlainTextResponse(text, 413)
         of_session = size + self._arriving[session] + held(session)
         of_all = size + self._arriving.total() + held()

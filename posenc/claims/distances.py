@@ -250,7 +250,7 @@ def geometric(setting: Setting) -> Verdict:
     return Verdict(
         Status.FALSE if head else Status.HOLDS,
         (
-            Number("largest ratio over smallest", max(ratios) / min(ratios)),
+            Number("largest ratio of two slopes over smallest", max(ratios) / min(ratios)),
             Number("first ratio", ratios[0]),
             Number("first head that leaves the sequence", head),
         ),
@@ -306,7 +306,7 @@ def t5_shaw(setting: Setting) -> Verdict:
     return Verdict(
         Status.FALSE if fit is None else Status.PARTLY,
         (
-            Number("clipping distances of Shaw's that fit", fit is not None),
+            Number("clipping distances of Shaw's with the same classes", fit is not None),
             Number("buckets in use", used, f"of {BUCKETS}"),
             Number("neighbouring offsets that share a bucket", shared, f"of {len(buckets) - 1:,}"),
         ),

@@ -67,7 +67,7 @@ def sqrt_scale(setting: Setting) -> Verdict:
     return Verdict(
         status if within > 1 else Status.FALSE,
         (
-            Number("starts on one scale", within, f"of {len(ratios)}"),
+            Number("initializations on one scale", within, f"of {len(ratios)}"),
             *(Number(f"token over position, {name}", x) for name, x in ratios.items()),
         ),
         f"At width {setting.dim:,} a token times sqrt(d) is {_list(ratios)} times as long as position; "
@@ -191,7 +191,7 @@ def overwritten(setting: Setting) -> Verdict:
         status,
         (
             _strength(
-                f"content over position where order is lost, median of {count}",
+                f"content over position at which order is lost, median of {count}",
                 statistics.median(strengths),
             ),
             _strength("the least of the draws", min(strengths)),

@@ -99,7 +99,7 @@ def bounded(setting: Setting) -> Verdict:
     tokens = randn(setting.seed, MAX_POSITIONS, 2, dtype=torch.float32).abs().max().item()
     return Verdict(
         Status.THEOREM if largest <= 1 else Status.FALSE,
-        (Number("largest entry in size", largest),),
+        (Number("largest absolute value", largest),),
         f"Over the first {count:,} positions in {setting.precision} no entry exceeds "
         f"{figure(largest)} in size: a sine and a cosine cannot.",
         Number(f"largest of {2 * MAX_POSITIONS:,} entries of token embeddings N(0, 1)", tokens),
@@ -161,10 +161,10 @@ def exp_of_log(setting: Setting) -> Verdict:
     return Verdict(
         Status.HOLDS if log_error < power_error else Status.FALSE,
         (
-            Number("worst frequency by exp of log", log_error, "eps"),
-            Number("worst frequency by power", power_error, "eps"),
-            Number("worst cosine by exp of log", log_cosine),
-            Number("worst cosine by power", power_cosine),
+            Number("largest frequency error by exp of log", log_error, "eps"),
+            Number("largest frequency error by power", power_error, "eps"),
+            Number("largest cosine error by exp of log", log_cosine),
+            Number("largest cosine error by power", power_cosine),
         ),
         f"In float32 the frequencies are off by up to {figure(log_error)} eps by exp of log and "
         f"{figure(power_error)} by power; over {len(positions):,} positions the cosines are off by up "
@@ -206,7 +206,7 @@ def fast_to_slow(setting: Setting) -> Verdict:
     return Verdict(
         Status.FALSE if faster else Status.HOLDS,
         (
-            Number("features faster than the one before", len(faster), f"of {count:,}"),
+            Number("features faster than the previous feature", len(faster), f"of {count:,}"),
             Number("first over last pair", ratio, "times"),
         ),
         f"In the {layout} layout {fraction(len(faster), count)} features turn faster than "
@@ -272,8 +272,8 @@ def nearly_linear(setting: Setting) -> Verdict:
     return Verdict(
         Status.HOLDS if radian == pairs else Status.PARTLY if radian else Status.FALSE,
         (
-            Number("pairs under one radian", radian, f"of {pairs:,}"),
-            Number("pairs under a quarter turn", quarter, f"of {pairs:,}"),
+            Number("pairs that stay under one radian", radian, f"of {pairs:,}"),
+            Number("pairs that stay under a quarter turn", quarter, f"of {pairs:,}"),
             Number("pairs that complete a full turn", full, f"of {pairs:,}"),
         ),
         f"Of {count_of(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
@@ -363,7 +363,7 @@ def ends(setting: Setting) -> Verdict:
     row = sinusoidal(setting).embed(torch.zeros(1, 1, setting.dim), position)
     return Verdict(
         status,
-        (Number("rows of the table", limit, "row" if limit == 1 else "rows"),),
+        (Number("rows of the learned table", limit, "row" if limit == 1 else "rows"),),
         f"This table ({scheme.provenance}) has {count_of(limit, 'row')} of width "
         f"{width:,}, from position 0; asking for position {rows:,} is an error.",
         Number(f"norm of the sinusoidal row at {rows:,}, which exists", row.norm().item()),

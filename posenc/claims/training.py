@@ -83,7 +83,9 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
     assert loss is not None
     outcome, degraded = effect(curve, loss), first_degraded_length(curve, loss)
     if outcome is None:
-        return Verdict(Status.NOT_MEASURED, (), "These runs were read no further than trained.")
+        return Verdict(
+            Status.NOT_MEASURED, (), "These models were not evaluated past their training length."
+        )
     times = math.exp(min(last.mean - loss, 700.0))
     statuses = {
         Effect.HOLDS: Status.HOLDS,

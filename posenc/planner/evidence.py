@@ -166,7 +166,7 @@ def statements(
     """Return statements about a method at a factor, each with its source."""
     pairs = [(evidence.statement, evidence.source)]
     if measured:
-        how = "read so"
+        how = "evaluated in this way"
         if evidence.measured_as:
             scaling = SCHEMES[evidence.measured_as].scaling_name
             how = f"read with {scaling} scaling, which has the same frequencies at this length"
@@ -196,7 +196,7 @@ EVIDENCE: dict[str, Evidence] = {
     ),
     "rope_ntk": Evidence(
         training="fine-tuning",
-        statement="LLaMA 7B, trained on 2,048 tokens, was read at 4,096 (x2) without training and with "
+        statement="LLaMA 7B, trained on 2,048 tokens, was evaluated at 4,096 (x2) without training, with "
         "little loss. Some pairs turn past their trained angles, so the length that works falls short of "
         "the factor, and fine-tuned models are worse than with position interpolation (x2).",
         source="bloc97 2023, reddit.com/r/LocalLLaMA, post 14lz7j5; Peng et al. 2023, arXiv 2309.00071, "
@@ -206,8 +206,8 @@ EVIDENCE: dict[str, Evidence] = {
     ),
     "rope_dynamic": Evidence(
         training="fine-tuning",
-        statement="Proposed for models that are not trained further: they degrade gradually. Llama-2-7B "
-        "read so had a perplexity of 10.2 at x2 and 23.3 at x4 on PG-19, and 3.5 and 3.9 on Proof-pile. "
+        statement="Proposed for models that are not trained further: they degrade gradually. With it, "
+        "Llama-2-7B had a perplexity of 10.2 at x2 and 23.3 at x4 on PG-19, and 3.5 and 3.9 on Proof-pile. "
         "Keys must be cached unrotated. As planned here its factor is 1, because the base grows with the "
         "text anyway.",
         source="emozilla 2023, reddit.com/r/LocalLLaMA, post 14mrgpr; Peng et al. 2023, arXiv 2309.00071, "

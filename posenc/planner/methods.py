@@ -40,7 +40,7 @@ def _unscaled(evidence: Evidence) -> Method:
 UNSCALED = _unscaled(
     Evidence(
         training="fails",
-        statement="Read past its trained length, RoPE can give attention scores so high that they "
+        statement="Past its trained length, RoPE can produce attention scores so high that they "
         "ruin attention.",
         source="Chen et al. 2023, arXiv 2306.15595, abstract",
     )

@@ -277,7 +277,7 @@ def main():
     parser.add_argument("text", help="file to read; it needs context tokens at least")
     parser.add_argument("--context", type=int, default=$context)
     parser.add_argument("--sequences", type=int, default=4, help="pieces of the text, at most")
-    parser.add_argument("--bins", type=int, default=16, help="rows of the table")
+    parser.add_argument("--bins", type=int, default=16, help="rows of the learned table")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--byte-tokens", action="store_true", help="bytes as tokens, no tokenizer")

@@ -49,7 +49,7 @@ class CopeConfig(TrainableConfig):
     source: str = source_field("CoPE")
 
     label: ClassVar[str] = "CoPE"
-    summary: ClassVar[str] = "Counts as positions what the query finds worth counting."
+    summary: ClassVar[str] = "Counts as positions only the tokens that the query selects."
     shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
 
     def formula(self, write: Writer) -> str:

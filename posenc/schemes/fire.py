@@ -42,7 +42,9 @@ class FireConfig(TrainableConfig):
     source: str = source_field("FIRE")
 
     label: ClassVar[str] = "FIRE"
-    summary: ClassVar[str] = "Adds a trained function of the distance over the query's position."
+    summary: ClassVar[str] = (
+        "Adds a trained function of distance divided by query position to each logit."
+    )
     shared: ClassVar[dict[str, str]] = {"heads": "heads", "threshold": "scaled_from"}
 
     def formula(self, write: Writer) -> str:

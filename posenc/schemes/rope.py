@@ -60,7 +60,7 @@ class RopeConfig(SchemeConfig):
     ).field(1.0)
 
     label: ClassVar[str] = "RoPE"
-    summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."
+    summary: ClassVar[str] = "Rotates queries and keys by angles proportional to their positions."
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 
     def __post_init__(self) -> None:

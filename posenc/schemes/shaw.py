@@ -47,7 +47,9 @@ class ShawConfig(TrainableConfig):
     source: str = source_field("Shaw")
 
     label: ClassVar[str] = "Shaw"
-    summary: ClassVar[str] = "Lets every query meet a trained vector of the clipped offset."
+    summary: ClassVar[str] = (
+        "Adds each query's product with a trained vector of the clipped offset."
+    )
     shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
 
     def __post_init__(self) -> None:

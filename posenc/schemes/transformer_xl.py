@@ -48,7 +48,7 @@ class TransformerXLConfig(TrainableConfig):
 
     label: ClassVar[str] = "Transformer-XL"
     summary: ClassVar[str] = (
-        "Lets every query meet a trained projection of the distance's sinusoid."
+        "Adds each query's product with a trained projection of the distance's sinusoid."
     )
     shared: ClassVar[dict[str, str]] = {"dim": "dim", "heads": "heads", "base": "base"}
 

@@ -53,7 +53,7 @@ class XposConfig(SchemeConfig):
 
     label: ClassVar[str] = "xPos"
     summary: ClassVar[str] = (
-        "Turns queries and keys as RoPE does; a pair counts less the farther back the key."
+        "Rotates queries and keys as RoPE does; a pair counts less the farther back the key is."
     )
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 

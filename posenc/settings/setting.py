@@ -89,7 +89,7 @@ class Setting:
     ).field(8)
     equal_width: bool = fields.Flag(
         label="Compare at equal width",
-        help="Give schemes that rotate the whole model dimension instead of dimension / heads.",
+        help="Schemes that rotate get the whole model dimension instead of dimension / heads.",
     ).field(False)
     alibi_head: int = fields.IntRange(
         low=0,
@@ -101,7 +101,7 @@ class Setting:
         low=0,
         high=2**31 - 1,
         label="Seed",
-        help="Fixes all that is random: starts of tables and parameters, weights, controls.",
+        help="Fixes everything random: initial tables and parameters, weights, controls.",
     ).field(0)
     learned_source: str = fields.Word(
         pattern=rf"trained|random|minilm|{limits.TABLE}|{limits.RUN}",
@@ -110,17 +110,17 @@ class Setting:
         help="The table of a trained model, or a random start.",
     ).field("trained")
     model: str = ModelRule(
-        label="Model", help="A real model: its scheme takes the model's numbers in place of these."
+        label="Model", help="A real model: its scheme takes the model's numbers instead of these."
     ).field("")
     precision: str = fields.Choice(
         options=tuple(PRECISIONS),
         label="Precision",
-        help="The precision in which a model would hold its tables (ALiBi: its bias).",
+        help="The precision in which a model stores its tables (ALiBi: its bias).",
     ).field("float32")
     device: str = fields.Choice(
         options=("auto", "cpu", "cuda", "mps"),
         label="Device",
-        help="Where the numbers are computed; auto takes the best that works.",
+        help="Device that computes the numbers; auto takes the best available.",
     ).field("auto")
     own: tuple[tuple[str, Any], ...] = ()
 

@@ -124,7 +124,7 @@ def captions(at: AppTest) -> list[str]:
 def notices(at: AppTest) -> list[str]:
     """What was said of changes: one box, with a line each where there are several."""
     lines = [line for box in at.warning for line in as_read(box.value).split("\n")]
-    return [line.removeprefix("- ") for line in lines if not line.endswith("things were changed:")]
+    return [line.removeprefix("- ") for line in lines if not line.endswith("values were changed:")]
 
 
 def copied_link(at: AppTest) -> dict[str, Any]:

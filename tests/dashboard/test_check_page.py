@@ -407,7 +407,7 @@ def test_link_to_a_missing_upload_asks_for_it_and_shows_no_other() -> None:
     gone = "array-0123456789ab"
     at = drawn(visit(PAGE, {"table": gone} | SMALL))
     (notice,) = pages.notices(at)
-    assert f"{gone} is not held by this server" in notice
+    assert f"{gone} is not on this server" in notice
     assert as_read(headline(at)) == data.NO_TABLE
     assert charts(at) == []
 

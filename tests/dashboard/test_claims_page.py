@@ -122,5 +122,5 @@ def test_opened_two_right_draws_its_attention_weights() -> None:
 def test_claim_on_a_missing_table_is_undecided_with_the_reason() -> None:
     found = data.read(Setting(learned_source="table-0123456789ab"), ClaimsChoice())
     assert found.verdicts["ends"].status is Status.UNDECIDED
-    assert "is not held by this server" in found.verdicts["ends"].sentence
+    assert "is not on this server" in found.verdicts["ends"].sentence
     assert found.verdicts["slowest"].status is Status.FALSE

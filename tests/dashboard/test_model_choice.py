@@ -189,7 +189,7 @@ def test_unusable_config_is_refused_with_the_key_at_fault() -> None:
 
 def test_uploaded_config_is_used_once_a_button_is_pressed() -> None:
     at = upload(open_own_model(), "config.json", b" " * (limits.MAX_CONFIG_BYTES + 1))
-    assert "may have 1 MB" in as_read(at.error[0].value)
+    assert "may have at most 1 MB" in as_read(at.error[0].value)
     upload(at, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
     assert "model.pt: the config is not UTF-8 text" in as_read(at.error[0].value)
     upload(at, "config.json", json.dumps(PLAIN).encode())

@@ -36,7 +36,7 @@ def test_uploaded_tables_are_limited_for_all_and_for_one_owner() -> None:
     last = cache_table(replace(table, table=torch.empty(2**15, 2**9), sha256="of 64 MiB"), "us")
     assert [name for name in (*ours, last) if name in cached_tables] == [last]
     assert all(name in cached_tables for name in theirs)
-    with pytest.raises(CheckpointError, match=f"The uploaded table {ours[0]} is not held"):
+    with pytest.raises(CheckpointError, match=f"The uploaded table {ours[0]} is not on"):
         named_table(ours[0])
     mib128 = torch.empty(2**15, 2**10)
     names = [cache_table(replace(table, table=mib128, sha256=f"{n}")) for n in range(3)]
@@ -77,7 +77,7 @@ def test_number_tables_are_limited_and_long_ones_cut(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 16)
     cut = uploaded_numbers.without_extra_rows(NumberTable(torch.zeros(8, 4), None, ""))
     assert cut.table.shape == (4, 4)
-    assert cut.notes == ("Only the first 4 of 8 rows are looked at.",)
+    assert cut.notes == ("Only the first 4 of 8 rows are checked.",)
 
 
 def test_name_of_uploaded_numbers_depends_on_all_that_is_shown() -> None:
@@ -187,7 +187,9 @@ def test_uploads_without_a_length_or_switched_off_are_refused(
         (answer,) = server.put(("ours", "a", 1), length=length)
         assert answer == f"411 {upload_limit.NO_LENGTH}"
     monkeypatch.setenv("POSENC_UPLOAD_MB", "1")
-    assert server.put(("ours", "a", 2**20 + 1)) == ["413 A file may have 1 MB, this one has more."]
+    assert server.put(("ours", "a", 2**20 + 1)) == [
+        "413 A file may have at most 1 MB; this file is larger."
+    ]
     monkeypatch.setenv("POSENC_UPLOADS", "0")
     assert server.put(("ours", "a", 1)) == [f"403 {upload_limit.SWITCHED_OFF}"]
     monkeypatch.setenv("POSENC_UPLOADS", "no such setting")

@@ -176,7 +176,7 @@ def test_page_shows_nothing_of_an_evicted_table(page: str, rows: np.ndarray, tab
     assert any(f"{page}.safetensors" in text for text in uploaded)
     at = drawn(visit(page, SHORT | {"learned_source": MISSING}))
     (notice,) = notices(at)
-    assert f"The uploaded table {MISSING} is not held by this server" in notice
+    assert f"The uploaded table {MISSING} is not on this server" in notice
     assert setting(at).learned_source == MISSING
     never = everything_on(at, MISSING)
     tables._entries.clear()

@@ -62,7 +62,9 @@ def test_pairs_turn_within_ten_thousand_positions() -> None:
     found = verdict("nearly_linear")
     angles = [10_000 * theta for theta in independent.inverse_frequencies(512, 1e4)]
     assert deciding(found) == sum(angle < 1 for angle in angles) == 0
-    assert number(found, "pairs under a quarter") == sum(a < mp.pi / 2 for a in angles) == 12
+    assert (
+        number(found, "pairs that stay under a quarter") == sum(a < mp.pi / 2 for a in angles) == 12
+    )
     assert number(found, "pairs that complete a full") == sum(a >= 2 * mp.pi for a in angles) == 205
     assert found.status is Status.FALSE
     assert verdict("nearly_linear", base=1e8).status is Status.PARTLY
@@ -177,14 +179,14 @@ def test_exp_of_log_is_the_less_accurate_way(dim: int, base: float) -> None:
     steps = np.arange(0, dim, 2, dtype=np.float32)
     by_log = np.exp(steps * np.float32(-math.log(base) / dim), dtype=np.float32)
     by_power = np.power(np.float32(base), -(steps / np.float32(dim)), dtype=np.float32)
-    power_error = number(found, "worst frequency by power")
+    power_error = number(found, "largest frequency error by power")
     # NumPy's and torch's exponentials and powers may differ by the last bit.
     assert deciding(found) == pytest.approx(worst_error_in_eps(by_log, dim, base), abs=1.0)
     assert power_error == pytest.approx(worst_error_in_eps(by_power, dim, base), abs=0.6)
     assert deciding(found) > 2 > 1 > power_error
     assert found.status is Status.FALSE
     # Neither way makes a measurably worse table.
-    tables = [number(found, f"worst cosine by {way}") for way in ("exp of log", "power")]
+    tables = [number(found, f"largest cosine error by {way}") for way in ("exp of log", "power")]
     assert max(tables) < 2 * min(tables)
 
 

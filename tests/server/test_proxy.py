@@ -301,7 +301,7 @@ def test_view_and_run_survive_a_killed_server(tmp_path: Path, chromium: Browser)
         first, second = served.servers
         guest = served.visitor("ann", first)
         running = guest.open(START)
-        field = running.get_by_role("textbox", name="Name, if you like")
+        field = running.get_by_role("textbox", name="Name (optional)")
         field.fill("Outlives its server")
         field.press("Enter")
         click(running, running.get_by_role("button", name="Start", exact=True))

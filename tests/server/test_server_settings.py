@@ -208,7 +208,7 @@ def test_upload_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert not sent().error
     monkeypatch.setenv("POSENC_UPLOAD_MB", "1")
     at = sent()
-    assert [box.value for box in at.error] == ["A file may have 1 MB, this one has more."]
+    assert [box.value for box in at.error] == ["A file may have at most 1 MB; this file is larger."]
     assert not [one for one in at.button if one.key == "use_upload"]
 
 
@@ -217,7 +217,9 @@ def test_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     at = visit("train", {"run_length": "16", "steps": "5", "width": "16", "layers": "1"})
     (box,) = [one for one in at.file_uploader if one.key == "text_upload"]
     at = box.set_value(("text.txt", sentences(count=60_000), "")).run()
-    assert [as_read(one.value) for one in at.error] == ["A file may have 1 MB, this one has more."]
+    assert [as_read(one.value) for one in at.error] == [
+        "A file may have at most 1 MB; this file is larger."
+    ]
 
 
 def test_limit_of_positions_holds_in_links_controls_pins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def _answer(name: str, setting: Setting) -> Answer:
     if name in EXAMPLES:
         source, notes = "", [f"Example: {EXAMPLES[name].__doc__}"]
         if setting.table_dtype is not None:
-            notes.append(f"All of it rounded to {setting.precision}.")
+            notes.append(f"All numbers are rounded to {setting.precision}.")
     else:
         uploaded = cached_numbers.get(name)
         source, notes = f"{uploaded.source}: ", [*uploaded.notes]

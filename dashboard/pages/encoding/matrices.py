@@ -37,7 +37,7 @@ def draw(both: Pair[EncodingPage]) -> None:
     for kind in read.schemes:
         if kind not in read.matrices:
             st.info(
-                f"{SCHEMES[kind].label} puts no numbers in, so there is no matrix. "
+                f"{SCHEMES[kind].label} adds no numbers, so there is no matrix. "
                 f"{SCHEMES[kind].summary}",
                 icon=":material/info:",
             )

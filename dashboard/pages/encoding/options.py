@@ -29,7 +29,7 @@ class EncodingChoice:
         low=0,
         high=MAX_SHOWN_DIM // 2 - 1,
         label="Add pair",
-        help="One pair more; 0 is the fastest. A scheme with fewer pairs shows its last.",
+        help="Adds one pair; 0 is the fastest. A scheme with fewer pairs shows its slowest.",
     ).field(0)
     start: str = fields.Choice(
         options=tuple(STARTS),
@@ -46,5 +46,5 @@ class EncodingChoice:
         help="Letters for position and pair: those of the paper, or t and k.",
     ).field(NOTATIONS[0])
     substituted: bool = fields.Flag(
-        label="Current numbers in formulas", help="Instead of d, b, n and L."
+        label="Current numbers in formulas", help="Shows the numbers instead of d, b, n and L."
     ).field(False)

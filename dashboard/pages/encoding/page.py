@@ -65,17 +65,19 @@ def draw() -> None:
         page.numbers(examples.map(lambda one: one.table), "worked example")
 
     page.how_to_read(
-        "A pair is a wave, and a hand of a clock: its angle is position times frequency, from the top and "
-        "clockwise. The thick arc is what training shows of it. Rows of a matrix are positions, columns "
-        "the features of a scheme. Rows of learned and sinusoidal are added to the tokens; RoPE's table "
-        "holds the cosine and sine that turn queries and keys; ALiBi's bias is added to logits (query by "
-        "key), here the half that a causal model reads. Matrices of one unit share their colours."
+        "A pair is a wave and a clock hand: its angle is position times frequency, clockwise from "
+        "the top. The thick arc shows the angles that occur in training. Rows of a matrix are "
+        "positions, columns are features. Rows of learned and sinusoidal are added to the tokens. "
+        "RoPE's table holds the cosines and sines that rotate queries and keys. ALiBi's bias is "
+        "added to logits, query by key; the half that a causal model uses is drawn. Matrices with "
+        "one unit share their colours."
     )
     lines = "\n\\\\[6pt] ".join(one.formula for one in now.schemes.values())
     page.definition(
         rf"\begin{{gathered}} {lines} \end{{gathered}}",
-        "One line per scheme. In the sum, squared norms add, because content has mean 0 and knows nothing "
-        "of position: of entries of deviation s a token has norm $s \\sqrt d$, multiplied $s\\,d$.",
+        "One line per scheme. In the sum, squared norms add, because content has mean 0 and is "
+        "independent of position. A token whose entries have standard deviation s has the norm $s "
+        "\\sqrt d$, and $s\\,d$ after multiplication by $\\sqrt d$.",
         encoding,
         spectrum,
         embedding_sum.content_and_position,

@@ -19,7 +19,7 @@ def headline(read: EncodingPage) -> str:
     for kind, one in read.schemes.items():
         label, matrix = SCHEMES[kind].label, one.matrix
         if matrix is None:
-            parts.append(f"{label} puts nothing in")
+            parts.append(f"{label} adds no numbers")
             continue
         untrained = f", {matrix.untrained}" if matrix.untrained else ""
         if one.frequencies is not None:

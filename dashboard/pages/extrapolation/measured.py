@@ -54,9 +54,9 @@ def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -
     page.how_to_read(STEPS)
     page.definition(
         r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",
-        "Loss of the targets S, the last quarter of a training length L before each end e, in a "
-        "window of n tokens: n - L/4 + 1 to n tokens stand before a target, and only n changes. After "
-        "Press et al. 2022, arXiv 2108.12409, section 2.2.",
+        "The targets S are the last L/4 tokens before each end e, where L is the training length. "
+        "A window of n tokens leaves n - L/4 + 1 to n tokens before a target; only n changes. "
+        "After Press et al. 2022, arXiv 2108.12409, section 2.2.",
         contexts,
         summary.first_degraded_length,
         summary.effect,

@@ -39,13 +39,13 @@ def draw() -> None:
     st.caption(WHY_BENT)
 
     page.how_to_read(
-        "Each dot is a position, joined to the next. Plots of one scheme share a scale, and a unit is as "
-        "long on both axes. Scores are in units of the vectors' root mean square norm. Hollow dots lie "
-        "past the training length.\n\n"
-        "Read the explained variance first. A trained learned table has a high one: training moved its "
-        "rows along few directions. Sinusoidal and RoPE have a low one: every frequency adds a circle in "
-        "a plane of its own, and only slow circles are smooth enough to lead. ALiBi has a low one: "
-        "positions that are far apart are almost unrelated, each in a direction of its own."
+        "Each dot is a position; a line joins neighbours. Plots of one scheme share a scale, and "
+        "a unit has the same length on both axes. Scores are in units of the vectors' root mean "
+        "square norm. Hollow dots lie past the training length.\n\n"
+        "Read the explained variance first. It is high for a trained learned table, because "
+        "training moves its rows along few directions. It is low for sinusoidal and RoPE: every "
+        "frequency adds a circle in its own plane, and only slow circles are smooth enough to "
+        "lead. It is low for ALiBi, because positions that are far apart are almost unrelated."
     )
     page.definition(
         r"z_i = (\varphi(i) - \bar\varphi)\,W, \qquad "

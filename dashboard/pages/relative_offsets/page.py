@@ -46,14 +46,13 @@ def draw() -> None:
     _draw_fits(read, chosen.offset)
 
     page.how_to_read(
-        "A scheme can meet one of the three claims without the others. Residuals are relative: 1 is no "
-        "better than predicting zero. Existence "
-        "of a matrix is not the question: every kernel that depends on the offset alone has an exact "
-        "shift. What differs is whether one finite matrix can be recovered from some positions and then "
-        "holds for others. Every fit stands beside the same fit on a random table; a closed form "
-        "is checked, "
-        "not fitted, and its error is rounding alone where it is true. In the dense fit, rank below width "
-        "means that the fit interpolates; later positions are those past all fitted ones."
+        "The three claims are independent: a scheme can meet one without the others. Residuals "
+        "are relative: 1 is no better than predicting zero. Every kernel that depends on the "
+        "offset alone has an exact shift matrix. The question is whether one finite matrix, "
+        "fitted on some positions, also fits the others. Every fit stands beside the same fit on "
+        "a random table. A closed form is checked, not fitted: where it is true, its error is "
+        "rounding. In the dense fit, a rank below the width means that the fit interpolates. "
+        "Later positions come after all fitted positions."
     )
     page.definition(
         r"\varphi(i + k) = M_k\,\varphi(i), \qquad M_a M_b = M_{a+b}",

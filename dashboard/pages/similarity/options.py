@@ -20,7 +20,7 @@ class SimilarityChoice:
         low=0,
         high=MAX_SHOWN_LENGTH - 1,
         label="Key",
-        help="The position whose similarity to the query is written below.",
+        help="The position whose similarity to the query is stated below.",
     ).field(0)
     from_zero: bool = fields.Flag(
         label="Colours from 0 to 1",

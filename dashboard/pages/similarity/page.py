@@ -74,11 +74,11 @@ def draw() -> None:
             st.caption(f"{page.names(now.missing)}: no row exists at position {now.reference:,}.")
 
     page.how_to_read(
-        "Content is fixed; only position varies. Row i, column j is the position similarity of query i "
-        "and key j: 1 is identical, 0 unrelated, below 0 opposed. Compare shapes, not heights. If every "
-        "diagonal of a matrix has one colour, only the distance matters, and the curve by distance says "
-        "it all. Blank cells have no value: a learned table ends at its last row. The dashed line is the "
-        "training length. Click a cell to pin it; the link holds it."
+        "Content is fixed; only position varies. Row i, column j is the position similarity of "
+        "query i and key j: 1 is identical, 0 unrelated, below 0 opposed. Compare shapes, not "
+        "heights. If every diagonal of a matrix has one colour, only the distance matters. Cells "
+        "without a value are hatched: a learned table ends at its last row. The dashed line is "
+        "the training length. Click a cell to pin it; the link holds the pinned cell."
     )
     page.definition(
         r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
@@ -86,9 +86,9 @@ def draw() -> None:
         "(learned, sinusoidal), the expected logit of unit content (RoPE), or the factor on the attention "
         "weight (ALiBi and other biases). Scaled to a unit diagonal it is "
         "position similarity, a cosine; for ALiBi "
-        r"that is $e^{-s|i-j|}$. A kernel that tells before from after is scaled the same way, but has no "
-        "vectors between which that would be an angle; a scheme that adds nothing without content has no "
-        "kernel and is left out.",
+        r"that is $e^{-s|i-j|}$. A kernel that distinguishes before from after is scaled in the same way, "
+        "but the result is not a cosine. A scheme that adds nothing without content has no kernel and is "
+        "left out.",
         similarity.cosine_curve,
         similarity.cosine_matrix,
     )

@@ -58,11 +58,12 @@ def draw() -> None:
         page.link(row, folder)
 
     page.how_to_read(
-        "Each line of the left picture says how much of attention's weight or logit is left when query and "
-        "key move apart. Content is fixed; only position varies. Compare shapes, not heights. A line that "
-        "falls and stays low sees near tokens first. A line that rises again takes some far positions for "
-        "near ones. RoPE acts on the width of one head, sinusoidal on the whole model: at equal width "
-        "their lines coincide. The right picture shows small trained models with their own base and width."
+        "Each line of the left picture shows how position similarity changes when query and key "
+        "move apart. Content is fixed; only position varies. Compare shapes, not heights. A line "
+        "that falls and stays low favours near tokens. Where a line rises again, some far "
+        "positions look like near ones. RoPE acts on the width of one head, sinusoidal on the "
+        "whole model: at equal width their lines coincide. The right picture shows small trained "
+        "models."
     )
     page.definition(
         r"\frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",

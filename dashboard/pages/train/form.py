@@ -111,7 +111,7 @@ def upload() -> tuple[bytes, str] | None:
             "Your own text",
             key="text_upload",
             most_mb=settings.current().text_mb,
-            help="UTF-8. It is kept until its runs are done; every visitor sees its name.",
+            help="UTF-8. The server deletes it when its runs are done. Every visitor sees its name.",
         )
     if file is None:
         return None
@@ -232,7 +232,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
 def _name_field() -> str | None:
     """Draw the field for the name of a start; None where what it holds can be no name."""
     said: str = st.text_input(
-        "Name, if you like",
+        "Name (optional)",
         key="run_name",
         max_chars=MAX_NAME,
         help="Every visitor sees it. `python -m posenc label` changes it.",

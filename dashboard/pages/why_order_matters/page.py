@@ -50,20 +50,20 @@ def draw() -> None:
         st.caption(f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}")
 
     page.how_to_read(
-        "Both orders go through the same layer. Outputs are compared word by word. Each word is followed "
-        "to its new place by its index, also a word that occurs twice. A word is unchanged where its two "
-        "outputs agree up to float64 rounding.\n\n"
-        "Without position the outputs only move with their words: attention is *equivariant*, not "
-        "*invariant*. Invariant is a mean over all words. A causal mask breaks this by itself: the "
-        "first word sees one word, the last sees all. The weights are random, so the size of a "
-        "change depends on them too."
+        "Both orders go through the same layer. Outputs are compared word by word. Each word is "
+        "followed to its new place by its index, even if it occurs twice. A word is unchanged if "
+        "its two outputs agree up to float64 rounding.\n\n"
+        "Without position, the outputs only move with their words: attention is *equivariant*, "
+        "not *invariant*. The mean over all words is invariant. A causal mask alone breaks this: "
+        "the first word sees one word, the last word sees all. The weights are random, so the "
+        "size of a change depends on them too."
     )
     page.definition(
         r"\mathrm{Attn}(P X) = P\,\mathrm{Attn}(X), \qquad "
         r"\mathrm{Attn}(X) = \mathrm{softmax}\!\left(\tfrac{X W_q (X W_k)^\top}{\sqrt{d}}\right) X W_v",
-        "P reorders the words. The equation holds for every P without position (Lee et al. 2019, arXiv "
-        "1810.00825; Yun et al. 2020, arXiv 1912.10077). Without a mask, a bias by distance alone "
-        "(ALiBi) satisfies it for the reversed order.",
+        "P reorders the words. Without position, the equation holds for every P (Lee et al. 2019, "
+        "arXiv 1810.00825; Yun et al. 2020, arXiv 1912.10077). Without a mask, a bias by distance "
+        "alone (ALiBi) satisfies it for the reversed order.",
         word_order.read_orders,
         word_order.RandomLayer,
         attention,

@@ -60,7 +60,7 @@ def layers(setting: Setting, found: WhyPosition) -> str:
         if one.layer.width != usual.width:
             parts.append(f"so token vectors of width {one.layer.width:,}")
         if one.layer.heads != usual.heads:
-            parts.append(f"{_heads(one.layer)}, for widths are made equal")
+            parts.append(f"{_heads(one.layer)}, because widths are equal")
         if parts:
             own.append(f" {SCHEMES[kind].label}: {', '.join(parts)}.")
     return (

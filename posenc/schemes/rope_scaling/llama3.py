@@ -36,7 +36,7 @@ class RopeLlama3Config(RotationRampConfig):
     trained_length: int = TRAINED_LENGTH.field(8_192)
 
     label: ClassVar[str] = "RoPE Llama 3"
-    summary: ClassVar[str] = "RoPE with short waves kept, long waves divided, a blend between."
+    summary: ClassVar[str] = "RoPE that keeps short waves, slows long waves and blends between."
     scaling_name: ClassVar[str] = "Llama 3 scaling"
 
     ramp = ("low_freq_factor", "high_freq_factor")

@@ -52,7 +52,9 @@ class RopeLongConfig(ScaledRopeConfig):
     length: int = READ_LENGTH.field(0)
 
     label: ClassVar[str] = "LongRoPE"
-    summary: ClassVar[str] = "RoPE with a searched factor for every pair, another past a length."
+    summary: ClassVar[str] = (
+        "RoPE with a searched factor per pair, and a second set for long texts."
+    )
     scaling_name: ClassVar[str] = "LongRoPE"
     after_training: ClassVar[bool] = False  # its factors are searched for
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}

@@ -32,7 +32,7 @@ class RopeNtkConfig(ScaledRopeConfig):
     kind: str = "rope_ntk"
 
     label: ClassVar[str] = "RoPE NTK-aware"
-    summary: ClassVar[str] = "RoPE with a larger base: the slow pairs slowed, the fastest kept."
+    summary: ClassVar[str] = "RoPE with a larger base: slow pairs become slower, the fastest stays."
     scaling_name: ClassVar[str] = "NTK-aware"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 

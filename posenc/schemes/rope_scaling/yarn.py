@@ -69,7 +69,7 @@ class RopeYarnConfig(ScaledRopeConfig):
     ).field(True)
 
     label: ClassVar[str] = "RoPE YaRN"
-    summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
+    summary: ClassVar[str] = "RoPE that keeps fast pairs, slows slow pairs and blends between."
     scaling_name: ClassVar[str] = "YaRN"
 
     def __post_init__(self) -> None:
