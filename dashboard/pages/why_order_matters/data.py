@@ -18,7 +18,6 @@ from posenc.settings import Query, Setting
 NO_POSITION = "none"  # first, whatever is chosen: every scheme is compared with it
 MASKS = ("no mask", "causal mask")
 SAME = 1e-12  # what rounding in float64 leaves of outputs about 1
-FEATURES = 4  # of every output, in the table of outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +35,8 @@ class WhyPosition:
 
     order: the other order as a permutation; `other[i]` is `words[order[i]]`. mask: that of `patterns`.
     patterns: by scheme, the weights (n, n) of the head drawn, in the first order and in the other.
-    summary: a row per scheme. differences: a row per scheme, mask and word. outputs: the first
-    features. weights: `patterns`, a row per pair of words.
+    summary: a row per scheme. differences: a row per scheme, mask and word. weights: `patterns`, a row
+    per pair of words.
     """
 
     words: tuple[str, ...]
@@ -50,7 +49,6 @@ class WhyPosition:
     heads: Mapping[str, str]
     summary: pd.DataFrame
     differences: pd.DataFrame
-    outputs: pd.DataFrame
     weights: pd.DataFrame
 
     @property
@@ -91,7 +89,6 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
         heads={kind: _head(one.layer.heads, head) for kind, one in schemes.items()},
         summary=_summary(schemes),
         differences=_differences(named, schemes),
-        outputs=_outputs(named, schemes),
         weights=_weights(named, patterns),
     )
 
@@ -164,20 +161,6 @@ def _differences(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.D
     return pd.DataFrame(rows)
 
 
-def _outputs(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:
-    """Return the first features of the outputs in both orders."""
-    rows = []
-    for kind, one in schemes.items():
-        for mask, reading in one.by_mask.items():
-            both = (("first", reading.outputs), ("other", reading.other_outputs))
-            for order, outputs in both:
-                for word, features in zip(named, outputs[:, :FEATURES].tolist(), strict=True):
-                    numbers = {f"feature {n}": value for n, value in enumerate(features)}
-                    names = {"scheme": SCHEMES[kind].label, "mask": mask, "order": order}
-                    rows.append(names | {"word": word} | numbers)
-    return pd.DataFrame(rows)
-
-
 def _weights(named: list[str], patterns: Mapping[str, tuple[Array, Array]]) -> pd.DataFrame:
     """Return the attention weights of both orders."""
     count = len(named)
@@ -186,8 +169,8 @@ def _weights(named: list[str], patterns: Mapping[str, tuple[Array, Array]]) -> p
             {
                 "scheme": SCHEMES[kind].label,
                 "order": order,
-                "word": np.repeat(named, count),
-                "looks at": np.tile(named, count),
+                "query": np.repeat(named, count),
+                "key": np.tile(named, count),
                 "weight": values.ravel(),
             }
         )

@@ -70,7 +70,6 @@ def draw() -> None:
     )
     page.numbers(both.map(lambda one: one.summary), "largest difference")
     page.numbers(both.map(lambda one: one.differences), "difference by word")
-    page.numbers(both.map(lambda one: one.outputs), "outputs by word")
     page.numbers(both.map(lambda one: one.weights), "attention weights")
     page.script(script.script(settings.now, chosen))
 
