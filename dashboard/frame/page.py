@@ -25,6 +25,7 @@ from dashboard.text import listed, plain
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
+LONG_NAME = 18  # letters
 _ROUNDING = 1e-6  # of float32 read-outs
 
 
@@ -303,6 +304,9 @@ def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
         for name, kind in frame.dtypes.items()
         if kind.kind in "fi"
     }
+    names = frame.iloc[:, 0]
+    if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
+        columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
     small_table(frame, columns)
 
 

@@ -114,7 +114,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) 
     (entry,) = queue.jobs()
     assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
     assert entry.state is JobState.QUEUED
-    assert "2 of these 2 runs are in training, below." in captions(at)
+    assert "2 of these 2 runs are in training." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
     assert len(queue.jobs()) == 1

@@ -177,7 +177,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
     left = [one for one in asked if one.run_id not in names | underway]
     if len(made) + len(left) < len(asked):
         training = len(asked) - len(made) - len(left)
-        st.caption(f"{training} of these {count_of(len(asked), 'run')} are in training, below.")
+        st.caption(f"{training} of these {count_of(len(asked), 'run')} are in training.")
     if not left:
         return linked
     timed = speed()
@@ -223,7 +223,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
             run_names.started(left, called)
         except RunError:  # a name is no reason to stop
             st.toast("Started, but its name cannot be saved now.", icon=":material/info:")
-        with contextlib.suppress(QueueUnwritable):  # the panel below says so
+        with contextlib.suppress(QueueUnwritable):  # the board says so
             crew.ensure()
         st.rerun()
     return linked
