@@ -52,7 +52,7 @@ def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
     path = alt.Chart().mark_line(
         strokeWidth=1, opacity=0.35, color="gray", aria=False, tooltip=None
     )
-    # No words for each dot: those of hundreds take most of a rerun, and the plot has its own.
+    # No words for each dot: a rerun would write those of hundreds anew, and the plot has its own.
     dot = alt.Chart().mark_point(size=30, strokeWidth=1.2, aria=False)
     tooltip = [
         alt.Tooltip("position:Q"),
