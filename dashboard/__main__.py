@@ -15,7 +15,7 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard.server import identity, logs, settings, visitor
+from dashboard.server import identity, logs, settings
 from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
@@ -35,7 +35,7 @@ def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]
     found = [f"--server.maxUploadSize={most}", f"--server.baseUrlPath={allowed.base_path}"]
     found += [f"--server.allowedHosts={host}" for host in allowed.hosts.split(",") if host]
     if allowed.user_header:
-        known = json.dumps({allowed.user_header: visitor.KEY})
+        known = json.dumps({allowed.user_header: identity.KEY})
         found.append(f"--server.trustedUserHeaders={known}")
         if not _has_address(arguments):
             found.append(f"--server.address={THIS_MACHINE}")

@@ -1,9 +1,9 @@
-"""What people call the runs of this server, which of them they hid, and who may stop a job."""
+"""Names and owners of this server's runs and jobs, and the runs that their owners hid."""
 
 import streamlit as st
 
 from dashboard.compute import runs
-from dashboard.server import visitor
+from dashboard.server import identity
 from dashboard.text import listed
 from posenc.checkpoints.file_store import store_url
 from posenc.errors import RunError
@@ -43,10 +43,10 @@ def started(asked: list[Specification], name: str) -> None:
 
     Raises RunError where that cannot be written.
     """
-    found, owner = _opened(store_url()), visitor.name()
+    found, owner = _opened(store_url()), identity.name()
     for one in asked:
         label = Label(one.run_id, owner, name)
-        if visitor.may_own() and name:
+        if identity.may_own() and name:
             found.put(label)
         elif owner or name:  # of nobody known: the first to name it did
             found.add(label)
@@ -67,4 +67,4 @@ def called(asked: list[Specification]) -> str:
 
 def may_stop(entry: Job) -> bool:
     """Whether this visitor may stop a start: its owner alone, anybody where that is nobody known."""
-    return entry.owner in ("", visitor.name())
+    return entry.owner in ("", identity.name())

@@ -25,29 +25,28 @@ DEFAULTS = fields.defaults(Setting) | own_defaults()
 
 @dataclass(frozen=True)
 class ParsedLink:
-    """A link after reading: a legal setting, options of pages, a pinned setting, and notices of changes."""
+    """The shared controls of a link: a legal setting, a pinned setting, and notices of changes."""
 
     setting: Setting
-    options: dict[str, Any]
     pinned: str
     notices: tuple[str, ...]
 
 
-def parse(query: Mapping[str, Sequence[str]], *owners: type) -> ParsedLink:
-    """Return the legal values nearest to an address, given as the texts of each name.
-
-    owners: the classes of page options that are read, too.
-    """
-    rules = RULES | {name: rule for owner in owners for name, rule in fields.rules(owner).items()}
-    raw = {name: _joined(rules.get(name), texts) for name, texts in query.items() if texts}
+def parse(query: Mapping[str, Sequence[str]]) -> ParsedLink:
+    """Return the legal values nearest to an address, given as the texts of each name."""
+    raw = {name: _joined(RULES.get(name), texts) for name, texts in query.items() if texts}
     setting, notices = from_text(raw)
-    options: dict[str, Any] = {}
-    for owner in owners:
-        values, changes = fields.snap(owner, raw)
-        options |= values
-        notices += changes
     pinned, changes = pin.normal(raw.get(pin.KEY, ""))
-    return ParsedLink(setting, options, pinned, (*notices, *changes))
+    return ParsedLink(setting, pinned, (*notices, *changes))
+
+
+def parse_options(
+    query: Mapping[str, Sequence[str]], owner: type
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the options of one class nearest to an address, and notices of changes."""
+    rules = fields.rules(owner).items()
+    raw = {name: _joined(rule, query[name]) for name, rule in rules if query.get(name)}
+    return fields.snap(owner, raw)
 
 
 def keep() -> None:
@@ -108,11 +107,12 @@ def read_options(owner: type) -> None:
         return
     read.add(owner)
     query, rules = _query(), fields.rules(owner)
-    raw = {name: _joined(rule, query[name]) for name, rule in rules.items() if query.get(name)}
-    values, notices = fields.snap(owner, raw)
+    values, notices = parse_options(query, owner)
     st.session_state["link_notices"] += notices
     # Streamlit reads the words that people read.
-    wanted = {name: _words(rules[name], values[name], labelled=True) for name in raw}
+    wanted = {
+        name: _words(rules[name], values[name], labelled=True) for name in rules if query.get(name)
+    }
     changed = {name: words for name, words in wanted.items() if words != query[name]}
     if changed:  # and run again: a widget is drawn from the address as it was when the run began
         st.query_params.update(changed)

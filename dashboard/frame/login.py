@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.components import browser
 from dashboard.controls.widgets import pressed
-from dashboard.server import identity, visitor
+from dashboard.server import identity
 from dashboard.server.incidents import answered
 from dashboard.text import plain
 
@@ -23,10 +23,10 @@ def draw() -> None:
     offered = identity.offered()
     if not offered:
         return
-    known = visitor.logged_in()
+    known = identity.logged_in()
     row = st.container(horizontal=True, vertical_alignment="center", gap="small", key="login")
     if known:
-        who = visitor.name()
+        who = identity.name()
         row.caption(f"Logged in as {plain(who)}" if who else _NAMELESS, width="stretch")
         if pressed(row, "Log out", key="logout", type="tertiary", icon=":material/logout:"):
             st.session_state[_LEAVING] = ""

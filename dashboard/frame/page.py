@@ -230,9 +230,9 @@ def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
     lines({kind: panel_note(setting, kind, text) for kind, text in provenances.items()})
 
 
-def show_notices(found: Mapping[str, Similarity]) -> None:
+def show_notices(results: Mapping[str, Similarity]) -> None:
     """Tell what a person must know before believing a panel: untrained, moved, undefined."""
-    for kind, result in found.items():
+    for kind, result in results.items():
         if result.kernel.notice:
             st.warning(result.kernel.notice, icon=":material/memory:")
         if result.undefined:
@@ -241,17 +241,17 @@ def show_notices(found: Mapping[str, Similarity]) -> None:
                 "because their vector is zero or not finite.",
                 icon=":material/info:",
             )
-    if past := kernels_beyond_one(found):
+    if past := kernels_beyond_one(results):
         st.info(past, icon=":material/info:")
 
 
-def kernels_beyond_one(found: Mapping[str, Similarity]) -> str:
+def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
     """Say which kernels scaled to their diagonal leave -1 .. 1, "" where none does.
 
     Only a kernel that is no Gram matrix does, so that its ratio is the cosine of no angle.
     """
     far = {}
-    for kind, result in found.items():
+    for kind, result in results.items():
         drawn = np.abs(result.matrix.values)
         farthest = np.fmax.reduce(drawn, axis=None, initial=0)  # NaN: a cell without a value
         if farthest > 1 + _ROUNDING:

@@ -1,4 +1,4 @@
-"""Who may say who a visitor is, with Streamlit's own login: the providers of [auth] in secrets.toml.
+"""Who a visitor is: by a proxy's header, or by Streamlit's login with the providers of [auth].
 
 Streamlit reads that table itself whenever somebody logs in, and fails there; here it is read before
 anything is served, so that what is missing is said to the operator, by its name and never by its value.
@@ -18,10 +18,12 @@ from streamlit.auth_util import is_authlib_installed
 from dashboard.server import settings
 from dashboard.server.settings import ServerSettingError
 from posenc.errors import quoted
+from posenc.lab.labels import is_owner
 
+KEY = "posenc_user"  # under which the proxy's header stands in st.user
 UNNAMED = "default"  # what Streamlit calls the provider whose keys stand in [auth] itself
 SHARED_KEYS = ("redirect_uri", "cookie_secret")
-KEYS = ("client_id", "client_secret", "server_metadata_url")
+_PROVIDER_KEYS = ("client_id", "client_secret", "server_metadata_url")
 CALLBACK = "/oauth2callback"
 SHORTEST_SECRET = 32  # characters: whoever guesses it can be anybody
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
@@ -108,10 +110,10 @@ def _providers(section: Mapping[str, Any]) -> tuple[Provider, ...]:
                 f"A provider in {_HERE} must be named with letters, digits and hyphens, got "
                 f"{quoted(name)}."
             )
-        _whole(keys, KEYS, f"[auth.{name}] of secrets.toml")
+        _whole(keys, _PROVIDER_KEYS, f"[auth.{name}] of secrets.toml")
     found = [*named]
-    if not named or (UNNAMED not in named and any(key in section for key in KEYS)):
-        _whole(section, KEYS, _HERE)
+    if not named or (UNNAMED not in named and any(key in section for key in _PROVIDER_KEYS)):
+        _whole(section, _PROVIDER_KEYS, _HERE)
         found.insert(0, UNNAMED)
     if len(found) == 1:
         return (Provider(found[0]),)
@@ -157,3 +159,33 @@ def _callback(address: str, path: str) -> None:
         raise ServerSettingError(
             f"redirect_uri in {_HERE} must be https, the host as browsers write it, and {where}."
         )
+
+
+def name() -> str:
+    """Return who this is, "" where nobody says it; what can be no owner is nobody, too."""
+    if settings.current().user_header:  # it alone: a provider's claims may have any name
+        said = st.user.get(KEY)
+    else:
+        said = st.user.get("email") if logged_in() and _verified() else ""
+    return said if isinstance(said, str) and is_owner(said) else ""
+
+
+def logged_in() -> bool:
+    """Whether Streamlit's own login knows this visitor, by whatever name."""
+    return st.user.get("is_logged_in") is True
+
+
+def _verified() -> bool:
+    """Whether the provider stands by the e-mail address, in a word or as a word.
+
+    Where it says nothing, people may have set the address themselves, and would own what another one's is.
+    """
+    return str(st.user.get("email_verified")).lower() == "true"
+
+
+def may_own() -> bool:
+    """Whether this visitor can be told from others; on a private server that knows nobody, all are one."""
+    if name():
+        return True
+    allowed = settings.current()
+    return allowed.one_person and not allowed.user_header and not offered()

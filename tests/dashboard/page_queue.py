@@ -6,7 +6,7 @@ import pytest
 import streamlit as st
 
 from dashboard.pages.train import form
-from dashboard.server import visitor, workers
+from dashboard.server import identity, workers
 from posenc.lab import worker
 from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
@@ -54,4 +54,4 @@ class SharedServer:
             monkeypatch.setenv(variable, text)
 
     def __call__(self, name: str) -> None:
-        self.monkeypatch.setattr(visitor.st, "user", {visitor.KEY: name} if name else {})
+        self.monkeypatch.setattr(identity.st, "user", {identity.KEY: name} if name else {})

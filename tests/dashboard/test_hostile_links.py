@@ -73,15 +73,20 @@ def queries(draw: st.DrawFn) -> str:
     return "&".join(parts)
 
 
-def read(query: str) -> links.ParsedLink:
-    """Read a query as Streamlit and `links` do."""
-    return links.parse(parse_qs(query, keep_blank_values=True), *OPTION_CLASSES)
+def read_all(query: dict[str, list[str]]) -> tuple[links.ParsedLink, dict[str, Any], list[str]]:
+    """Read a query as `links` does: shared controls, options of all pages, and all notices."""
+    found = links.parse(query)
+    parsed = [links.parse_options(query, owner) for owner in OPTION_CLASSES]
+    options = {name: value for values, _ in parsed for name, value in values.items()}
+    return found, options, [*found.notices, *(text for _, told in parsed for text in told)]
 
 
-def assert_legal(found: links.ParsedLink) -> None:
+def assert_survives(query: str) -> None:
+    """Assert that a query is read as a legal state, whose own link reads back without a notice."""
+    found, options, told = read_all(parse_qs(query, keep_blank_values=True))
     within(found.setting)
-    assert found.options.keys() == OF_PAGES.keys()
-    for name, value in found.options.items():
+    assert options.keys() == OF_PAGES.keys()
+    for name, value in options.items():
         assert OF_PAGES[name].accepts(value), name
     assert found.setting.length <= MAX_SHOWN_LENGTH
     assert found.setting.dim <= MAX_SHOWN_DIM
@@ -92,20 +97,11 @@ def assert_legal(found: links.ParsedLink) -> None:
         assert setting is not None
         assert changed == []
         within(setting)
-    assert all(notice.endswith(".") and len(notice) < 500 for notice in found.notices)
-
-
-def assert_survives(query: str) -> None:
-    """Assert that a query is read as a legal state, whose own link reads back without a notice."""
-    state = read(query)
-    assert_legal(state)
-    values = record(state.setting) | state.options
+    assert all(notice.endswith(".") and len(notice) < 500 for notice in told)
+    values = record(found.setting) | options
     texts = {name: RULES[name].write(value) for name, value in values.items()}
-    again = read(urlencode(texts | {pin.KEY: state.pinned}))
-    assert (again.setting, again.options, again.pinned) == (
-        state.setting, state.options, state.pinned,
-    )  # fmt: skip
-    assert again.notices == ()
+    again = parse_qs(urlencode(texts | {pin.KEY: found.pinned}), keep_blank_values=True)
+    assert read_all(again) == (links.ParsedLink(found.setting, found.pinned, ()), options, [])
 
 
 HOSTILE_QUERIES = (
@@ -241,12 +237,12 @@ def test_number_in_a_link_becomes_the_nearest_legal_one(name: str) -> None:
 @pytest.mark.parametrize("text", ["nan", "", "9" * 5_000, "</script>", "../x", "C:\\x"])
 def test_nonsense_gives_every_control_its_default_and_a_notice(text: str) -> None:
     every = [*fields.rules(Setting), *OF_PAGES]
-    found = links.parse({name: [text] for name in every}, *OPTION_CLASSES)
+    found, options, told = read_all({name: [text] for name in every})
     assert found.setting == Setting()
     defaults = [fields.defaults(owner).items() for owner in OPTION_CLASSES]
-    assert found.options == dict(itertools.chain(*defaults))
+    assert options == dict(itertools.chain(*defaults))
     # An empty text is no nonsense for `model`: it says that none is chosen.
-    assert len(found.notices) == len(every) - (text == "")
+    assert len(told) == len(every) - (text == "")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as launcher
 from dashboard.frame import login
-from dashboard.server import identity, settings, visitor
+from dashboard.server import identity, settings
 from dashboard.server.identity import Provider, read
 from dashboard.server.settings import ServerSettingError
 from tests.dashboard.pages import as_read, drawn, visit
@@ -45,7 +45,7 @@ def shared(isolated_server: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 def set_login(monkeypatch: pytest.MonkeyPatch, section: Any, **user: object) -> None:
     """Have secrets.toml say [auth], and Streamlit what its cookie says of the visitor."""
     monkeypatch.setattr(identity, "_section", lambda: section)
-    monkeypatch.setattr(visitor.st, "user", user)
+    monkeypatch.setattr(identity.st, "user", user)
     identity._of_secrets.cache_clear()
 
 
@@ -120,7 +120,7 @@ def test_visitor_is_known_by_a_verified_address_or_the_header_of_the_proxy(
 ) -> None:
     def known(section: Any = ONE, **user: object) -> tuple[str, bool]:
         set_login(monkeypatch, section, **user)
-        return visitor.name(), visitor.may_own()
+        return identity.name(), identity.may_own()
 
     assert known(None) == known(None, email="ann@example.org") == ("", False)
     nobody = {"is_logged_in": True, "email": "ann@example.org"}

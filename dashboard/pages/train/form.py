@@ -16,7 +16,7 @@ from dashboard.frame import page
 from dashboard.limits import MAX_RUN_STEPS
 from dashboard.pages.train import board
 from dashboard.pages.train.options import TrainingChoice
-from dashboard.server import counters, settings, visitor
+from dashboard.server import counters, identity, settings
 from dashboard.server.incidents import answered
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
@@ -208,7 +208,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
                 text_name=name,
                 estimate=seconds,
                 evaluation_seconds=seconds - sum(timed.step(one) * one.steps for one in left),
-                owner=visitor.name(),
+                owner=identity.name(),
                 owner_limit=allowed.each,
                 owner_jobs=_started(),
             )
