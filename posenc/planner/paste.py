@@ -112,7 +112,8 @@ def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[s
         )
     flags = llama_cpp_flags(method.config)
     if not flags:
-        label = f"{method.method.label[:1].lower()}{method.method.label[1:]}"
+        scaling = method.method.scaling
+        label = scaling.scaling_name if scaling else method.method.label.lower()
         return "", f"llama.cpp has no option for {label} with these numbers."
     if isinstance(scheme, RopeConfig) and scheme != plan.trained and not llama_cpp_flags(scheme):
         return "", (

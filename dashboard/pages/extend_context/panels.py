@@ -133,24 +133,24 @@ def pictures(both: Pair[PlannerRead], first: str | None = None) -> bool:
             titles = [column.title for column in COLUMNS if column.part in ("", name)]
             page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
         elif name == WAVELENGTHS:
+            page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths")
             st.caption(
                 "Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
                 "waves never completed a turn in training."
             )
-            page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths")
         elif name == "Change per pair":
-            st.caption("1: frequency as trained. The lowest level: divided by the factor.")
             page.chart(pairs, charts.ratios, labels, key="plan_ratios")
+            st.caption("1: frequency as trained. The lowest level: divided by the factor.")
         elif name == "Expected logit":
-            st.caption("Of equal unit content, by distance. Dashed: the trained length.")
             page.chart(both.map(lambda one: one.kernel), charts.kernels, labels, key="plan_kernels")
+            st.caption("Of equal unit content, by distance. Dashed: the trained length.")
         else:
+            bounds = both.map(lambda one: one.bound)
+            page.chart(bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds")
             st.caption(
                 "The lowest value of every step. Below 0, a dissimilar token scores higher than a similar "
                 f"one. {plain(bound_sentence(both.now.plan))}"
             )
-            bounds = both.map(lambda one: one.bound)
-            page.chart(bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds")
             return _search(both.now.partial)
     return False
 
