@@ -187,8 +187,9 @@ def _one_of(place: Any, name: str, rule: fields.Word, default: str, words: Seque
 def tell(notices: list[str]) -> None:
     """Show what had to be changed in the link or among the controls, in plain sentences."""
     told = [*dict.fromkeys([*st.session_state["link_notices"], *notices])]
+    place = st.container()  # without a notice too: else the page below moves and is drawn anew
     if len(told) == 1:
-        st.warning(plain(told[0]), icon=":material/info:")
+        place.warning(plain(told[0]), icon=":material/info:")
     elif told:
         lines = [f"{len(told)} values were changed:", *(f"- {plain(notice)}" for notice in told)]
-        st.warning("\n".join(lines), icon=":material/info:")
+        place.warning("\n".join(lines), icon=":material/info:")

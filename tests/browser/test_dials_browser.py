@@ -85,7 +85,7 @@ def test_typed_value_moves_the_slider_and_stays_exact(visitor: Visit) -> None:
 
 
 def test_previous_picture_stays_while_a_new_one_is_computed(visitor: Visit) -> None:
-    page = visitor().open("relative_offsets?length=64&dense=true")
+    page = visitor().open("relative_offsets?length=64&unknown=1")  # the notice of it goes at once
     page.evaluate(WATCH)
     painted = pixels(page, "offset_maps")
     for name, address in (("Base", "base=12500"), ("Model dimension", "dim=")):

@@ -204,7 +204,7 @@ def test_runs_lists_every_run_and_its_comparison() -> None:
     curves = [line.split(": ")[0] for line in lines if "perplexity" in line]
     assert curves[:2] == [f"{name}  Learned", f"{name}  Learned, last row repeated"]
     plain = [curve for curve in curves if "RoPE, as trained" in curve]
-    assert {curve.split(", ")[-1] for curve in plain} == {"base 500", "base 10000"}
+    assert {curve.split(", ")[-1] for curve in plain} == {"base 500", "base 10,000"}
     assert sum("(2 seeds)" in line for line in lines) == 2
     assert [line for line in lines if torn in line] == [f"{torn} cannot be read."]
 
