@@ -113,13 +113,13 @@ def choices(
     place: DeltaGenerator | Mapping[str, DeltaGenerator] | None = None,
     words: Sequence[str] = (),
     empty: Mapping[str, str] | None = None,
-    narrowed: Mapping[str, Sequence[str]] | None = None,
+    narrowed: Mapping[str, Sequence[str] | int] | None = None,
 ) -> Owner:
     """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
     words: what a field of free words can be right now. empty: what a number's field says while it is
-    empty, which stands for its default. narrowed: the options that are offered of a choice, where they
-    are fewer than its rule allows; the first replaces a default that is not offered.
+    empty, which stands for its default. narrowed: the options that are offered of a choice, or the largest
+    number, where its rule allows more; the first option replaces a default that is not offered.
     """
     row = None if isinstance(place, Mapping) else place
     if place is None:
@@ -142,8 +142,17 @@ def choices(
             )  # fmt: skip
             values[name] = default if number is None else number
             continue
-        if narrowed and name in narrowed and isinstance(rule, fields.Choice):
-            rule = replace(rule, options=tuple(narrowed[name]))
+        narrower = (narrowed or {}).get(name)
+        if isinstance(narrower, int) and isinstance(rule, fields.IntRange):
+            rule = replace(rule, high=narrower)
+            if (
+                st.session_state.get(f"{name}_high") != narrower
+            ):  # another slider: it takes the value
+                st.session_state[f"{name}_high"] = narrower
+                value = st.session_state.get(name, st.query_params.get(name, default))
+                st.session_state[name] = rule.nearest(str(value))
+        elif isinstance(narrower, Sequence) and isinstance(rule, fields.Choice):
+            rule = replace(rule, options=tuple(narrower))
             default = default if rule.accepts(default) else rule.options[0]
         chosen = widget(target, rule, default, key=name, bind="query-params")
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest

@@ -14,6 +14,7 @@ from dashboard.text import plain
 from posenc import attention
 from posenc.analysis import word_order
 from posenc.schemes import SCHEMES
+from posenc.settings.setting import MAX_SHOWN_HEADS, head_count
 
 WEIGHT = Scale(0.0, 1.0, "sequential", "attention weight")
 LONGEST_TICK = 10  # letters of a word beside a matrix
@@ -24,8 +25,13 @@ def draw() -> None:
     settings = page.settings()
     header = st.container()
     kinds = tuple(dict.fromkeys((*page.kinds(settings), NO_POSITION)))
+    heads = max(head_count(setting.heads, setting.real_model) for setting in settings.each)
     chosen = sidebar.choices(
-        OrderChoice, narrowed={"order_scheme": [SCHEMES[kind].label for kind in kinds]}
+        OrderChoice,
+        narrowed={
+            "order_scheme": [SCHEMES[kind].label for kind in kinds],
+            "pattern_head": min(heads, MAX_SHOWN_HEADS),
+        },
     )
     shown = next(kind for kind in kinds if SCHEMES[kind].label == chosen.order_scheme)
     both = settings.map(lambda setting: data.read(setting, chosen))
@@ -37,17 +43,20 @@ def draw() -> None:
     for kind, reason in found.reasons.items():
         st.info(f"{page.label(kind)}: {plain(reason)}", icon=":material/info:")
 
-    st.subheader("Does reordering change a word's output?", anchor=False)
-    _draw_chips(both, shown)
-    if found.mirrored and found.words != found.other:
-        st.caption(
-            "Reversing keeps the distance between every two words. Without a causal mask, a scheme that "
-            "sees distance alone, such as ALiBi, cannot notice it."
-        )
-    if any(shown in one.schemes for one in both.each):
-        st.subheader(f"Attention weights, {page.label(shown)}", anchor=False)
-        _draw_patterns(both, shown)
-        st.caption(f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}")
+    if found.words != found.other:  # the same sentence has nothing to compare
+        st.subheader("Does reordering change a word's output?", anchor=False)
+        _draw_chips(both, shown)
+        if found.mirrored:
+            st.caption(
+                "Reversing keeps the distance between every two words. Without a causal mask, a scheme "
+                "that sees distance alone, such as ALiBi, cannot notice it."
+            )
+        if any(shown in one.schemes for one in both.each):
+            st.subheader(f"Attention weights, {page.label(shown)}", anchor=False)
+            _draw_patterns(both, shown)
+            st.caption(
+                f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}"
+            )
 
     page.how_to_read(
         "Both orders go through the same layer. Outputs are compared word by word. Each word is "
@@ -120,5 +129,9 @@ def _panels(found: WhyPosition, kind: str) -> list[Panel]:
             column_ticks=ticks,
             color=theme.COLOURS[kind],
         )
-        for order, values in zip(("first order", "other order"), found.patterns[kind], strict=True)
+        for order, values in zip(
+            ("first order", "other order, words listed as in the first"),
+            found.patterns[kind],
+            strict=True,
+        )
     ]

@@ -12,7 +12,7 @@ CAUSAL = "causal mask"
 def headline(found: WhyPosition, kind: str) -> str:
     """Say what reordering does without position, and with one scheme."""
     if found.words == found.other:
-        return f"In this other order {quoted(found.words)} reads the same."
+        return f"Both orders are the same sentence, {quoted(found.words)}. Choose another order."
     orders = f"{quoted(found.words)} and {quoted(found.other)}"
     if found.mask == CAUSAL:
         gap = found.reading(NO_POSITION).largest
@@ -76,8 +76,8 @@ def _heads(layer: RandomLayer) -> str:
 def pattern_caption(found: WhyPosition) -> str:
     """Say how the two patterns are to be compared."""
     return (
-        f"Each row sums to 1. In {quoted(found.other)} rows and columns are sorted back: a word has the "
-        "same place in both pictures."
+        f"Each row sums to 1. Both pictures list the words as in {quoted(found.words)}, so that a word has "
+        "the same row and column in both."
     )
 
 
