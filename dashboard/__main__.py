@@ -1,4 +1,4 @@
-"""A hosted server: `python -m dashboard`, with the settings of the environment and Streamlit's options.
+"""The server: `posenc app`, with the settings of the environment and the options of Streamlit.
 
 A setting that cannot be used ends it before anything is served, with one sentence that names the
 variable. `--check` says what the settings are and ends.
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 from streamlit import config
 from streamlit.web import cli
 
@@ -91,6 +92,18 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
     return 0
+
+
+@click.command(
+    name="app",
+    context_settings={"ignore_unknown_options": True},
+    help="Open the dashboard. Options of Streamlit may follow, such as --server.port=8600; --check prints "
+    "the settings of the server and ends.",
+)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def start_app(options: tuple[str, ...]) -> None:
+    """End this process with the exit status of the server."""
+    sys.exit(main(list(options)))
 
 
 if __name__ == "__main__":

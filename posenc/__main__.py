@@ -1,4 +1,4 @@
-"""The command line: `python -m posenc train`, `runs`, `label`, `export`, `inspect`, `plan`, `identify`."""
+"""The command line: `posenc inspect`, `plan`, `identify`, `train`, `runs`, `label`, `export`, `app`."""
 
 import importlib
 import os
@@ -17,6 +17,7 @@ _COMMANDS = {
     "inspect": "posenc.cli.plan:inspect_config",
     "plan": "posenc.cli.plan:plan_context",
     "identify": "posenc.cli.plan:identify_table",
+    "app": "dashboard.__main__:start_app",
 }
 
 
@@ -58,7 +59,8 @@ class _Commands(click.Group):
 
 def _without_package(name: str, package: str) -> click.Command:
     """Return a command that says which packages are missing."""
-    sentence = f"{name} needs the package {package}: pip install 'posenc[lab]'."
+    extra = "dashboard" if name == "app" else "lab"
+    sentence = f"{name} needs the package {package}: pip install 'posenc[{extra}]'."
 
     @click.command(name=name, help=sentence, context_settings={"ignore_unknown_options": True})
     @click.argument("arguments", nargs=-1)
@@ -78,4 +80,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m posenc")
+    main(prog_name="posenc")

@@ -1,1 +1,1 @@
-"""Commands of `python -m posenc`, a file for each subject."""
+"""Commands of `posenc`, a file for each subject."""

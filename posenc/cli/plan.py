@@ -1,4 +1,4 @@
-"""`python -m posenc inspect`, `plan` and `identify`: read a config.json, or a table of numbers."""
+"""`posenc inspect`, `plan` and `identify`: read a config.json, or a table of numbers."""
 
 import json
 import sys

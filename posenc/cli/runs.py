@@ -85,7 +85,7 @@ def label_run(
         click.echo(f"It stays in lists, because it is not hidden for {others}: see --owner.")
 
 
-@click.command(name="runs", help="List the runs of the store, with what they found.")
+@click.command(name="runs", help="List the runs of the store and their results.")
 @click.option("--hidden", "also_hidden", is_flag=True, help="Those that their owners hid, too.")
 @STORE
 def list_runs(also_hidden: bool, store: str | None) -> None:

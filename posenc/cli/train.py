@@ -1,4 +1,4 @@
-"""`python -m posenc train`: train combinations in this process, several processes or on a cluster."""
+"""`posenc train`: train combinations in this process, several processes or on a cluster."""
 
 import os
 import sys

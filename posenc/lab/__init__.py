@@ -1,7 +1,7 @@
 """Train small models, one per scheme, and measure them past their training length.
 
 One specification gives one run: `run_once(specification, corpus, store)`. From a shell:
-`python -m posenc train --scheme rope --scheme alibi --seeds 3`. See README.md in this folder.
+`posenc train --scheme rope --scheme alibi --seeds 3`. See README.md in this folder.
 """
 
 from posenc.lab.evaluate import Score, evaluate

@@ -152,7 +152,7 @@ def test_names_in_a_config_are_no_command_of_a_terminal(words: list[str]) -> Non
 WITHOUT_LAB = """
 import sys
 
-for name in ("posenc.lab", "pyarrow", "fsspec", "platformdirs", "filelock", "tqdm"):
+for name in ("posenc.lab", "pyarrow", "fsspec", "platformdirs", "filelock", "tqdm", "streamlit"):
     sys.modules[name] = None  # an import of it is an error
 from posenc.__main__ import main
 
@@ -201,3 +201,8 @@ def test_commands_need_no_package_of_the_lab_unless_they_train(llama: str, tmp_p
     assert missing.returncode == 1
     assert missing.stderr.startswith("Error: train needs the package ")
     assert "pip install 'posenc[lab]'" in missing.stderr
+    missing = run_without_lab("app")
+    assert (
+        missing.stderr
+        == "Error: app needs the package streamlit: pip install 'posenc[dashboard]'.\n"
+    )

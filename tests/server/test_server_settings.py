@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import streamlit as st
+from click.testing import CliRunner
 from hypothesis import given, strategies
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
@@ -22,6 +23,7 @@ from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
 from dashboard.server import settings, upload_limit, workers
 from dashboard.server.log_lines import JsonLines
 from dashboard.server.settings import FIELDS, ServerSettingError, ServerSettings, read
+from posenc.__main__ import main as command_line
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
 from posenc.lab.jobs import Queue
@@ -178,6 +180,8 @@ def test_check_prints_settings_that_can_be_set_and_names_unknown_variables(
         settings.current(), store="", work=said["POSENC_WORK"]
     )
     assert "POSENC_UPLOADZ is no variable of a server; it changes nothing." in printed.err
+    command = CliRunner().invoke(command_line, ["app", "--server.port=1", "--check"])
+    assert (command.exit_code, command.stdout) == (0, printed.out)
     assert not (tmp_path / "work").exists()
 
 

@@ -235,7 +235,7 @@ def _name_field() -> str | None:
         "Name (optional)",
         key="run_name",
         max_chars=MAX_NAME,
-        help="Every visitor sees it. `python -m posenc label` changes it.",
+        help="Every visitor sees it. `posenc label` changes it.",
         width=400,
     )
     try:
