@@ -159,7 +159,7 @@ _PATTERNS = (
     "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers",
     "global_attn_every_n_layers",
 )  # fmt: skip
-_NEUTRAL = {"rotary_scaling_factor": 1, "rope_ratio": 1, "num_kv_shared_layers": 0}
+_NEUTRAL = {"rotary_scaling_factor": 1, "rope_ratio": 1, "rotary_pct": 1, "num_kv_shared_layers": 0}
 # False there switches off what most models do.
 _ON_BY_DEFAULT = re.compile(r"^(?:use_|is_)?(?:rope|rotary|causal)|neox|interleave")
 

@@ -1,8 +1,10 @@
 """Defaults of transformers 5.23's configuration classes with RoPE, for keys that a config leaves out."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from posenc.frequencies import Layout
 
@@ -22,8 +24,13 @@ class SizeNames(NamedTuple):
 
 _NAMES = SizeNames()
 
-FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "no_rope"
-Windows = Literal["none", "every layer", "last layers", "pattern", "if any"]
+FULL, SLIDING, CHUNKED, NO_ROPE = (
+    "full_attention", "sliding_attention", "chunked_attention", "no_rope",
+)  # fmt: skip
+Windows = Literal[
+    "none", "every layer", "last layers", "pattern", "if any", "listed", "chunks"
+]  # fmt: skip
+GENERATED = Path(__file__).with_name("families.json")  # written from transformers' classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +79,15 @@ class RopeFamily(Family):
     types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
     windows: which layers see `window` tokens; the last ones start at max_window_layers (default
     `first_windowed`); in a pattern the last (or, with `first_full`, the first) of every `period` layers
-    has full attention; "if any" means all layers where the config has a window.
+    has full attention; "if any" means all layers where the config has a window; "listed" all that
+    layer_types does not list otherwise; "chunks" those with RoPE, and a chunk in place of a window.
+    rope_only_in_windows: where the config has a window, layers of full attention do not rotate.
     scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
     scale_key: the scale where the class fixes it, and its key.
     encoder: every token sees both sides, and nothing is cached. both_sides: type of the key
     use_bidirectional_attention (flag; or word: all or vision), "" without that key.
     latent: keys and values come from one latent vector per token (DeepSeek's MLA).
+    unrotated: default number of features of such a head that are not rotated.
     no_rope: the config lists layers without RoPE.
     head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
     global_head_dim: default head width of full attention layers, where it differs.
@@ -106,7 +116,9 @@ class RopeFamily(Family):
     encoder: bool = False
     both_sides: Literal["", "flag", "word"] = ""
     latent: bool = False
+    unrotated: int = 128
     no_rope: bool = False
+    rope_only_in_windows: bool = False
     kv_heads_key: bool = True
     head_dim_key: bool = True
     head_dim_unset: bool = False
@@ -155,7 +167,7 @@ _DEEPSEEK_V3 = RopeFamily(
     context=4_096, layout="interleaved", latent=True,
 )  # fmt: skip
 
-FAMILIES: Mapping[str, RopeFamily] = {
+FAMILIES: dict[str, RopeFamily] = {
     "llama": RopeFamily(config_class="LlamaConfig"),
     "mistral": RopeFamily(
         config_class="MistralConfig", kv_heads=8, context=131_072, windows="every layer",
@@ -287,3 +299,12 @@ FAMILIES: Mapping[str, RopeFamily] = {
         blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
     ),
 }  # fmt: skip
+
+
+def _generated(base: float, block: Mapping[str, object] | None = None, **own: Any) -> RopeFamily:
+    return RopeFamily(bases=_all_layers(base), blocks={"": block} if block else {}, **own)
+
+
+FAMILIES = {
+    name: _generated(**own) for name, own in json.loads(GENERATED.read_text("utf-8")).items()
+} | FAMILIES

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posenc import fields, limits
 from posenc.errors import quoted
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, SLIDING, Family, RopeFamily
+from posenc.models.families import CHUNKED, FULL, SLIDING, Family, RopeFamily
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 2**20  # of a token vector
@@ -18,6 +18,7 @@ EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2)
 HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM)
 _WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION)
 _KIND = fields.Choice(options=(FULL, SLIDING))
+_CHUNKED_KIND = fields.Choice(options=(FULL, CHUNKED))
 _USES_ROPE = fields.IntRange(low=0, high=1)
 _FIRST_LAYER = fields.IntRange(low=0, high=MAX_LAYERS)
 
@@ -50,7 +51,8 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
         head_dim = keys.get("head_dim", HEAD_WIDTH_LIMIT, family.head_dim, why)
     else:
         head_dim = hidden // heads
-        if hidden % heads or not 2 <= head_dim <= limits.MAX_DIM:
+        is_latent = isinstance(family, RopeFamily) and family.latent  # with widths of its own
+        if not is_latent and (hidden % heads or not 2 <= head_dim <= limits.MAX_DIM):
             raise keys.error(
                 keys.name(names.heads),
                 f"must divide {keys.name(names.hidden_size)} {hidden:,} into heads of 2 to "
@@ -141,7 +143,7 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     # DeepSeek: a part of each head is rotated, and all heads share its key.
     why = family.source
     rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, 64, why)
-    unrotated = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, 128, why)
+    unrotated = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, family.unrotated, why)
     latent = keys.get("kv_lora_rank", WIDTH_LIMIT, 512, why)
     keys.read.add("v_head_dim")  # values come from the latent vector, whatever their width
     keys.read.add("qk_head_dim")  # the sum of the two
@@ -193,7 +195,8 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
 def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     """Return the kind of every layer, in the config's words."""
     if family.windows != "every layer":  # a class of one kind reads no list of them
-        listed = keys.by_layer("layer_types", layers, _KIND)
+        rule = _CHUNKED_KIND if family.windows == "chunks" else _KIND
+        listed = keys.by_layer("layer_types", layers, rule)
         if listed is not None:
             return listed
     window = read_window(keys, family)
@@ -201,7 +204,9 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
         return (FULL,) * layers
     if family.windows == "none" and family.no_rope:  # SmolLM3: the layers without RoPE have it
         return tuple(FULL if rope else SLIDING for rope in rope_by_layer(keys, family, layers))
-    if family.windows in ("every layer", "if any"):
+    if family.windows == "chunks":
+        return tuple(CHUNKED if rope else FULL for rope in rope_by_layer(keys, family, layers))
+    if family.windows in ("every layer", "if any", "listed"):
         return (SLIDING,) * layers
     if family.windows == "last layers":
         default, why = family.first_windowed, family.source

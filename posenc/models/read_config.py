@@ -46,6 +46,7 @@ READERS: Mapping[str, Reader] = {
 _TEXT_TYPES = {
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
     "qwen2_vl": "qwen2_vl_text",
     "qwen2_5_vl": "qwen2_5_vl_text",
     "RefinedWeb": "falcon",
@@ -53,7 +54,7 @@ _TEXT_TYPES = {
 }
 # Models of several parts whose text model is what its own config says, as of transformers 5.23.
 _WRAPPERS = (
-    "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "idefics3", "internvl", "llava", "llava_next",
+    "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "idefics3", "internvl", "llama4", "llava", "llava_next",
     "llava_onevision", "mistral3", "smolvlm",
 )  # fmt: skip
 # Keys of published files that their class never reads.
@@ -146,8 +147,12 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
     if all(kind.cache_width for kind in model.layer_kinds):
         agreeing["is_causal"] = (True,)
     if ropes:
-        agreeing["position_embedding_type"] = ("rope", "rotary")
         interleaved = any(scheme.layout == "interleaved" for scheme in ropes)
+        gptj = ("rope_gptj",) if interleaved else ()
+        agreeing["position_embedding_type"] = ("rope", "rotary", *gptj)
+        first = next(kind for kind in model.layer_kinds if 0 in kind.layers)
+        if first.window is not None:
+            agreeing["order_of_interleaved_layers"] = ("local_attn_first",)
         agreeing |= dict.fromkeys(("rope_interleaved", "interleaved"), (interleaved,))
     for name, values in agreeing.items():
         value = keys.record.get(name)

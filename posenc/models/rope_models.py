@@ -7,6 +7,7 @@ from posenc.models.config_json import Keys
 from posenc.models.families import FULL, NO_ROPE, SLIDING, Family, RopeFamily, SizeNames, family_of
 from posenc.models.layers import (
     EVEN_WIDTH_LIMIT,
+    LENGTH_LIMIT,
     MAX_WIDTH,
     Heads,
     Sizes,
@@ -68,6 +69,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     _skip_unused_blocks(keys, kind_of)
     uses_rope = rope_by_layer(keys, family, sizes.layers)
     window = read_window(keys, family)
+    if family.rope_only_in_windows and window is not None:
+        uses_rope = tuple(kind != FULL for kind in kind_of)
     heads = heads_by_kind(keys, family, sizes, kind_of)
     kinds = []
     indices_of: dict[str, list[int]] = {}
@@ -95,7 +98,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
                 cache_width=0 if is_bidirectional(keys, family) else own.cache_width,
                 softmax_scale=_softmax_scale(keys, family, own.head_dim, scheme),
                 window=None if kind == FULL else window,
-                notes=(*own.notes, *family.notes),
+                notes=(*own.notes, *family.notes, *_query_factor(keys, family, scheme)),
             )
         )
     kinds.sort(key=lambda kind: (kind.window is not None, NO_ROPE in kind.name, kind.layers))
@@ -107,6 +110,20 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         trained_length=_trained_length(keys),
         layer_kinds=tuple(kinds),
         notes=_notes(keys, family, kinds, sizes),
+    )
+
+
+def _query_factor(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> tuple[str, ...]:
+    """Return what multiplies Llama 4's queries by position in layers without RoPE, or nothing."""
+    if family.config_class != "Llama4TextConfig":
+        return ()
+    floor = keys.get("floor_scale", LENGTH_LIMIT, 8_192, family.source)
+    scale = keys.get("attn_scale", _POSITIVE, 0.1, family.source)
+    is_scaled = keys.flag("attn_temperature_tuning", True, family.source)
+    if not is_scaled or isinstance(scheme, RopeConfig):
+        return ()
+    return (
+        f"The query at position p is multiplied by 1 + {scale:g} ln(1 + floor((p + 1) / {floor:,})).",
     )
 
 
@@ -125,7 +142,8 @@ def _scheme(
 ) -> RopeConfig | NoneConfig:
     """Return the scheme of one kind of layer; blocks of both generations must agree."""
     base, layout = family.base_of(kind), family.layout
-    if family.config_class == "DeepseekV3Config" and not keys.flag("rope_interleave", True):
+    has_choice = family.latent and family.config_class != "DeepseekV2Config"
+    if has_choice and not keys.flag("rope_interleave", True):
         layout = "half"
     reader = functools.partial(
         BlockReader, outer=keys, family=family, base=base, heads=own, layout=layout,

@@ -105,12 +105,12 @@ def test_model_without_scheme_says_its_method(base: str | None, changes: Config,
     assert fact in main.unsupported
 
 
-LLAMA_4 = of_type("llama4_text", no_rope_layers=[1, 1, 1, 0] * 8, attention_chunk_size=8_192)
+LLAMA_4 = of_type("llama9_text", no_rope_layers=[1, 1, 1, 0] * 8, attention_chunk_size=8_192)
 
 
-@pytest.mark.parametrize("said", ["llama4_text", "wrapper_v9", "t5", "llama"])
+@pytest.mark.parametrize("said", ["llama9_text", "wrapper_v9", "t5", "llama"])
 def test_unknown_type_is_read_as_llama_on_request(said: str) -> None:
-    section = "" if said == "llama4_text" else "text_config"
+    section = "" if said == "llama9_text" else "text_config"
     config = {"model_type": said, section: LLAMA} if section else LLAMA_4
     error = refusal(config)
     assert (error.key, error.assume) == ("model_type", "llama")

@@ -17,14 +17,18 @@ from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
+from tests.models.published_models.establish import establish
+from tests.models.test_published_models import differences
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
 # Model types, and values that are not the defaults of their classes.
 CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_text())
-TYPES = [name for name in FAMILIES if name != "kimi_k2"]  # its class is that of DeepSeek V3
+# The classes of these types are those of DeepSeek V3 and Llama.
+BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
+TYPES = [name for name in FAMILIES if name not in BORROWED]
 # transformers cannot build an attention layer of these classes from their defaults.
-NO_DEFAULTS = ("glm4_moe", "nemotron")
+NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral")
 CASES = [(name, {}) for name in TYPES if name not in NO_DEFAULTS] + CHANGED
 
 
@@ -90,7 +94,10 @@ def check_attention(kind: LayerKind, attention: Any) -> None:
     assert keys == kind.kv_heads * kind.head_dim
     assert kind.cache_width in (0, 2 * keys)
     if kind.cache_width and hasattr(attention, "sliding_window"):
-        assert kind.window == attention.sliding_window
+        is_windowed = getattr(
+            attention, "is_sliding", True
+        )  # EXAONE's have the number in all layers
+        assert kind.window == (attention.sliding_window if is_windowed else None)
 
 
 def check_written(model: ModelConfig, config: Any, model_type: str) -> None:
@@ -127,7 +134,7 @@ def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config
                 attention = class_of(model_type, "Attention")(config, *positional, **arguments)
             check_attention(kind, attention)
             if getattr(config, "layer_types", None):
-                assert (kind.window is not None) == ("sliding" in config.layer_types[index])
+                assert (kind.window is None) == (config.layer_types[index] == "full_attention")
     check_written(model, config, model_type)
     lists = ("layer_types", "no_rope_layers")
     if model_type not in ("gemma3_text", "gemma4_text") and not {*lists} & changes.keys():
@@ -235,3 +242,17 @@ def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
     assert torch.equal(frequencies[True][0], frequencies[True][1])
     assert torch.equal(frequencies[False][1], frequencies[True][1])
     assert not torch.allclose(frequencies[False][0], frequencies[True][0], rtol=1e-3)
+
+
+WITHOUT_ROPE_BETWEEN = ("afmoe", "cohere2", "exaone4", "exaone_moe", "llama4_text")
+BORROWED_OR_LISTED = ("internlm3", "iquestcoder", "ministral")
+
+
+@pytest.mark.parametrize("model_type", [*WITHOUT_ROPE_BETWEEN, *BORROWED_OR_LISTED])
+def test_layers_do_what_a_run_of_the_class_shows(model_type: str) -> None:
+    """Rotation as a matrix, mask and cache of the class itself, as `establish` observes them."""
+    config = json.loads(json.dumps(config_of(model_type, {"num_hidden_layers": 8}).to_dict()))
+    real = establish({"config": config})
+    assert list(differences(read_config(config), real)) == []
+    without = {kind["position"] for kind in real["kinds"] if kind["attention"] == "full"}
+    assert (without == {"none"}) == (model_type in WITHOUT_ROPE_BETWEEN)
