@@ -8,8 +8,9 @@ from playwright.sync_api import expect
 from dashboard.frame.quiz import WITHHELD
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
-from tests.browser.browser import Visit, dial, go, headline, row, settled
+from tests.browser.browser import PAGES, Visit, dial, go, headline, row, settled
 from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -32,6 +33,33 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
     expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
     go(page, "learn")  # which has no controls in the sidebar
     expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
+
+
+# Where the first whole picture of a page ends: a chart, a panel of matrices, a clock, a drawing or a table.
+FIRST_END = """() => {
+  const main = document.querySelector("[data-testid=stMain]");
+  const hosts = [...main.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
+  const pictures = [
+    ...main.querySelectorAll(".stVegaLiteChart, [data-testid=stTable], [data-testid=stImage]"),
+    ...hosts.flatMap((host) => [...(host.shadowRoot?.querySelectorAll(".panel, .face svg") ?? [])]),
+  ];
+  const boxes = pictures.map((one) => one.getBoundingClientRect());
+  return Math.min(...boxes.filter((box) => box.height > 50).map((box) => box.bottom));
+}"""
+NO_PICTURE = ("claims", "context_planner")  # one line per claim; a form, then a verdict
+
+
+@pytest.mark.parametrize("presented", mostly(["true", "false"], "true", name="presented={}".format))
+def test_a_whole_picture_of_each_page_is_on_the_first_screen(
+    visitor: Visit, presented: str
+) -> None:
+    somebody = visitor(viewport={"width": 1280, "height": 720})
+    page = somebody.open(f"why_position?present={presented}")
+    ends = {}
+    for path in PAGES.keys() - {*NO_PICTURE}:
+        go(page, path)
+        ends[path] = page.evaluate(FIRST_END)
+    assert {path: end for path, end in ends.items() if not end <= 720} == {}
 
 
 def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:

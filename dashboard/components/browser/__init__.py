@@ -19,9 +19,8 @@ _copy_link = st.components.v2.component(
     js=_read("copy_link.js"),
 )
 _login_link = st.components.v2.component("posenc_login_link", js=_read("login_link.js"))
-# Everything is sized in rem, so the root decides.
 _larger_type = st.components.v2.component(
-    "posenc_larger_type", css=":root { font-size: 130% !important; }", isolate_styles=False
+    "posenc_larger_type", css=_read("larger_type.css"), isolate_styles=False
 )
 
 
