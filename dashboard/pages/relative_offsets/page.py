@@ -17,24 +17,22 @@ from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS
 from posenc.schemes import alibi
 
+SUBSCRIPTS = str.maketrans(
+    "0123456789", "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
+)
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
-    header, cards, title = st.container(), st.container(), st.container()
+    header, title = st.container(), st.container()
     chosen = sidebar.choices(OffsetChoice)
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with header:
         page.left_out(now.reasons, now.claims, "Relative offsets", page.reasons(read))
         page.head("Relative offsets", read.map(lambda one: one.headline))
-    with cards:
-        _draw_cards(read.now, "")
-        if read.pinned is not None and read.pinned.claims:
-            st.caption("The pinned setting, A.")
-            _draw_cards(read.pinned, "A: ")
     notes = page.panel_notes(settings.now, now.queries)
     title.subheader("The matrix of an offset, and of two in a row", anchor=False, help=notes)
     st.markdown(
@@ -42,6 +40,10 @@ def draw() -> None:
         rf"M_{{{chosen.offset + chosen.second}}}$ with relative residual {_composed(now)}."
     )
     _draw_maps(read, chosen)
+    _draw_cards(read.now, "")
+    if read.pinned is not None and read.pinned.claims:
+        st.caption("The pinned setting, A.")
+        _draw_cards(read.pinned, "A: ")
     _draw_errors(read, page.kinds(settings))
     _draw_fits(read, chosen.offset)
 
@@ -133,7 +135,9 @@ def _draw_maps(read: Pair[data.Read], chosen: OffsetChoice) -> None:
 
 
 def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
-    both = f"M_{chosen.offset} M_{chosen.second}"
+    first, second = (
+        "M" + str(offset).translate(SUBSCRIPTS) for offset in (chosen.offset, chosen.second)
+    )
     return [
         Panel(
             title=page.label(kind) + added,
@@ -143,8 +147,8 @@ def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
         )
         for kind, one in read.maps.items()
         for added, text, corner in (
-            ("", f"M_{chosen.offset}", one.corner),
-            (", composed", both, one.composed_corner),
+            ("", first, one.corner),
+            (", composed", first + second, one.composed_corner),
         )
         if corner is not None
     ]

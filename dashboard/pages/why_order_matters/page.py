@@ -44,7 +44,6 @@ def draw() -> None:
         st.info(f"{page.label(kind)}: {plain(reason)}", icon=":material/info:")
 
     if found.words != found.other:  # the same sentence has nothing to compare
-        st.subheader("Does reordering change a word's output?", anchor=False)
         _draw_chips(both, shown)
         if found.mirrored:
             st.caption(
@@ -52,7 +51,6 @@ def draw() -> None:
                 "that sees distance alone, such as ALiBi, cannot notice it."
             )
         if any(shown in one.schemes for one in both.each):
-            st.subheader(f"Attention weights, {page.label(shown)}", anchor=False)
             _draw_patterns(both, shown)
             st.caption(
                 f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}"
@@ -86,13 +84,12 @@ def draw() -> None:
 def _draw_chips(both: Pair[WhyPosition], shown: str) -> None:
     """Draw a row of chips without position and one with the scheme, of B and of A."""
     words = labels(both.now.words)
-    for kind in dict.fromkeys((NO_POSITION, shown)):
-        name = "Without position" if kind == NO_POSITION else page.label(kind)
-        for one, setting in ((both.now, ""), (both.pinned, ", A")):
-            if one is not None and kind in one.schemes:
-                title, row = st.columns([1, 5], vertical_alignment="center")
-                title.markdown(f"**{name}{setting}**")
-                row.markdown(sentences.chips(words, one, kind))
+    with st.container(gap="xsmall"):
+        for kind in dict.fromkeys((NO_POSITION, shown)):
+            name = "Without position" if kind == NO_POSITION else page.label(kind)
+            for one, setting in zip(both.each, ("", ", A"), strict=False):
+                if kind in one.schemes:
+                    st.markdown(f"**{name}{setting}:** {sentences.chips(words, one, kind)}")
 
 
 def _draw_patterns(both: Pair[WhyPosition], kind: str) -> None:
@@ -105,7 +102,7 @@ def _draw_patterns(both: Pair[WhyPosition], kind: str) -> None:
         row_label="query",
         column_label="key",
         together=2,
-        height=max(180, 27 * len(both.now.words)),
+        height=max(160, 27 * len(both.now.words)),
         text_alternative=(
             f"Attention weights between {len(both.now.words)} words for {page.label(kind)} in both "
             "orders, from 0 to 1; the arrow keys read a cell."
@@ -122,9 +119,8 @@ def _panels(found: WhyPosition, kind: str) -> list[Panel]:
     ]
     return [
         Panel(
-            title=f"{SCHEMES[kind].label}, {order}",
+            title=f"{SCHEMES[kind].label}, {found.heads[kind]}, {order}",
             values=Full(values),
-            subtitle=found.heads[kind],
             row_ticks=ticks,
             column_ticks=ticks,
             color=theme.COLOURS[kind],
