@@ -35,7 +35,6 @@ from tests.models.published_models.establish import LENGTHS, TRUTH, establish, s
 REFUSED = {
     "cwm-mlx": "layer_types",
     "gemma-4-e4b": "text_config.num_kv_shared_layers",
-    "llama-4-scout-instruct": "text_config.rope_scaling",  # its low and high factors are equal
     "ministral-8b-2410": "layer_types",
     "qwen2.5-7b-1m": "dual_chunk_attention_config",
 }

@@ -31,6 +31,8 @@ BLOCKS: list[dict[str, Any]] = [
     {"rope_type": "longrope", "factor": 1.0, "attention_factor": 0.5},
     {"rope_type": "llama3", "factor": 10.0, "low_freq_factor": 1, "high_freq_factor": 4,
      "original_max_position_embeddings": TRAINED},
+    {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1, "high_freq_factor": 1,
+     "original_max_position_embeddings": TRAINED},  # a step, as in Llama 4 Scout
     {"rope_type": "proportional", "partial_rotary_factor": 0.25},
     {"rope_type": "proportional", "partial_rotary_factor": 1.0, "factor": 10.0},
 ]  # fmt: skip

@@ -130,7 +130,7 @@ def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class RotationRampConfig(ScaledRopeConfig):
-    """RoPE with a ramp over how often each pair rotates within the trained length."""
+    """RoPE with a ramp over how often each pair rotates in the trained length; a step for equal ends."""
 
     trained_length: int = TRAINED_LENGTH.field(2_048)
 
@@ -142,20 +142,25 @@ class RotationRampConfig(ScaledRopeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         low, high = (getattr(self, name) for name in self.ramp)
-        if high <= low:
+        if high < low:
             raise ConfigError(
-                f"{type(self).__name__}.{self.ramp[1]} must be greater than {self.ramp[0]}, got "
+                f"{type(self).__name__}.{self.ramp[1]} must be at least {self.ramp[0]}, got "
                 f"{high:g} and {low:g}."
             )
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         low, high = (getattr(self, name) for name in self.ramp)
         rotations = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
+        if low == high:  # as in Llama 4 Scout
+            return blended((rotations >= low).double(), self.factor)
         return blended(((rotations - low) / (high - low)).clamp(0, 1), self.factor)
 
     def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         start, end, length = (write.value(name) for name in (*self.ramp, "trained_length"))
         rotations = rf"\frac{{{length}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
+        low, high = (getattr(self, name) for name in self.ramp)
+        if low == high:  # 1 where the condition holds, else 0
+            return blended_formula(write, rf"\left[ {rotations} \ge {start} \right]")
         return blended_formula(write, rf"\frac{{{rotations} - {start}}}{{{end} - {start}}}")
 
 
