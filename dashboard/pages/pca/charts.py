@@ -8,8 +8,8 @@ import altair as alt
 from dashboard.charts.lines import line_spec
 from dashboard.charts.theme import Spec, in_order, spec_of
 
-# Plot area in CSS pixels, (width, height): two fit in a row of a window 1,280 wide, beside the sidebar.
-DESKTOP, PHONE = (350, 250), (270, 270)
+# Plot area in CSS pixels: two fit in a row of a window 1,280 wide, beside the sidebar.
+WIDTH, HEIGHT = 350, 250
 MIDDLE = "#21918c"  # of viridis
 GRAY = "#808495"  # of text, on a dark and on a white ground
 
@@ -39,7 +39,7 @@ def legend() -> dict[str, str]:
 
 
 @functools.cache
-def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
+def positions(across: str, up: str) -> Spec:
     """Return the path of positions in a plane: hollow past the training length, a few labelled.
 
     Frame: position, place (0 for the first to 1 for the last), PC1, PC2, PC3, past, label, and the ends
@@ -73,7 +73,7 @@ def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
         frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),
     )
     # Streamlit would shrink the area by what the axes' labels take, another length on each axis.
-    return in_order(spec_of(layers.properties(width=size[0], height=size[1], autosize="pad")))
+    return in_order(spec_of(layers.properties(width=WIDTH, height=HEIGHT, autosize="pad")))
 
 
 def _by_place() -> dict[str, Any]:

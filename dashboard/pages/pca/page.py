@@ -1,7 +1,5 @@
 """PCA: the shape that positions make, on the three directions in which they differ most."""
 
-import functools
-
 import streamlit as st
 
 from dashboard.ab import Pair
@@ -63,12 +61,10 @@ def draw() -> None:
 
 def _draw_positions(read: Pair[data.Read], chosen: PcaChoice) -> None:
     """Draw a plot per scheme; with a pinned setting two, B beside A."""
-    size = charts.PHONE if page.on_phone() else charts.DESKTOP
     parts = st.container(horizontal=True)
     for text, drawing in charts.legend().items():
         parts.image(drawing, width="content", alt=text)
-    drawn = panels(read, chosen.plot, same_scale=chosen.same_scale, aspect=size[0] / size[1])
-    build = functools.partial(charts.positions, *PLANES[chosen.plot], size)
+    drawn = panels(read, chosen.plot, same_scale=chosen.same_scale)
     row = st.container(horizontal=True, gap="medium")
     for kind in data.shown(read):
         if read.compared:
@@ -76,10 +72,9 @@ def _draw_positions(read: Pair[data.Read], chosen: PcaChoice) -> None:
         for name, one in (("B", read.now), ("A", read.pinned)):
             if one is None or kind not in one.found:
                 continue  # only the other setting has it
-            with row.container(width=size[0] + 55, gap="small"):
-                _draw_panel(
-                    one, kind, name if read.compared else "", drawn.get((kind, name)), build()
-                )
+            with row.container(width=charts.WIDTH + 55, gap="small"):
+                spec = charts.positions(*PLANES[chosen.plot])
+                _draw_panel(one, kind, name if read.compared else "", drawn.get((kind, name)), spec)
 
 
 def _draw_panel(

@@ -9,6 +9,7 @@ import pandas as pd
 from dashboard.ab import Pair
 from dashboard.charts.frames import evenly
 from dashboard.compute.schemes import Array
+from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.data import AXES, Read
 from dashboard.pages.pca.options import PLANES
 
@@ -28,10 +29,8 @@ class Panel:
     outside: str
 
 
-def panels(
-    both: Pair[Read], plot: str, *, same_scale: bool, aspect: float
-) -> dict[tuple[str, str], Panel]:
-    """Return the plots by scheme and setting. aspect: width of a plot over its height.
+def panels(both: Pair[Read], plot: str, *, same_scale: bool) -> dict[tuple[str, str], Panel]:
+    """Return the plots by scheme and setting.
 
     Plots of one scheme share a scale, with same_scale those of all schemes. Both axes of a plot have one
     unit.
@@ -48,7 +47,7 @@ def panels(
     for key, own in scores.items():
         group = [each for other, each in scores.items() if same_scale or other[0] == key[0]]
         extent = _extent(group)
-        ends = _ends([each[_sizes(each) <= extent] for each in group], plot, aspect)
+        ends = _ends([each[_sizes(each) <= extent] for each in group], plot)
         boundary = reads[key[1]].setting.train_length
         frame = _frame(own, extent, boundary, last).assign(**ends)
         frame["label"] = _labels(frame, plot)
@@ -113,12 +112,13 @@ def _extent(group: Sequence[Array]) -> float:
     return max((float(own.max()) for own in near if len(own)), default=0.0)
 
 
-def _ends(drawn: Sequence[Array], plot: str, aspect: float) -> dict[str, np.float32]:
+def _ends(drawn: Sequence[Array], plot: str) -> dict[str, np.float32]:
     """Return where the axes end, so that a unit is as long on one as on the other."""
     plane = [AXES.index(axis) for axis in PLANES[plot]]
     points = np.concatenate(drawn)[:, plane]
     low, high = points.min(axis=0), points.max(axis=0)
     across, up = high - low
+    aspect = WIDTH / HEIGHT
     width = MARGIN * max(across, up * aspect, 1e-12)
     (left, bottom), (right, top) = (
         (low + high + sign * np.array([width, width / aspect])) / 2 for sign in (-1, 1)
