@@ -18,8 +18,10 @@ from dashboard.charts.theme import (
     spec_of,
 )
 from dashboard.compute.result_cache import memoize_on
+from dashboard.compute.schemes import Array
 from dashboard.text import listed
 
+LABEL_GAP = 0.11  # of the range of all values: what a name at the end of a line takes of the height
 CLOSE = 1 / 400  # of the range of all curves: less than the width of a line on any screen
 
 
@@ -30,13 +32,14 @@ def by_offset(
     y_title: str,
     *,
     band: bool = True,
+    labels: bool = False,
     height: int = HEIGHT,
     pinned: bool = False,
 ) -> Spec:
     """Lines over offset or position, on linear axes; the rest as for `line_spec`."""
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    return line_spec(kinds, x, y, x_title, band=band, height=height, pinned=pinned)
+    return line_spec(kinds, x, y, x_title, band=band, labels=labels, height=height, pinned=pinned)
 
 
 def line_spec(
@@ -48,13 +51,15 @@ def line_spec(
     form: str = ".3g",
     points: bool = False,
     band: bool = False,
+    labels: bool = False,
     height: int = HEIGHT,
     pinned: bool = False,
 ) -> Spec:
     """Return lines, one per scheme, with a band from low to high and the training length.
 
-    form: of a value in the tooltip. points: whether values are dots, too; where they are few. Frame:
-    scheme, x, y; with a band low, high; boundary, where there is one; pinned: setting, too.
+    form: of a value in the tooltip. points: whether values are dots, too; where they are few. labels:
+    names at the ends of lines. Frame: scheme, x, y; with a band low, high; with labels label_y
+    (`labelled`); boundary, where there is one; pinned: setting, too.
     """
     colour = scheme_colour(kinds)
     chosen, style = shown(kinds, line_style(kinds, pinned))
@@ -74,7 +79,51 @@ def line_spec(
         apart = {"detail": "setting:N"} if pinned else {}
         area = area.encode(x=x, y="low:Q", y2="high:Q", color=colour, opacity=strength, **apart)
         layers.insert(0, area)
+    if labels and not pinned:  # two lines of a scheme leave no room
+        text = alt.Chart().transform_filter("isValid(datum.label_y)")
+        text = text.mark_text(align="left", dx=5, fontSize=12, aria=False, tooltip=None)
+        text = text.encode(
+            x=x, y="label_y:Q", text="scheme:N", color=colour, opacity=style["opacity"]
+        )
+        layers.append(text)
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
+
+
+def labelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of lines with `label_y`, a height for each line's name at its last value.
+
+    Where several lines end at the right, no name covers another.
+    """
+    if frame.empty or frame["y"].isna().all():
+        return frame
+    x, y, codes = (
+        column.to_numpy() for column in (frame["x"], frame["y"], frame["scheme"].cat.codes)
+    )
+    finite = np.flatnonzero(np.isfinite(y))
+    last = finite[np.flatnonzero(np.diff(codes[finite], append=-1))]
+    right = last[x[last] == x.max()]
+    heights = np.full(len(y), np.nan, np.float32)
+    heights[last] = y[last]
+    heights[right] = apart(y[right], LABEL_GAP * float(np.ptp(y[finite])))
+    return frame.assign(label_y=heights)
+
+
+def apart(heights: Array, gap: float) -> Array:
+    """Return heights of labels at least a gap apart: those that are closer stand around their mean."""
+    groups: list[list[float]] = []
+    order = np.argsort(heights)
+    for height in heights[order].tolist():
+        groups.append([height])
+        while len(groups) > 1 and _places(groups[-1], gap)[0] - _places(groups[-2], gap)[-1] < gap:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    spaced = np.empty(len(heights))
+    spaced[order] = [place for group in groups for place in _places(group, gap)]
+    return spaced
+
+
+def _places(group: list[float], gap: float) -> list[float]:
+    lowest = sum(group) / len(group) - gap * (len(group) - 1) / 2
+    return [lowest + gap * i for i in range(len(group))]
 
 
 @memoize_on

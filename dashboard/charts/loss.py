@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from dashboard.charts.lines import apart
 from dashboard.charts.theme import Spec, boundary_rule, scheme_colour, spec_of
 from dashboard.compute.run_results import UNITS, farthest
 from posenc.lab import summary
@@ -76,29 +77,13 @@ def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
     drawn["label_y"] = drawn["y"].where(last)
     right = drawn.index[last & ~early]
     if len(right):
-        heights = drawn.loc[right, "y"].sort_values()
         gap = LABEL_GAP * float(np.ptp(drawn["y"]))
-        drawn.loc[heights.index, "label_y"] = _apart(heights.tolist(), gap)
+        drawn.loc[right, "label_y"] = apart(drawn.loc[right, "y"].to_numpy(), gap)
     one = curves[0].specification
     drawn["boundary"] = float(farthest(one))
     if (chance := AXES[curves[0].measure].chance) is not None:
         drawn["chance"] = chance
     return drawn
-
-
-def _apart(heights: list[float], gap: float) -> list[float]:
-    """Return rising heights at least a gap apart: those that are closer stand around their mean."""
-    groups: list[list[float]] = []
-    for height in heights:
-        groups.append([height])
-        while len(groups) > 1 and _places(groups[-1], gap)[0] - _places(groups[-2], gap)[-1] < gap:
-            groups[-2:] = [groups[-2] + groups[-1]]
-    return [place for group in groups for place in _places(group, gap)]
-
-
-def _places(group: list[float], gap: float) -> list[float]:
-    lowest = sum(group) / len(group) - gap * (len(group) - 1) / 2
-    return [lowest + gap * i for i in range(len(group))]
 
 
 def by_length(

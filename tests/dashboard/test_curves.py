@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard.charts.lines import coinciding
+from dashboard.charts.lines import LABEL_GAP, coinciding, labelled
 from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, drawn, visit
@@ -53,6 +53,17 @@ def test_every_curve_of_a_group_is_named() -> None:
     x = [0.0, 1.0]
     both = frame(**{name: (x, [1.0, 2.0]) for name in "ACD"}, B=(x, [5.0, 0.0]))
     assert coinciding(both) == "A, C and D coincide."
+
+
+def test_name_of_a_line_stands_at_its_last_value_and_covers_no_other() -> None:
+    ends = {"short": [1.0, 0.5, np.nan, np.nan], "low": [1, 1, 1, 0.0], "near": [1, 1, 1, 0.01]}
+    curves = frame(**{name: (X, y) for name, y in ends.items()}).astype({"scheme": "category"})
+    named = labelled(curves).dropna(subset="label_y").set_index("scheme")
+    assert named["x"].to_dict() == {"short": 1, "low": 3, "near": 3}
+    heights = named["label_y"]
+    assert heights["short"] == 0.5
+    assert heights["near"] - heights["low"] == pytest.approx(LABEL_GAP)
+    assert (heights["near"] + heights["low"]) / 2 == pytest.approx(0.005)
 
 
 def test_pages_say_which_curves_coincide() -> None:

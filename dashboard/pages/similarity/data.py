@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard.charts import frames
+from dashboard.charts import frames, lines
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array, Similarity
@@ -114,13 +114,13 @@ def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -
 @memoize_on
 def by_distance(read: Read) -> pd.DataFrame:
     """Return the curves by distance as they are drawn."""
-    return frames.drawn(read.by_offset)
+    return lines.labelled(frames.drawn(read.by_offset))
 
 
 @memoize_on
 def from_one_position(read: Read) -> pd.DataFrame:
     """Return the curves from one position as they are drawn."""
-    return frames.drawn(read.one_row)
+    return lines.labelled(frames.drawn(read.one_row))
 
 
 def script(setting: Setting) -> str:

@@ -58,7 +58,7 @@ def draw() -> None:
             page.curves(
                 read.map(data.by_distance),
                 lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
-                key="by_offset",
+                labels=True, key="by_offset",
             )  # fmt: skip
     with one_position:
         if looks:
@@ -66,7 +66,7 @@ def draw() -> None:
             page.curves(
                 read.map(data.from_one_position),
                 lines.by_offset, kinds, "key position", "position similarity", band=False,
-                key="one_row",
+                labels=True, key="one_row",
             )  # fmt: skip
         if chosen.reference != now.reference:
             st.caption(f"The last position shown is {now.reference:,}; it is used as the query.")
