@@ -12,47 +12,33 @@ from dashboard.compute.schemes import Array, Similarity
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
-UNDRAWN = ("spread", "last")  # of a curve by offset: what its lines do not show
+UNDRAWN = ("spread",)  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
 def by_offset(found: Mapping[str, Similarity], boundary: float | None) -> pd.DataFrame:
     """Mean cosine similarity by distance, with the range along each diagonal."""
-    frame = _long(
-        {
-            SCHEMES[kind].label: {
-                "x": result.offsets,
-                "y": result.mean,
-                "low": result.low,
-                "high": result.high,
-                "spread": result.spread,
-            }
-            for kind, result in found.items()
-        }
-    )
-    # The last distance asked for, so that a scheme with fewer positions is drawn on the same axis.
-    return _with_boundary(frame, boundary).assign(last=frame["x"].max())
+    columns = {"x": "offsets", "y": "mean", "low": "low", "high": "high", "spread": "spread"}
+    parts = [
+        {"scheme": SCHEMES[kind].label, "boundary": _edge(boundary)}
+        | {name: getattr(result, field) for name, field in columns.items()}
+        for kind, result in found.items()
+    ]
+    return stacked(parts, ["scheme", *columns, "boundary"])
 
 
 def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None) -> pd.DataFrame:
     """One line per scheme; a scheme without values has no rows."""
-    found = {
-        SCHEMES[kind].label: {"x": curve[0], "y": curve[1]}
+    parts = [
+        {"scheme": SCHEMES[kind].label, "x": curve[0], "y": curve[1], "boundary": _edge(boundary)}
         for kind, curve in curves.items()
         if curve is not None
-    }
-    return _with_boundary(
-        _long(found) if found else pd.DataFrame(columns=["scheme", "x", "y"]), boundary
-    )
+    ]
+    return stacked(parts, ["scheme", "x", "y", "boundary"])
 
 
-def _long(curves: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
-    """Return the columns of every scheme under each other, its name beside them."""
-    names = {name: None for columns in curves.values() for name in columns}
-    sizes = [len(next(iter(columns.values()))) for columns in curves.values()]
-    scheme = pd.Categorical.from_codes(np.repeat(range(len(sizes)), sizes), pd.Index([*curves]))
-    joined = {name: np.concatenate([one[name] for one in curves.values()]) for name in names}
-    return pd.DataFrame({"scheme": scheme} | joined)
+def _edge(boundary: float | None) -> float:
+    return np.nan if boundary is None else float(boundary)
 
 
 def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
@@ -133,12 +119,12 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
-    """Return a frame of numbers without what only draws: the training length, the axis' end.
+    """Return a frame of numbers without what only draws: the training length.
 
     Names are words again: Streamlit's table would draw a column of categories as one to choose from.
     """
     words = {name: "str" for name, kind in frame.dtypes.items() if kind == "category"}
-    shown = frame.drop(columns=["boundary", "last"], errors="ignore").astype(words)
+    shown = frame.drop(columns="boundary", errors="ignore").astype(words)
     return shown.rename(columns=dict(renamed))
 
 
@@ -190,7 +176,3 @@ def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
 def boundary(setting: Setting, last: float) -> float | None:
     """Return where the training length is drawn, None where it lies past what is shown."""
     return setting.train_length if setting.train_length <= last else None
-
-
-def _with_boundary(frame: pd.DataFrame, position: float | None) -> pd.DataFrame:
-    return frame.assign(boundary=np.nan if position is None else float(position))

@@ -70,7 +70,7 @@ def rows_by_scheme(at: AppTest) -> list[pd.DataFrame]:
 
     Charts of trained models are left out: which comparison they draw depends on the schemes.
     """
-    shared = ["boundary", "last", "least", "highest", "dot"]
+    shared = ["boundary", "last", "least", "highest", "dot", "label_y"]
     return [
         own.drop(columns=shared, errors="ignore").astype({"scheme": str}).reset_index(drop=True)
         for frame in charts(at)

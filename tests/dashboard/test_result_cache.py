@@ -217,7 +217,7 @@ def test_frame_is_converted_once_and_read_as_streamlit_would_send_it(name: str) 
 
 def test_table_of_numbers_has_words_and_no_columns_of_a_plot_or_without_values() -> None:
     names = pd.Categorical(["a", "b"])
-    frame = pd.DataFrame({"scheme": names, "x": [1, 2], "boundary": np.nan, "last": 3})
+    frame = pd.DataFrame({"scheme": names, "x": [1, 2], "boundary": np.nan})
     assert frames.plotless(frame, {"x": "distance"}).to_csv(index=False) == (
         "scheme,distance\na,1\nb,2\n"
     )

@@ -120,9 +120,8 @@ def curve(read: Read, kind: str) -> pd.DataFrame:
         return pd.DataFrame()
     own = read.curves[(read.curves["scheme"] == SCHEMES[kind].label).to_numpy()]
     least = np.nanmin(read.curves[["y", "low"]].to_numpy(float))
-    return frames.drawn(own).assign(
-        last=np.float32(read.curves["last"].iloc[0]), least=np.float32(least)
-    )
+    last = read.curves["x"].max()
+    return frames.drawn(own).assign(last=np.float32(last), least=np.float32(least))
 
 
 def script(setting: Setting) -> str:

@@ -18,7 +18,6 @@ from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from posenc import encoding, formula, position_vectors, sinusoidal_table
 from posenc.analysis import STARTS, embedding_sum, spectrum
 from posenc.encoding import Encoding
-from posenc.formula import NOTATIONS, Notation
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import Alibi
 from posenc.schemes.base import Scheme
@@ -115,7 +114,7 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
     scheme = query.build("cpu")
     # What is built knows its shape: a file's table has another width than the setting.
     text = compact_formula(
-        scheme.config, _notation(chosen), numbers=chosen.substituted, head=query.head
+        scheme.config, chosen.notation, numbers=chosen.substituted, head=query.head
     )
     frequencies = matrix = None
     pairs: tuple[int, ...] = ()
@@ -217,10 +216,6 @@ def _waves(
     return stacked(parts, ["scheme", "pair", "wave", "x", "y", "boundary"])
 
 
-def _notation(chosen: EncodingChoice) -> Notation:
-    return next(notation for notation in NOTATIONS if notation == chosen.notation)
-
-
 def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
     """Return the chosen pairs of `count`, fastest first, none twice.
 
@@ -296,7 +291,7 @@ def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     read, _ = schemes.each(_sum, queries, setting.seed, chosen)
     sums = {kind: one for kind, one in read.items() if one is not None}
     rows = [
-        {"scheme": SCHEMES[kind].label, "d": one.width, "tokens start as": STARTS[start]}
+        {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": one.width}
         | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
         for kind, one in sums.items()
         for start, compared in one.by_start.items()
@@ -344,7 +339,7 @@ def read_example(setting: Setting, chosen: EncodingChoice) -> Example:
     table.insert(0, "position", np.arange(EXAMPLE_POSITIONS))
     return Example(
         base=setting.base,
-        formula=formula(config, _notation(chosen), numbers=chosen.substituted),
+        formula=formula(config, chosen.notation, numbers=chosen.substituted),
         inv_freq=config.build().frequencies.inv_freq.numpy(),
         table=table,
     )

@@ -2,7 +2,6 @@
 
 import functools
 
-import pandas as pd
 import streamlit as st
 
 from dashboard.ab import Pair
@@ -106,7 +105,7 @@ def draw_sums(both: Pair[SumsPage], start: str, *, scaled: bool) -> None:
             height=SUM_HEIGHT,
             text_alternative=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
         )
-    page.table(both.map(_named_sums) if both.compared else both.now.table)
+    page.table(both.map(lambda one: one.table))
     if any(one.sums for one in both.each):
         st.caption(
             "Norms are root mean squares. Ratio: token over position. Share: position's part of the "
@@ -114,18 +113,6 @@ def draw_sums(both: Pair[SumsPage], start: str, *, scaled: bool) -> None:
         )
     if text := sentences.nothing_added(both.now):
         st.caption(text)
-
-
-@memoize_on
-def _named_sums(read: SumsPage) -> pd.DataFrame:
-    """The table of sums, each row under one name, as a comparison of two settings needs it."""
-    table = read.table
-    if table.empty:
-        return table
-    name = table["scheme"] + ", " + table["tokens start as"]
-    table = table.drop(columns=["scheme", "tokens start as"])
-    table.insert(0, "scheme", name)
-    return table
 
 
 @memoize_on

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from posenc import fields
 from posenc.analysis import STARTS
-from posenc.formula import NOTATIONS
+from posenc.formula import NOTATIONS, Notation
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 
 # A place among a scheme's frequencies, from the fastest pair (0) to the slowest (1).
@@ -40,7 +40,7 @@ class EncodingChoice:
         label="Multiply tokens by sqrt(d)",
         help="Vaswani et al. 2017, section 3.4: before position is added.",
     ).field(True)
-    notation: str = fields.Choice(
+    notation: Notation = fields.Choice(
         options=NOTATIONS,
         label="Notation",
         help="Letters for position and pair: those of the paper, or t and k.",

@@ -86,7 +86,7 @@ def draw() -> None:
     page.numbers(both.map(_pair_numbers), "pairs")
     page.numbers(both.map(lambda one: _joined(one, "waves")), "waves")
     page.numbers(both.map(lambda one: one.slopes), "slopes")
-    page.script(script.script(settings.now, chosen))
+    page.script(script.script(settings.now))
 
 
 @memoize_on

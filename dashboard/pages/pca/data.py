@@ -140,20 +140,16 @@ def variance_lines(read: Read) -> pd.DataFrame:
     return frames.drawn(read.variance.rename(columns={"component": "x", "share": "y"}))
 
 
-def numbers(both: Pair[Read]) -> pd.DataFrame:
-    """Return the scores of every position as a table; with a pinned setting it says whose each is."""
-    settings = {"B": both.now} | ({} if both.pinned is None else {"A": both.pinned})
-    parts = []
-    for name, one in settings.items():
-        for kind, result in one.found.items():
-            position = np.arange(len(result.scores))
-            seen = np.where(position < one.setting.train_length, "inside", "past")
-            scores = {axis: result.scores[:, which] for which, axis in enumerate(AXES)}
-            parts.append(
-                {"kind": kind, "position": position, **scores, "seen": seen, "setting": name}
-            )
-    frame = frames.stacked(parts, ["kind", "position", *AXES, "seen", "setting"])
-    return frame if both.compared else frame.drop(columns="setting")
+@memoize_on
+def scores(read: Read) -> pd.DataFrame:
+    """Return the scores of every position as a table."""
+    parts = [
+        {"kind": kind, "position": (position := np.arange(len(result.scores)))}
+        | {axis: result.scores[:, which] for which, axis in enumerate(AXES)}
+        | {"seen": np.where(position < read.setting.train_length, "inside", "past")}
+        for kind, result in read.found.items()
+    ]
+    return frames.stacked(parts, ["kind", "position", *AXES, "seen"])
 
 
 def script(setting: Setting, chosen: PcaChoice) -> str:

@@ -54,7 +54,7 @@ def draw() -> None:
         projection.project,
         projection.project_gram,
     )
-    page.numbers(data.numbers(read), "scores")
+    page.numbers(read.map(data.scores), "scores")
     page.numbers(read.map(lambda one: one.variance), "explained variance")
     page.script(data.script(settings.now, chosen))
 

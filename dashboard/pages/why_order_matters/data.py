@@ -35,8 +35,7 @@ class WhyPosition:
 
     order: the other order as a permutation; `other[i]` is `words[order[i]]`. mask: that of `patterns`.
     patterns: by scheme, the weights (n, n) of the head drawn, in the first order and in the other.
-    summary: a row per scheme. differences: a row per scheme, mask and word. weights: `patterns`, a row
-    per pair of words.
+    differences: a row per scheme, mask and word. weights: `patterns`, a row per pair of words.
     """
 
     words: tuple[str, ...]
@@ -47,7 +46,6 @@ class WhyPosition:
     reasons: Mapping[str, str]
     patterns: Mapping[str, tuple[Array, Array]]
     heads: Mapping[str, str]
-    summary: pd.DataFrame
     differences: pd.DataFrame
     weights: pd.DataFrame
 
@@ -87,7 +85,6 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
         reasons=reasons,
         patterns=patterns,
         heads={kind: _head(one.layer.heads, head) for kind, one in schemes.items()},
-        summary=_summary(schemes),
         differences=_differences(named, schemes),
         weights=_weights(named, patterns),
     )
@@ -131,23 +128,6 @@ def _pattern(reading: OrderReading, chosen: int) -> tuple[Array, Array]:
         return first.mean(axis=0), other.mean(axis=0)
     head = min(chosen, len(first)) - 1
     return first[head], other[head]
-
-
-def _summary(schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:
-    """Return one row for each scheme: the largest differences by mask, and the size of an output."""
-    rows = []
-    for kind, one in schemes.items():
-        free, masked = one.by_mask["no mask"], one.by_mask["causal mask"]
-        rows.append(
-            {
-                "scheme": SCHEMES[kind].label,
-                "no mask": free.largest,
-                "causal mask": masked.largest,
-                "mean of all words, no mask": free.pooled,
-                "size of an output": free.size,
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def _differences(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:

@@ -75,7 +75,6 @@ def draw() -> None:
         word_order.RandomLayer,
         attention,
     )
-    page.numbers(both.map(lambda one: one.summary), "largest difference")
     page.numbers(both.map(lambda one: one.differences), "difference by word")
     page.numbers(both.map(lambda one: one.weights), "attention weights")
     page.script(script.script(settings.now, chosen))
