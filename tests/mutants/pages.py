@@ -3,9 +3,8 @@
 from tests.mutants.runs import Mutant
 
 MUTANTS_OF_PAGES = (
-    Mutant("the pinned setting and the current one exchanged", "dashboard/pages/pca/data.py",
-           '{"B": both.now} | ({} if both.pinned is None else {"A": both.pinned})',
-           '{"A": both.now} | ({} if both.pinned is None else {"B": both.pinned})',
+    Mutant("the pinned setting and the current one exchanged", "dashboard/frame/page.py",
+           '{"B": frames.now, "A": frames.pinned}', '{"A": frames.now, "B": frames.pinned}',
            ("pinned_setting",)),
     Mutant("a pinned setting without its shared fields", "dashboard/controls/pin.py",
            "names |= {*fields.rules(Setting), *dict(setting.own)}", "names |= {*dict(setting.own)}",
