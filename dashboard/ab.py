@@ -9,15 +9,15 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Pair(Generic[Value]):
+class AB(Generic[Value]):
     """One thing of the setting at hand, and the same of the pinned setting or None."""
 
     now: Value
     pinned: Value | None = None
 
-    def map(self, function: Callable[[Value], Result]) -> "Pair[Result]":
+    def map(self, function: Callable[[Value], Result]) -> "AB[Result]":
         """Return what the function makes of both."""
-        return Pair(function(self.now), None if self.pinned is None else function(self.pinned))
+        return AB(function(self.now), None if self.pinned is None else function(self.pinned))
 
     @property
     def each(self) -> "tuple[Value, ...]":

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.server import settings as server_settings
 from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
@@ -56,9 +56,9 @@ def normal(word: str) -> tuple[str, list[str]]:
     return ("" if setting is None else written(setting)), notices
 
 
-def pair(setting: Setting) -> Pair[Setting]:
+def ab(setting: Setting) -> AB[Setting]:
     """Return the setting at hand beside the pinned one."""
-    return Pair(setting, read(word())[0])
+    return AB(setting, read(word())[0])
 
 
 def word() -> str:
@@ -67,7 +67,7 @@ def word() -> str:
     return found
 
 
-def _changed(settings: Pair[Setting]) -> list[tuple[str, str, str]]:
+def _changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     """Return what differs between A and B: label, A's value, B's value."""
     if settings.pinned is None:
         return []
@@ -80,7 +80,7 @@ def _changed(settings: Pair[Setting]) -> list[tuple[str, str, str]]:
     ]
 
 
-def differences(settings: Pair[Setting]) -> str:
+def differences(settings: AB[Setting]) -> str:
     """Say in which fields the pinned setting differs from the one at hand."""
     if settings.pinned is None:
         return "Nothing is pinned."
@@ -88,7 +88,7 @@ def differences(settings: Pair[Setting]) -> str:
     return f"A has {listed(parts)}." if parts else "A and B are equal. Change a control to compare."
 
 
-def names(settings: Pair[Setting]) -> dict[str, str]:
+def names(settings: AB[Setting]) -> dict[str, str]:
     """Return what a legend calls A and B: by what differs, the first two things where it is more."""
     changed = _changed(settings)
     if not changed:
@@ -101,7 +101,7 @@ def names(settings: Pair[Setting]) -> dict[str, str]:
 
 def control(setting: Setting) -> None:
     """Draw what pins the setting at hand and lets go of it."""
-    here = pair(setting)
+    here = ab(setting)
     row = st.container(horizontal=True)
     row.button(
         "Pin this setting as A",

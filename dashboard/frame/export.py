@@ -13,7 +13,7 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import csv_file
 from dashboard.charts.theme import own_widths
 from dashboard.components.matrix import Panel, Row, Scale
@@ -34,7 +34,7 @@ _CONFIG = {
 }
 
 
-def archive(contents: PageContents, settings: Pair[Setting], link: str) -> bytes:
+def archive(contents: PageContents, settings: AB[Setting], link: str) -> bytes:
     """Return the zip of a page: text, figures, tables and matrices as CSV, and what made them.
 
     Charts are PNG and SVG. Of a matrix the cells are a PNG; its axes are in the PNG that the matrix itself

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.lines import coinciding
@@ -35,12 +35,12 @@ def setting() -> Setting:
     return current
 
 
-def settings() -> Pair[Setting]:
+def settings() -> AB[Setting]:
     """Return the what-if of this run, B, beside the pinned one, A."""
-    return pin.pair(setting())
+    return pin.ab(setting())
 
 
-def kinds(settings: Pair[Setting]) -> tuple[str, ...]:
+def kinds(settings: AB[Setting]) -> tuple[str, ...]:
     """Return the schemes of both settings, in their fixed order."""
     asked = {*settings.now.schemes, *(settings.pinned.schemes if settings.pinned else ())}
     return tuple(kind for kind in SCHEMES if kind in asked)
@@ -64,12 +64,12 @@ def title(text: str) -> None:
         (contents.heading or st).title(text, anchor=False)
 
 
-def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
+def head(text: str, headline: str | AB[str], assumed: str = "") -> None:
     """Draw the page's title and the sentence that answers its question, of A under that of B.
 
     assumed: what the numbers rest on, said before any of them.
     """
-    said = headline if isinstance(headline, Pair) else Pair(headline)
+    said = headline if isinstance(headline, AB) else AB(headline)
     title(text)
     if assumed:
         st.caption(plain(assumed))
@@ -86,7 +86,7 @@ def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
         page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
 
 
-def show_assumption(settings: Pair[Setting]) -> None:
+def show_assumption(settings: AB[Setting]) -> None:
     """Warn above a page what its model rests on, where its words were read on request alone."""
     sentence, page = settings.map(model_picker.assumption), page_contents.current()
     if sentence.now:
@@ -97,7 +97,7 @@ def show_assumption(settings: Pair[Setting]) -> None:
         page.pinned.append(f"Pinned setting, A: {sentence.pinned}")
 
 
-def also(sentence: Pair[str], *, literal: bool = False) -> None:
+def also(sentence: AB[str], *, literal: bool = False) -> None:
     """Say a second thing under the headline, of A and of B. literal: names of files stand in it."""
     shown = plain if literal else str
     st.markdown(shown(sentence.now))
@@ -107,7 +107,7 @@ def also(sentence: Pair[str], *, literal: bool = False) -> None:
 
 
 def chart(
-    frames: Pair[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
+    frames: AB[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
 ) -> None:
     """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
     spec = build(*arguments, pinned=frames.compared, **more)
@@ -117,7 +117,7 @@ def chart(
 
 
 def curves(
-    frames: Pair[pd.DataFrame],
+    frames: AB[pd.DataFrame],
     build: Callable[..., Spec],
     *arguments: Any,
     key: str,
@@ -150,7 +150,7 @@ def matrices(panels: Sequence[Panel], **layout: Any) -> None:
     page_contents.current().pictures[row.key] = row
 
 
-def side_by_side(frames: Pair[pd.DataFrame]) -> pd.DataFrame:
+def side_by_side(frames: AB[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of B, with those of A under them and a column that tells them apart."""
     if frames.pinned is None:
         return frames.now
@@ -195,7 +195,7 @@ def panel_notes(setting: Setting, queries: Mapping[str, Query]) -> str | None:
     )
 
 
-def reasons(read: Pair[Any]) -> Mapping[str, str]:
+def reasons(read: AB[Any]) -> Mapping[str, str]:
     """Return why schemes of the pinned setting are left out."""
     return {} if read.pinned is None else read.pinned.reasons
 
@@ -289,12 +289,12 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
     page_contents.current().drawers |= {drawers.DEFINITION: define, drawers.CODE: code}
 
 
-def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
+def table(found: pd.DataFrame | AB[pd.DataFrame]) -> None:
     """Draw a small table of findings, numbers with three significant digits, no empty column.
 
     With a pinned setting every row has A's under it, and the change from A to B.
     """
-    frames = found if isinstance(found, Pair) else Pair(found)
+    frames = found if isinstance(found, AB) else AB(found)
     frame = frames.now if frames.pinned is None else compared(frames.now, frames.pinned)
     frame = filled(frame)
     if frame.shape[1] < 2:
@@ -318,13 +318,13 @@ def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
 
 
 def numbers(
-    found: pd.DataFrame | Pair[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
+    found: pd.DataFrame | AB[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
 ) -> None:
     """Put the numbers behind the pictures, and their CSV, into the page's data.
 
     With a pinned setting the rows of A follow those of B. renamed: columns by what they are called there.
     """
-    frame = side_by_side(found) if isinstance(found, Pair) else found
+    frame = side_by_side(found) if isinstance(found, AB) else found
     if not frame.empty:
         page_contents.current().tables[name] = functools.partial(plotless, frame, renamed or {})
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.frame import page
 
 
 def rows_of_both(
-    panels: Pair[Sequence[Panel]],
+    panels: AB[Sequence[Panel]],
     scale: Callable[[Sequence[Panel]], Scale],
     *,
     key: str,

@@ -77,7 +77,7 @@ def draw(
         setting = toolbar.shared()
         st.session_state["setting"] = setting
         toolbar.before(setting)
-        page.show_assumption(pin.pair(setting))
+        page.show_assumption(pin.ab(setting))
         workers.resume()
         with incidents.kind_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share

@@ -128,7 +128,7 @@ def _export(contents: PageContents, setting: Setting, address: str) -> None:
     st.download_button(
         "Download this page",
         # Drawn once somebody asks, from what is shown now.
-        functools.partial(export.archive, contents, pin.pair(setting), address),
+        functools.partial(export.archive, contents, pin.ab(setting), address),
         file_name=f"posenc-{export.file_name(contents.title.split(',')[0] or 'page')}.zip",
         mime="application/zip",
         key="take_away",

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.components.matrix import Row
 from dashboard.components.matrix.colours import coloured
 from dashboard.controls import pin
@@ -202,7 +202,7 @@ def test_script_of_train_makes_the_planned_runs(tmp_path: Path) -> None:
 
 
 def export(at: AppTest) -> dict[str, bytes]:
-    both = Pair(setting(at), pin.read(at.session_state["a"])[0])
+    both = AB(setting(at), pin.read(at.session_state["a"])[0])
     archive = take_away.archive(sheet(at), both, "the link")
     with zipfile.ZipFile(io.BytesIO(archive)) as folder:
         assert folder.testzip() is None

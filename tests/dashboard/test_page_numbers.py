@@ -13,7 +13,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.pages.pca import data
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.data import Projected
@@ -180,7 +180,7 @@ def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
     far = Projected(scores, np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
     projected = {"learned": far, "rope": near}
     read = data.Read(Setting(train_length=40), projected, {}, "", pd.DataFrame())
-    drawn = panels(Pair(read), FIRST, same_scale=False)
+    drawn = panels(AB(read), FIRST, same_scale=False)
     outlier, whole = drawn["learned", "B"], drawn["rope", "B"]
     assert sorted(set(range(50)) - set(outlier.frame["position"])) == [7]
     assert "position 7 at PC1 0.5, PC2 -21, PC3 0.25" in outlier.outside
@@ -196,7 +196,7 @@ def test_unit_is_as_long_on_both_axes_and_panels_share_a_scale_where_asked() -> 
     now, then = (data.Read(Setting(), {"learned": a, "rope": b}, {}, "", pd.DataFrame())
                  for a, b in ((wide, tall), (tall, tall)))  # fmt: skip
     for same_scale in (False, True):
-        drawn = panels(Pair(now, then), FIRST, same_scale=same_scale)
+        drawn = panels(AB(now, then), FIRST, same_scale=same_scale)
         scales = {key: tuple(panel.frame[ends].iloc[0]) for key, panel in drawn.items()}
         for left, right, bottom, top in scales.values():
             assert right - left == pytest.approx(WIDTH / HEIGHT * (top - bottom), rel=1e-6)

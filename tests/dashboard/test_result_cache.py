@@ -14,7 +14,7 @@ import pytest
 import torch
 from streamlit import dataframe_util
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.compute import result_cache
 from dashboard.compute.result_cache import ResultCache
@@ -162,7 +162,7 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
                     at.session_state[name] = state
                 drawn(at.run())
             if page == "encoding":  # charts and matrices; drawing them as files takes long
-                compared = Pair(setting(at), pin.read(at.session_state["a"])[0])
+                compared = AB(setting(at), pin.read(at.session_state["a"])[0])
                 assert export.archive(at.session_state["sheet"], compared, "the link")
     finally:
         torch.set_warn_always(before)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
@@ -101,7 +101,7 @@ def headline(found: Mapping[str, Similarity], measured: Mapping[str, Properties]
     return f"With distance, position similarity {'; '.join(parts)}."
 
 
-def shown(both: Pair[Read]) -> tuple[str, ...]:
+def shown(both: AB[Read]) -> tuple[str, ...]:
     """Return the schemes that either setting shows, in their fixed order."""
     return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.compute import run_results, runs
 from dashboard.frame import page
 from dashboard.pages.at_a_glance import charts, data, properties
@@ -65,7 +65,7 @@ def draw() -> None:
     page.script(data.script(settings.now))
 
 
-def _draw_scheme(read: Pair[data.Read], kind: str) -> None:
+def _draw_scheme(read: AB[data.Read], kind: str) -> None:
     """Draw one scheme's curve and, where B shows it, what its positions tell."""
     one = read.now if kind in read.now.found or read.pinned is None else read.pinned
     note = page.panel_note(one.setting, kind, one.found[kind].kernel.provenance)
@@ -82,7 +82,7 @@ def _draw_scheme(read: Pair[data.Read], kind: str) -> None:
         st.caption("Only in the pinned setting, A.")
 
 
-def _draw_properties(read: Pair[data.Read]) -> None:
+def _draw_properties(read: AB[data.Read]) -> None:
     """Draw the measured properties, of B and of A, once somebody opens them."""
     drawer = st.expander(
         "Measured properties", key="properties", on_change="rerun", icon=":material/straighten:"

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.components.matrix import Scale
 from dashboard.controls import model_picker, sidebar
@@ -54,7 +54,7 @@ def draw() -> None:
     page.script(script.script(settings.now, chosen, part))
 
 
-def _answer(settings: Pair[Setting], table: str, header: Any, result: Any) -> None:
+def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None:
     """Draw the largest error, the deviations and the corrected code beside the chart."""
     both = settings.map(lambda setting: data.answer(setting, table))
     now = both.now
@@ -97,7 +97,7 @@ def _answer(settings: Pair[Setting], table: str, header: Any, result: Any) -> No
     page.numbers(both.map(lambda answer: answer.by_column), "largest difference by column")
 
 
-def _verdict(both: Pair[Answer]) -> None:
+def _verdict(both: AB[Answer]) -> None:
     now = both.now
     if now.largest is not None:
         st.metric("Largest error", f"{now.largest:.3g}", width="content")
@@ -153,7 +153,7 @@ def _differences(*, pinned: bool = False) -> theme.Spec:
     return theme.spec_of(alt.layer(points).properties(height=theme.HEIGHT))
 
 
-def _layouts(settings: Pair[Setting], header: Any) -> None:
+def _layouts(settings: AB[Setting], header: Any) -> None:
     """Draw the scores of both layouts used in every way, and the code that converts a weight."""
     vectors = uploads.queries_and_keys()
     try:
@@ -196,7 +196,7 @@ def _layouts(settings: Pair[Setting], header: Any) -> None:
     page.numbers(both.map(lambda layouts: layouts.numbers), "scores of two layouts")
 
 
-def _decoding(settings: Pair[Setting], table: str, header: Any, result: Any) -> None:
+def _decoding(settings: AB[Setting], table: str, header: Any, result: Any) -> None:
     """Draw how well positions are decoded from a table, beside a sinusoidal one and a control."""
     both = settings.map(lambda setting: data.decoding(setting, table))
     with header.container():

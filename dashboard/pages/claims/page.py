@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute.schemes import Array
 from dashboard.controls import sidebar
@@ -57,7 +57,7 @@ def draw() -> None:
     page.script(script.script(settings.now))
 
 
-def _draw_claims(both: Pair[data.ClaimsRead]) -> None:
+def _draw_claims(both: AB[data.ClaimsRead]) -> None:
     """Draw a line per claim that the filters leave, grouped by verdict."""
     found = both.now
     for group, names in itertools.groupby(

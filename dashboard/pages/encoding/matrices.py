@@ -4,7 +4,7 @@ import functools
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel
 from dashboard.compute.result_cache import memoize_on
@@ -18,7 +18,7 @@ from posenc.text import count_of
 HEIGHT, SUM_HEIGHT = 250, 220  # CSS pixels
 
 
-def draw(both: Pair[EncodingPage]) -> None:
+def draw(both: AB[EncodingPage]) -> None:
     """Draw every matrix; one colour scale never spans two units, so each unit has a row of its own."""
     read = both.now
     units: dict[str, dict[str, Matrix]] = {}
@@ -42,7 +42,7 @@ def draw(both: Pair[EncodingPage]) -> None:
             )
 
 
-def _row(unit: str, own: dict[str, Matrix], both: Pair[EncodingPage]) -> None:
+def _row(unit: str, own: dict[str, Matrix], both: AB[EncodingPage]) -> None:
     """Draw the matrices of one unit; `own` holds one of each scheme that either setting has."""
     is_bias = not next(iter(own.values())).features
     panels.rows_of_both(
@@ -87,7 +87,7 @@ def _panel(read: EncodingPage, kind: str) -> Panel:
     )
 
 
-def draw_sums(both: Pair[SumsPage], start: str, *, scaled: bool) -> None:
+def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
     texts = both.map(lambda one: sentences.sums(one, scaled=scaled, start=start))
     if texts.now:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import frames, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.compute.result_cache import memoize_on
@@ -102,7 +102,7 @@ def _joined(read: EncodingPage, name: str) -> pd.DataFrame:
 
 
 def _of_either(
-    both: Pair[EncodingPage], of: Callable[[EncodingPage], Collection[str]]
+    both: AB[EncodingPage], of: Callable[[EncodingPage], Collection[str]]
 ) -> tuple[str, ...]:
     """Return the schemes that have something in either setting, in their fixed order."""
     return tuple(kind for kind in SCHEMES if any(kind in of(one) for one in both.each))
@@ -117,7 +117,7 @@ def _cards(read: EncodingPage) -> None:
             st.latex(one.formula, width="content")
 
 
-def _clocks(both: Pair[EncodingPage]) -> None:
+def _clocks(both: AB[EncodingPage]) -> None:
     """Draw the chosen pairs as hands that turn, of A under those of B."""
     for read, key in zip(both.each, ("clocks", "clocks_pinned"), strict=False):
         if not read.pairs:
@@ -146,7 +146,7 @@ def _clocks(both: Pair[EncodingPage]) -> None:
         )
 
 
-def _waves(both: Pair[EncodingPage]) -> None:
+def _waves(both: AB[EncodingPage]) -> None:
     """Draw the chosen pairs of every scheme that has any as waves, and the slopes of ALiBi beside them."""
     read, setting = both.now, both.now.setting
     kinds = _of_either(both, lambda one: one.pairs)
@@ -159,7 +159,7 @@ def _waves(both: Pair[EncodingPage]) -> None:
             names = "nameless" if kind in read.pairs else "named"
             pinned = None if both.pinned is None else _waves_of(both.pinned, kind, names)
             page.chart(
-                Pair(_waves_of(read, kind, "named"), pinned),
+                AB(_waves_of(read, kind, "named"), pinned),
                 charts.waves,
                 kind,
                 key=f"waves_{kind}",
@@ -202,7 +202,7 @@ def _waves_of(read: EncodingPage, kind: str, names: str) -> pd.DataFrame:
     )
 
 
-def _wavelengths(both: Pair[EncodingPage]) -> None:
+def _wavelengths(both: AB[EncodingPage]) -> None:
     """Draw the wavelength of every pair."""
     kinds = _of_either(both, lambda one: one.frequencies)
     if not kinds:

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.frame import page
 from dashboard.pages.extend_context import charts
 from dashboard.pages.extend_context.data import PlannerRead
@@ -37,7 +37,7 @@ def advice(found: PlannerRead) -> None:
                 st.caption(f"Source: {plain(one.source)}")
 
 
-def paste_and_cache(both: Pair[PlannerRead]) -> None:
+def paste_and_cache(both: AB[PlannerRead]) -> None:
     """Draw what to paste beside the KV cache and the layers."""
     plan = both.now.plan
     scaled = [one for one in plan.methods if plan.longer and one.method.name != UNSCALED.name]
@@ -116,7 +116,7 @@ PICTURES = (
 )
 
 
-def pictures(both: Pair[PlannerRead], first: str | None = None) -> bool:
+def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
     """Draw the compared methods, a tab for each picture, sent when it is opened.
 
     first: the tab that is open at first. Returns whether a visitor asked for what was left for later.
@@ -155,7 +155,7 @@ def pictures(both: Pair[PlannerRead], first: str | None = None) -> bool:
     return False
 
 
-def _labels(frames: Pair[pd.DataFrame], column: str) -> tuple[str, ...]:
+def _labels(frames: AB[pd.DataFrame], column: str) -> tuple[str, ...]:
     """Return the labels of both, those of B first."""
     return tuple(dict.fromkeys(label for one in frames.each if len(one) for label in one[column]))
 

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import frames, lines, theme
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
@@ -146,7 +146,7 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
     return f"Past the training length, {length:,}: {'; '.join(parts)}."
 
 
-def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
+def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
     """Draw what the formulas give: the headline in `header`, the controls in `row`."""
     chosen = sidebar.choices(FormulaChoice, row)
     results = settings.map(lambda setting: read(setting, int(chosen.reach)))
@@ -193,7 +193,7 @@ def _caption(text: str, now: Read) -> None:
     st.caption(text, help=page.panel_notes(now.setting, queries))
 
 
-def _draw_curves(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:
+def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
     """Draw similarity by distance, or the distance of each position to the nearest trained one."""
     now, nearest = results.now, reason == NEAREST
     found = results.map(lambda one: one.nearest if nearest else one.curves)
@@ -229,7 +229,7 @@ def _nearest(read: Read) -> pd.DataFrame:
     return frames.drawn(read.nearest)
 
 
-def _draw_turns(settings: Pair[Setting], turns: Pair[Turns], now: Read) -> None:
+def _draw_turns(settings: AB[Setting], turns: AB[Turns], now: Read) -> None:
     """Draw the turns of every pair, and what follows from them as a table."""
     kinds = tuple(
         kind for kind in page.kinds(settings) if any(kind in one.coverage for one in turns.each)

@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import loss
 from dashboard.compute import run_names, run_results, run_words, runs
 from dashboard.compute.run_results import UNITS
@@ -31,7 +31,7 @@ STEPS = (
 )
 
 
-def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
+def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
     """Draw the runs of one comparison: the headline in `header`, the controls in `row`.
 
     A run has numbers of its own, so of a setting only the schemes count: those of the pinned one are
@@ -64,7 +64,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -
 
 
 def _draw(
-    settings: Pair[Setting],
+    settings: AB[Setting],
     name: str,
     found: list[RunInfo],
     whole: list[RunInfo],
@@ -120,7 +120,7 @@ def _picture(found: list[RunInfo], shown: tuple[str, ...], chosen: LossChoice) -
     page.picture(drawn, spec, key=f"measured_{measure}")
 
 
-def _notes(settings: Pair[Setting], found: list[RunInfo], shown: tuple[str, ...]) -> None:
+def _notes(settings: AB[Setting], found: list[RunInfo], shown: tuple[str, ...]) -> None:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
     st.caption(plain(f"{run_words.whole(found[0].specification)}."))
     kinds = tuple(kind for kind in shown if runs.of_kinds(found, (kind,)))

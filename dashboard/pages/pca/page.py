@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.pages.pca import charts, data
@@ -59,7 +59,7 @@ def draw() -> None:
     page.script(data.script(settings.now, chosen))
 
 
-def _draw_positions(read: Pair[data.Read], chosen: PcaChoice) -> None:
+def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     """Draw a plot per scheme; with a pinned setting two, B beside A."""
     parts = st.container(horizontal=True)
     for text, drawing in charts.legend().items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts.frames import evenly
 from dashboard.compute.schemes import Array
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
@@ -29,7 +29,7 @@ class Panel:
     outside: str
 
 
-def panels(both: Pair[Read], plot: str, *, same_scale: bool) -> dict[tuple[str, str], Panel]:
+def panels(both: AB[Read], plot: str, *, same_scale: bool) -> dict[tuple[str, str], Panel]:
     """Return the plots by scheme and setting.
 
     Plots of one scheme share a scale, with same_scale those of all schemes. Both axes of a plot have one

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
@@ -113,7 +113,7 @@ def _composed(read: data.Read) -> str:
     return f"{number(max(found))} at most" if found else "of no scheme here"
 
 
-def _draw_maps(read: Pair[data.Read], chosen: OffsetChoice) -> None:
+def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
     """Draw the first entries of every scheme's M_a and M_a M_b: of B, of A, their difference."""
     drawn = read.map(lambda one: _panels(one, chosen))
     if drawn.now:
@@ -154,7 +154,7 @@ def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
     ]
 
 
-def _draw_errors(read: Pair[data.Read], kinds: tuple[str, ...]) -> None:
+def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
     """Draw the residual by offset once somebody opens it: a matrix per offset takes long."""
     drawer = st.expander(
         "Residual by offset", key="map_errors_open", on_change="rerun", icon=":material/show_chart:"
@@ -174,7 +174,7 @@ def _draw_errors(read: Pair[data.Read], kinds: tuple[str, ...]) -> None:
     page.numbers(found, "map errors by offset")
 
 
-def _draw_fits(read: Pair[data.Read], offset: int) -> None:
+def _draw_fits(read: AB[data.Read], offset: int) -> None:
     """Fit one matrix per scheme by least squares, once somebody asks."""
     fitting = st.toggle(
         "Fit by least squares",

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import lines, theme
 from dashboard.components.matrix import MatrixValues, Panel, Scale
 from dashboard.compute import schemes
@@ -106,7 +106,7 @@ def draw() -> None:
         page.script(data.script(settings.now))
 
 
-def _draw_matrices(read: Pair[data.Read], scale: Scale) -> None:
+def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
     """Draw similarity of B, and where a setting is pinned of A and their difference."""
     settings = read.map(lambda one: one.setting)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import lines, loss, theme
 from dashboard.compute import run_results, runs
 from dashboard.compute.scheme_facts import compact_formula
@@ -99,7 +99,7 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
     st.caption(config.summary)
 
 
-def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
+def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
     """Draw similarity by distance, with the controls that move it under it."""
     notes = {kind: one.kernel.provenance for kind, one in read.now.found.items()}
     st.subheader(
@@ -127,7 +127,7 @@ def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
     control(row, "equal_width", rules["equal_width"])
 
 
-def _loss(settings: Pair[Setting], measured: Pair[list[Curve]]) -> None:
+def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
     """Draw the loss of the shipped models by context length."""
     if not measured.now:
         return

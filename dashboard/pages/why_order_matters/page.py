@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.ab import Pair
+from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
@@ -80,7 +80,7 @@ def draw() -> None:
     page.script(script.script(settings.now, chosen))
 
 
-def _draw_chips(both: Pair[WhyPosition], shown: str) -> None:
+def _draw_chips(both: AB[WhyPosition], shown: str) -> None:
     """Draw a row of chips without position and one with the scheme, of B and of A."""
     words = labels(both.now.words)
     with st.container(gap="xsmall"):
@@ -91,7 +91,7 @@ def _draw_chips(both: Pair[WhyPosition], shown: str) -> None:
                     st.markdown(f"**{name}{setting}:** {sentences.chips(words, one, kind)}")
 
 
-def _draw_patterns(both: Pair[WhyPosition], kind: str) -> None:
+def _draw_patterns(both: AB[WhyPosition], kind: str) -> None:
     """Draw the attention weights of one scheme in both orders, words in the same places."""
     panels.rows_of_both(
         both.map(lambda one: _panels(one, kind)),
