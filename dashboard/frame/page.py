@@ -195,27 +195,16 @@ def panel_notes(setting: Setting, queries: Mapping[str, Query]) -> str | None:
     )
 
 
-def reasons(read: AB[Any]) -> Mapping[str, str]:
-    """Return why schemes of the pinned setting are left out."""
-    return {} if read.pinned is None else read.pinned.reasons
+def left_out(read: AB[Any], found: Mapping[str, Any], name: str) -> None:
+    """Say which schemes have no place on this page and why; end the page where none is left.
 
-
-def left_out(
-    reasons: Mapping[str, str],
-    found: Mapping[str, Any],
-    name: str,
-    pinned: Mapping[str, str] | None = None,
-) -> None:
-    """Say which schemes have no place on this page and why; end the page where that leaves none.
-
-    name: title of a page that ends here. pinned: the reasons of the pinned setting.
+    found: the schemes that B shows. name: title of a page that ends here.
     """
     if not found:
         title(name)
-    for reason in dict.fromkeys(reasons.values()):
-        st.info(plain(reason), icon=":material/info:")
-    for reason in dict.fromkeys((pinned or {}).values()):
-        st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
+    for one, whose in zip(read.each, ("", "Pinned setting, A: "), strict=False):
+        for reason in dict.fromkeys(one.reasons.values()):
+            st.info(f"{whose}{plain(reason)}", icon=":material/info:")
     if not found:
         raise Ended
 

@@ -211,12 +211,12 @@ OFFSET = 6
 
 
 def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
-    names = ("one matrix per offset", "offset only", "straight line")
+    names = ("one matrix per offset", "offset only and straight line")
     at = open_small("relative_offsets", small, *names, offset=str(OFFSET), second="3")
-    maps, only, straight = (table(at, name) for name in names)
+    maps, claims = (table(at, name) for name in names)
     _, pictures = matrices(at)
-    check_lines(at, only, straight, small)
-    check_cards(at, maps, only, straight)
+    check_lines(at, claims, small)
+    check_cards(at, maps, claims)
     exact = small["precision"] == "float32"
     for kind in ("sinusoidal", "rope"):
         first: Any = "cos" if kind == "rope" else "sin"
@@ -251,9 +251,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert np.isnan(of(maps, "none")["closed form"][0])
 
 
-def check_cards(
-    at: AppTest, maps: pd.DataFrame, only: pd.DataFrame, straight: pd.DataFrame
-) -> None:
+def check_cards(at: AppTest, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
     """Compare the three cards with the tables: a line per scheme, its number and its control."""
     found = [pages.as_read(text.value) for text in at.main.markdown]
     lines = [text for text in found if text.startswith((":green-badge[", ":red-badge[", ":gray"))]
@@ -263,10 +261,10 @@ def check_cards(
     )
     expected = [
         *zip(maps["scheme"], closed, controls, strict=True),
-        *only[["scheme", "spread along diagonals / overall", "random table"]].itertuples(
+        *claims[["scheme", "spread along diagonals / overall", "random table"]].itertuples(
             index=False
         ),
-        *straight[["scheme", "R squared", "R squared of noise"]].itertuples(index=False),
+        *claims[["scheme", "R squared", "R squared of noise"]].itertuples(index=False),
     ]
     for line, (scheme, value, control) in zip(lines, expected, strict=True):
         assert f"] {scheme}" in line
@@ -291,11 +289,11 @@ def test_wide_vectors_are_checked_at_every_third_offset() -> None:
         assert rows["control"].between(0.7, 2.1).all()  # of two random tables, about the root of 2
 
 
-def check_lines(at: AppTest, only: pd.DataFrame, straight: pd.DataFrame, small: Small) -> None:
+def check_lines(at: AppTest, claims: pd.DataFrame, small: Small) -> None:
     """Compare spreads along diagonals and fits of a straight line with the kernel's own."""
     for kind in KINDS:
-        (spread,) = of(only, kind)["spread along diagonals / overall"]
-        (line,) = of(straight, kind).to_dict("records")
+        (line,) = of(claims, kind).to_dict("records")
+        spread = line["spread along diagonals / overall"]
         if kind == "none":
             assert np.isnan([spread, line["R squared"]]).all()
         elif kind == "alibi":  # a line of logits; those of the kernel are exponentials

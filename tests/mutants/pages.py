@@ -9,7 +9,7 @@ MUTANTS_OF_PAGES = (
     Mutant("a pinned setting without its shared fields", "dashboard/controls/pin.py",
            "names |= {*fields.rules(Setting), *dict(setting.own)}", "names |= {*dict(setting.own)}",
            ("pinned_setting",)),
-    Mutant("an error of a map beside itself for a control", "dashboard/pages/relative_offsets/frames.py",
+    Mutant("an error of a map beside itself for a control", "dashboard/pages/relative_offsets/data.py",
            '"control": errors.control.numpy()', '"control": errors.error.numpy()', ("page_numbers",)),
     Mutant("pairs with a full turn counted as dimensions", "dashboard/pages/extrapolation/formula.py",
            'f"{one.full_turn_pairs} of', 'f"{one.critical_dimension} of', ("page_numbers",)),

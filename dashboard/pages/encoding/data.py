@@ -78,10 +78,6 @@ class EncodingPage:
     slopes: pd.DataFrame
 
     @property
-    def provenances(self) -> dict[str, str]:
-        return {kind: one.provenance for kind, one in self.schemes.items()}
-
-    @property
     def matrices(self) -> dict[str, Matrix]:
         return {kind: one.matrix for kind, one in self.schemes.items() if one.matrix is not None}
 

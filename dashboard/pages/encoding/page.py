@@ -40,7 +40,7 @@ def draw() -> None:
     now = both.now
 
     with header:
-        page.left_out(now.reasons, now.provenances, "Encoding", page.reasons(both))
+        page.left_out(both, now.schemes, "Encoding")
         page.head("Encoding", both.map(sentences.headline))
         _cards(now)
     with clocks:

@@ -151,7 +151,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     chosen = sidebar.choices(FormulaChoice, row)
     results = settings.map(lambda setting: read(setting, int(chosen.reach)))
     now = results.now
-    page.left_out(now.reasons, now.past, "Extrapolation", page.reasons(results))
+    page.left_out(results, now.past, "Extrapolation")
     turns = settings.map(read_turns) if chosen.reason == TURNS else None
     picture = st.container()
     same = now.setting.replace(length=2), now.length  # positions shown have no effect here

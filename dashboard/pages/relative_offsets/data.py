@@ -3,20 +3,30 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.frame.script import script as whole
-from dashboard.pages.relative_offsets import frames as offset_frames
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed
-from posenc.analysis import OffsetClaims, OffsetMap
+from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
+LEAST_ERROR = 1e-17  # where an exact 0 is drawn on a logarithmic axis
+MAP_COLUMNS = {
+    "closed": "closed form",
+    "closed_control": "closed form, random table",
+    "fitted": "fitted matrix",
+    "fitted_control": "fitted matrix, random table",
+    "pairs": "fit per pair",
+    "pairs_control": "fit per pair, random table",
+    "composed": "M_a M_b against M_(a+b)",
+}
 
 IMPORTS = """
 import posenc
@@ -38,17 +48,16 @@ for kind in setting.schemes:
 
 @dataclass(frozen=True)
 class Read:
-    """The three claims of every scheme, as results and frames."""
+    """The three claims of every scheme."""
 
-    setting: Setting
     queries: dict[str, Query]
     claims: dict[str, OffsetClaims]
     reasons: dict[str, str]
     maps: dict[str, OffsetMap]
-    headline: str
-    map_table: pd.DataFrame
-    only: pd.DataFrame
-    straight: pd.DataFrame
+
+    @property
+    def headline(self) -> str:
+        return _headline(self.maps, self.claims)
 
 
 @cache_result
@@ -57,38 +66,80 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     claims, reasons = schemes.each(schemes.offset_claims, queries)
     queries = {kind: queries[kind] for kind in claims}
-    nothing = pd.DataFrame()
-    if not claims:
-        return Read(setting, queries, claims, reasons, {}, "", nothing, nothing, nothing)
     maps = {
         kind: schemes.offset_map(query, chosen.offset, chosen.second)
         for kind, query in queries.items()
     }
-    return Read(
-        setting=setting,
-        queries=queries,
-        claims=claims,
-        reasons=reasons,
-        maps=maps,
-        headline=_headline(maps, claims),
-        map_table=offset_frames.offset_maps(maps),
-        only=offset_frames.offset_only(claims),
-        straight=offset_frames.straight_line(claims),
-    )
+    return Read(queries, claims, reasons, maps)
+
+
+@memoize_on
+def map_table(read: Read) -> pd.DataFrame:
+    """Return the first claim at one offset, a row per scheme: each number beside its control."""
+    rows = [
+        {"scheme": SCHEMES[kind].label}
+        | {name: getattr(one, field) for field, name in MAP_COLUMNS.items()}
+        | {"verdict": one.verdict}
+        for kind, one in read.maps.items()
+    ]
+    numbers = dict.fromkeys(MAP_COLUMNS.values(), float)
+    return pd.DataFrame(rows, columns=["scheme", *numbers, "verdict"]).astype(numbers)
+
+
+@memoize_on
+def claim_table(read: Read) -> pd.DataFrame:
+    """Return the second and the third claim, a row per scheme."""
+    rows = [
+        (SCHEMES[kind].label, only.error, only.control, line.r_squared, line.slope, line.control,
+         only.reason or line.reason or "")
+        for kind, one in read.claims.items()
+        for only, line in [(one.only, one.straight)]
+    ]  # fmt: skip
+    names = ("spread along diagonals / overall", "random table", "R squared", "slope per position")
+    numbers = dict.fromkeys((*names, "R squared of noise"), float)
+    return pd.DataFrame(rows, columns=["scheme", *numbers, "note"]).astype(numbers)
 
 
 @memoize_on
 def by_offset(read: Read) -> pd.DataFrame:
-    """Return the residuals of every scheme over the offsets."""
-    return offset_frames.map_errors(
-        {kind: schemes.map_errors(query) for kind, query in read.queries.items()}
-    )
+    """Return the error that each verdict rests on, by offset, and its random control."""
+    found = {kind: schemes.map_errors(query) for kind, query in read.queries.items()}
+    parts = [
+        {
+            "scheme": SCHEMES[kind].label,
+            "offset": errors.offset.numpy(),
+            "error": np.maximum(errors.error.numpy(), LEAST_ERROR),
+            "control": errors.control.numpy(),
+        }
+        for kind, errors in found.items()
+    ]
+    return frames.stacked(parts, ["scheme", "offset", "error", "control"])
 
 
 @memoize_on
 def errors(read: Read) -> pd.DataFrame:
     """Return the residuals by offset as they are drawn."""
     return frames.drawn(by_offset(read).rename(columns={"offset": "x", "error": "y"}))
+
+
+def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
+    """Return the fits that know nothing of the scheme; a scheme without one has no numbers."""
+    columns = {
+        "held out": "held_out_error",
+        "later positions": "later_error",
+        "random, held out": "control_held_out",
+        "random, later": "control_later",
+        "in sample": "in_sample_error",
+        "pairs of positions fitted": "fitted",
+    }
+    rows = [
+        {"scheme": SCHEMES[kind].label}
+        | {name: getattr(dense.fit, field, None) for name, field in columns.items()}
+        | {"rank": f"{dense.fit.rank} of {dense.fit.dimension}" if dense.fit else ""}
+        for kind, dense in found.items()
+    ]
+    numbers = dict.fromkeys(columns, "float64") | {"pairs of positions fitted": "Int64"}
+    return pd.DataFrame(rows).astype(numbers)
 
 
 def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:

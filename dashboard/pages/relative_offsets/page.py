@@ -9,7 +9,7 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.frame import page, panels
-from dashboard.pages.relative_offsets import charts, data, frames
+from dashboard.pages.relative_offsets import charts, data
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed, number, plain
 from posenc import rotation
@@ -31,7 +31,7 @@ def draw() -> None:
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with header:
-        page.left_out(now.reasons, now.claims, "Relative offsets", page.reasons(read))
+        page.left_out(read, now.claims, "Relative offsets")
         page.head("Relative offsets", read.map(lambda one: one.headline))
     notes = page.panel_notes(settings.now, now.queries)
     title.subheader("The matrix of an offset, and of two in a row", anchor=False, help=notes)
@@ -65,9 +65,8 @@ def draw() -> None:
         alibi.expanding_shift,
         linear_map.verify_map,
     )
-    page.numbers(read.map(lambda one: one.map_table), "one matrix per offset")
-    page.numbers(read.map(lambda one: one.only), "offset only")
-    page.numbers(read.map(lambda one: one.straight), "straight line")
+    page.numbers(read.map(data.map_table), "one matrix per offset")
+    page.numbers(read.map(data.claim_table), "offset only and straight line")
     page.script(data.script(settings.now, chosen))
 
 
@@ -186,7 +185,7 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
     fits = read.map(
         lambda one: {kind: schemes.dense_fit(query, offset) for kind, query in one.queries.items()}
     )
-    dense = fits.map(frames.dense_fits)
+    dense = fits.map(data.dense_fits)
     page.table(dense)
     page.numbers(dense, "dense fits")
     page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})

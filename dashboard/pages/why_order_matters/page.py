@@ -10,7 +10,6 @@ from dashboard.frame import page, panels
 from dashboard.pages.why_order_matters import data, script, sentences
 from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, labels
 from dashboard.pages.why_order_matters.options import OrderChoice
-from dashboard.text import plain
 from posenc import attention
 from posenc.analysis import word_order
 from posenc.schemes import SCHEMES
@@ -38,10 +37,7 @@ def draw() -> None:
     found = both.now
     with header:
         page.head("Why order matters", both.map(lambda one: sentences.headline(one, shown)))
-    for reason in dict.fromkeys(page.reasons(both).values()):
-        st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
-    for kind, reason in found.reasons.items():
-        st.info(f"{page.label(kind)}: {plain(reason)}", icon=":material/info:")
+    page.left_out(both, found.schemes, "Why order matters")
 
     if found.words != found.other:  # the same sentence has nothing to compare
         _draw_chips(both, shown)
