@@ -50,6 +50,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
                 selection_mode="multi",
                 default=list(default),
                 format_func=labels(rule).__getitem__,
+                wrap=True,
                 **common,
             )
         case fields.Choice():

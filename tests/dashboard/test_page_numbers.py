@@ -308,7 +308,7 @@ def check_lines(at: AppTest, claims: pd.DataFrame, small: Small) -> None:
             fit: Any = analysis.linear_in_offset(tensor(mean_by_distance(matrix)))
             assert line["R squared"] == pytest.approx(fit.r_squared, abs=1e-9)
             assert line["slope per position"] == pytest.approx(fit.slope, rel=1e-6, abs=1e-12)
-    assert "A straight line in the offset: ALiBi only." in headline(at)
+    assert "straight line with distance for ALiBi only." in headline(at)
 
 
 # Extrapolation, from the formula ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the Encoding page shows: every number of it comes from `read`, by name, before anything is drawn."""
+"""The numbers of the Encoding page, computed before anything is drawn."""
 
 import math
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ WAVES = "cosine or sine"  # the unit of numbers from -1 to 1
 
 @dataclass(frozen=True)
 class Matrix:
-    """The numbers that one scheme puts in, as far as they are drawn."""
+    """The matrix of one scheme, as far as it is drawn."""
 
     values: MatrixValues
     shape: tuple[int, int]  # of all numbers
@@ -55,7 +55,7 @@ class Frequencies:
 
 @dataclass(frozen=True)
 class SchemeEncoding:
-    """What one scheme puts in."""
+    """Everything that the page shows of one scheme."""
 
     provenance: str
     formula: str
@@ -106,7 +106,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
 
 
 def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
-    """Return what one scheme puts in, as many positions as are drawn."""
+    """Return everything that the page shows of one scheme, at as many positions as are drawn."""
     scheme = query.build("cpu")
     # What is built knows its shape: a file's table has another width than the setting.
     text = compact_formula(

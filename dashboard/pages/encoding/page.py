@@ -1,4 +1,4 @@
-"""Encoding: the numbers that each scheme puts in, as formulas, clocks, waves and matrices."""
+"""Encoding: the numbers of each scheme, as formulas, clocks, waves and matrices."""
 
 from collections.abc import Callable, Collection
 

@@ -15,7 +15,7 @@ for kind in setting.schemes:
     scheme = query.build("cpu")
     rows = known(scheme, setting.length)
     found = encoding(scheme, rows, head=query.head, dtype=query.dtype)
-    if found is None:  # nothing is put in
+    if found is None:  # a scheme without numbers
         continue
     width = setting.length if found.is_bias else found.values.shape[1]
     for i in range(min({corner}, setting.length)):

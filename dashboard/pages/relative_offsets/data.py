@@ -152,8 +152,9 @@ def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims])
         return listed([SCHEMES[kind].label for kind in kinds]) if kinds else "no scheme here"
 
     return (
-        f"A shift is exactly linear for {names(linear)}. Depends on the offset only: {names(alone)}. "
-        f"A straight line in the offset: {names(straight)}{' only' if straight else ''}."
+        f"A shift is exactly linear for {names(linear)}. The position kernel depends on the offset only "
+        f"for {names(alone)}. The logit falls in a straight line with distance for {names(straight)}"
+        f"{' only' if straight else ''}."
     )
 
 

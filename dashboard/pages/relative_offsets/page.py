@@ -34,10 +34,12 @@ def draw() -> None:
         page.left_out(read, now.claims, "Relative offsets")
         page.head("Relative offsets", read.map(lambda one: one.headline))
     notes = page.panel_notes(settings.now, now.queries)
-    title.subheader("The matrix of an offset, and of two in a row", anchor=False, help=notes)
+    title.subheader("The matrix that moves a position", anchor=False, help=notes)
+    a, b = chosen.offset, chosen.second
+    unlike = tuple(kind for kind, one in now.maps.items() if one.corner is None)
     st.markdown(
-        rf"$M_{{{chosen.offset}}}\,M_{{{chosen.second}}} = "
-        rf"M_{{{chosen.offset + chosen.second}}}$ with relative residual {_composed(now)}."
+        rf"$M_k$ moves a position by $k$. $M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual "
+        f"{_composed(now)}." + (f" No exact matrix: {page.names(unlike)}." if unlike else "")
     )
     _draw_maps(read, chosen)
     _draw_cards(read.now, "")
@@ -146,8 +148,12 @@ def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
         )
         for kind, one in read.maps.items()
         for added, text, corner in (
-            ("", first, one.corner),
-            (", composed", first + second, one.composed_corner),
+            ("", f"{first}: {chosen.offset} further", one.corner),
+            (
+                ", composed",
+                f"{first}{second}: {chosen.offset + chosen.second} further",
+                one.composed_corner,
+            ),
         )
         if corner is not None
     ]
