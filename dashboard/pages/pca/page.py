@@ -65,16 +65,14 @@ def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     for text, drawing in charts.legend().items():
         parts.image(drawing, width="content", alt=text)
     drawn = panels(read, chosen.plot, same_scale=chosen.same_scale)
-    row = st.container(horizontal=True, gap="medium")
+    grid = st.grid(2, min_column_width=charts.WIDTH, gap="medium")
+    spec = charts.positions(*PLANES[chosen.plot])
     for kind in data.shown(read):
-        if read.compared:
-            row = st.container(horizontal=True, gap="medium")
-        for name, one in (("B", read.now), ("A", read.pinned)):
-            if one is None or kind not in one.found:
-                continue  # only the other setting has it
-            with row.container(width=charts.WIDTH + 55, gap="small"):
-                spec = charts.positions(*PLANES[chosen.plot])
-                _draw_panel(one, kind, name if read.compared else "", drawn.get((kind, name)), spec)
+        for name, one in zip(("B", "A"), read.each, strict=False):
+            with grid.cell():
+                if kind in one.found:  # else only the other setting has it
+                    panel = drawn.get((kind, name))
+                    _draw_panel(one, kind, name if read.compared else "", panel, spec)
 
 
 def _draw_panel(

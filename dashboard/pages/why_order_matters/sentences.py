@@ -16,9 +16,7 @@ def headline(found: WhyPosition, kind: str) -> str:
     orders = f"{quoted(found.words)} and {quoted(found.other)}"
     if found.mask == CAUSAL:
         gap = found.reading(NO_POSITION).largest
-        first = (
-            f"A causal mask alone tells {orders} apart: a word's output changes by {number(gap)}."
-        )
+        first = f"A causal mask alone tells {orders} apart: outputs change by up to {number(gap)}."
     else:
         first = (
             f"Without position, attention gives every word the same output in {orders} "
