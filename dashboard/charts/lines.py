@@ -20,6 +20,7 @@ from dashboard.charts.theme import (
 from dashboard.compute.result_cache import memoize_on
 from dashboard.compute.schemes import Array
 from dashboard.text import listed
+from posenc.schemes import SCHEMES
 
 LABEL_GAP = 0.11  # of the range of all values: what a name at the end of a line takes of the height
 CLOSE = 1 / 400  # of the range of all curves: less than the width of a line on any screen
@@ -70,7 +71,8 @@ def line_spec(
         .encode(x=x, y=y, color=colour, **style)
         .add_params(chosen)
     )
-    layers = [line, boundary_rule(), readout(kinds, x, "y", x_title, pinned, form)]
+    names = [SCHEMES[kind].label for kind in kinds]
+    layers = [line, boundary_rule(), readout(names, x, x_title, form, pinned)]
     if band:
         # Where lowest and highest are one there is nothing to fill.
         area = alt.Chart().transform_filter("datum.low < datum.high")

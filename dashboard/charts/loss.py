@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dashboard.charts.lines import apart
-from dashboard.charts.theme import Spec, boundary_rule, scheme_colour, spec_of
+from dashboard.charts.theme import Spec, boundary_rule, readout, scheme_colour, spec_of
 from dashboard.compute.run_results import UNITS, farthest
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
@@ -138,7 +138,7 @@ def _by_length(
         line.encode(y=y, strokeDash=read, opacity=pale, **own),
         stop.encode(y="y:Q", **own),
         boundary_rule(),
-        _pointer(x, axes.x, names),
+        readout(names, x, axes.x, ".3~f", False, "name"),
     ]
     if bands:
         band = alt.Chart().mark_area(opacity=0.15, tooltip=None)
@@ -159,25 +159,3 @@ def _by_length(
     # Legends take of the height.
     layered = alt.layer(*layers).properties(height=height if labels else height + 100)
     return spec_of(layered)
-
-
-def _pointer(x: alt.X, x_title: str, names: tuple[str, ...]) -> alt.Chart:
-    """A vertical rule at the x nearest to the pointer, whose tooltip lists every line there."""
-    at = alt.selection_point(
-        name="at", fields=["x"], nearest=True, on="pointermove", clear="pointerout", empty=False
-    )
-    values = [
-        alt.Tooltip(field=name.replace(".", "\\."), type="quantitative", format=".3~f", title=name)
-        for name in names
-    ]
-    return (
-        alt.Chart()
-        .transform_pivot("name", value="y", groupby=["x"])
-        .mark_rule(color="gray", aria=False)
-        .encode(
-            x=x,
-            opacity=alt.when(at).then(alt.value(0.6)).otherwise(alt.value(0)),
-            tooltip=[alt.Tooltip("x:Q", format=",", title=x_title), *values],
-        )
-        .add_params(at)
-    )

@@ -5,7 +5,7 @@ data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import altair as alt
@@ -108,24 +108,31 @@ def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter,
 
 
 def readout(
-    kinds: tuple[str, ...], x: alt.X, y: str, x_title: str, pinned: bool, form: str = ".3g"
+    names: Sequence[str], x: alt.X, x_title: str, form: str, pinned: bool, column: str = "scheme"
 ) -> alt.Chart:
-    """A vertical rule at the pointer whose tooltip names the place once and lists every scheme."""
+    """A vertical rule at the pointer whose tooltip names the place once and lists every line.
+
+    names: of the lines, which `column` of the frame holds. form: of a value, y.
+    """
     field = str(x.shorthand).partition(":")[0]
     nearest = alt.selection_point(
         name="nearest", on="pointerover", clear="pointerout", nearest=True, empty=False,
         fields=[field],
     )  # fmt: skip
-    column, names = "scheme", [SCHEMES[kind].label for kind in kinds]
     chart = alt.Chart()
     if pinned:
-        column = "line"
         names = [f"{name}, {setting}" for name in names for setting in reversed(SETTINGS)]
-        chart = chart.transform_calculate(line="datum.scheme + ', ' + datum.setting")
-    rows = [alt.Tooltip(f"{name}:Q", title=name, format=form) for name in names]
+        chart = chart.transform_calculate(line=f"datum.{column} + ', ' + datum.setting")
+        column = "line"
+    values = {name: f"datum[{json.dumps(name)}]" for name in names}
+    texts = {n: f"isValid({v}) ? format({v}, '{form}') : '\u2013'" for n, v in values.items()}
+    rows = [
+        alt.Tooltip(field=name.replace(".", "\\."), type="nominal", title=name) for name in names
+    ]
     place = alt.Tooltip(str(x.shorthand), title=x_title, format=",")
     return (
-        chart.transform_pivot(column, value=y, groupby=[field])
+        chart.transform_pivot(column, value="y", groupby=[field])
+        .transform_calculate(**texts)
         .mark_rule(aria=False, color="gray")
         .encode(
             x=x,

@@ -1,8 +1,11 @@
 """The dials of the sidebar in a real browser: turned by keys, typed, over a slow network."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.bare_page import box_of
 from tests.browser.browser import Visit, dial, headline, settled
 from tests.browser.browser_page import asked, lines, pixels, press, unfold, wait_until
 
@@ -115,3 +118,23 @@ def test_dial_turned_back_before_the_answer_arrives_ends_where_it_began(visitor:
     page.wait_for_timeout(2_000)  # longer than the lag: nothing that comes later turns it again
     expect(headline(page)).to_have_text(first)
     assert asked(page) == {}
+
+
+def test_pointer_reads_a_position_of_pca_and_all_schemes_at_a_distance(visitor: Visit) -> None:
+    somebody = visitor()
+    page = somebody.open("pca")
+    dots = page.locator(".stVegaLiteChart").first.locator("svg .mark-symbol path")
+    dots.nth(50).hover(force=True)
+    expect(page.locator("#vg-tooltip-element")).to_contain_text("position")
+    page = somebody.open("similarity")
+    chart = page.locator(".stVegaLiteChart").first
+    chart.scroll_into_view_if_needed()
+    box = box_of(chart)
+    for share in (0.5, 0.6):  # past the learned table, which has no value there
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+    read = page.locator("#vg-tooltip-element")
+    expect(read).to_contain_text("query-key distance")
+    words = re.sub(r"\W*\n\W*", " ", read.inner_text())
+    assert re.search(
+        r"Learned:? (\u2013 )?Sinusoidal:? 0\.\d+ RoPE:? 0\.\d+ ALiBi:? 0\.\d+", words
+    ), words

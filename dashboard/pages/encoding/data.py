@@ -45,15 +45,6 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Frequencies:
-    """The pairs of one scheme, pair 0 the fastest: what each does within the training length."""
-
-    inv_freq: Array
-    wavelengths: Array  # positions per full turn
-    turns: Array  # within the training length
-
-
-@dataclass(frozen=True)
 class SchemeEncoding:
     """Everything that the page shows of one scheme."""
 
@@ -61,10 +52,10 @@ class SchemeEncoding:
     formula: str
     matrix: Matrix | None
     corner: pd.DataFrame  # the first rows and columns, in full precision
-    frequencies: Frequencies | None
+    frequencies: pd.DataFrame  # a row per pair, pair 0 the fastest
     pairs: tuple[int, ...]  # the chosen pairs
     waves: pd.DataFrame
-    slopes: Array | None  # of every head
+    slopes: pd.DataFrame  # a row per head
 
 
 @dataclass(frozen=True)
@@ -74,16 +65,14 @@ class EncodingPage:
     setting: Setting
     reasons: dict[str, str]  # why a scheme has no numbers to show, such as a table that is not here
     schemes: dict[str, SchemeEncoding]
-    spectrum: pd.DataFrame
-    slopes: pd.DataFrame
 
     @property
     def matrices(self) -> dict[str, Matrix]:
         return {kind: one.matrix for kind, one in self.schemes.items() if one.matrix is not None}
 
     @property
-    def frequencies(self) -> dict[str, Frequencies]:
-        return {kind: one.frequencies for kind, one in self.schemes.items() if one.frequencies}
+    def frequencies(self) -> dict[str, pd.DataFrame]:
+        return {kind: one.frequencies for kind, one in self.schemes.items() if len(one.frequencies)}
 
     @property
     def pairs(self) -> dict[str, tuple[int, ...]]:
@@ -95,14 +84,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     encodings, reasons = schemes.each(scheme_encoding, queries, setting, chosen)
-    labels = {SCHEMES[kind].label: one for kind, one in encodings.items()}
-    return EncodingPage(
-        setting=setting,
-        reasons=reasons,
-        schemes=encodings,
-        spectrum=_spectrum(labels, setting.train_length),
-        slopes=_slopes(labels),
-    )
+    return EncodingPage(setting, reasons, encodings)
 
 
 def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
@@ -112,14 +94,14 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
     text = compact_formula(
         scheme.config, chosen.notation, numbers=chosen.substituted, head=query.head
     )
-    frequencies = matrix = None
+    matrix = None
     pairs: tuple[int, ...] = ()
-    waves = corner = pd.DataFrame()
-    if scheme.inv_freq is not None:
-        found = spectrum(scheme.inv_freq, setting.train_length)
-        frequencies = Frequencies(
-            scheme.inv_freq.numpy(), found.wavelengths.numpy(), found.turns.numpy()
-        )
+    waves = corner = slopes = pd.DataFrame()
+    frequencies = _frequencies(scheme, setting.train_length)
+    if isinstance(scheme, Alibi):
+        values = scheme.slopes.numpy()
+        heads = np.arange(1, len(values) + 1)
+        slopes = pd.DataFrame({"scheme": scheme.config.label, "head": heads, "slope": values})
     asked = min(query.length, MOST_WAVE_POSITIONS)
     numbers = encoding(scheme, known(scheme, asked), head=query.head, dtype=query.dtype)
     if numbers is not None:
@@ -132,8 +114,8 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
         untrained = scheme.config.start if scheme.untrained else ""
         matrix = _matrix(values, numbers, setting.train_length, frequencies, untrained)
         corner = _corner(scheme.config.label, values, numbers.features)
-        if frequencies is not None:
-            pairs = chosen_pairs(chosen, len(frequencies.inv_freq))
+        if len(frequencies):
+            pairs = chosen_pairs(chosen, len(frequencies))
             waves = _waves(
                 scheme.config.label, values, numbers.features, pairs, setting.train_length
             )
@@ -145,7 +127,7 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
         frequencies=frequencies,
         pairs=pairs,
         waves=waves,
-        slopes=scheme.slopes.numpy() if isinstance(scheme, Alibi) else None,
+        slopes=slopes,
     )
 
 
@@ -153,7 +135,7 @@ def _matrix(
     values: Array,
     numbers: Encoding,
     train_length: int,
-    frequencies: Frequencies | None,
+    frequencies: pd.DataFrame,
     untrained: str,
 ) -> Matrix:
     most = limits.MAX_DRAWN_CELLS
@@ -171,14 +153,12 @@ def _matrix(
     return Matrix(drawn, shape, size, numbers.unit, numbers.features, untrained)
 
 
-def _as_waves(
-    picture: Array, features: tuple[str, ...], frequencies: Frequencies | None
-) -> Waves | None:
+def _as_waves(picture: Array, features: tuple[str, ...], frequencies: pd.DataFrame) -> Waves | None:
     """Return sines and cosines as waves, None for numbers that are no waves."""
     names = [name.split() for name in features[: picture.shape[1]]]
-    if frequencies is None or any(name[0] not in ("sin", "cos") for name in names):
+    if frequencies.empty or any(name[0] not in ("sin", "cos") for name in names):
         return None
-    angles = frequencies.inv_freq[[int(name[1]) for name in names]]
+    angles = frequencies["inv_freq"].to_numpy()[[int(name[1]) for name in names]]
     return Waves.of(picture, angles, [name[0] == "sin" for name in names])
 
 
@@ -221,34 +201,24 @@ def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
     return tuple(sorted(places | {min(chosen.pair, count - 1)}))
 
 
-def _spectrum(labels: dict[str, SchemeEncoding], train_length: int) -> pd.DataFrame:
-    """Every pair: its place among the frequencies, wavelength, turns and share of a turn in training."""
-    parts = [
+def _frequencies(scheme: Scheme, train_length: int) -> pd.DataFrame:
+    """Return every pair: its place among all, wavelength, turns and share of a turn in training."""
+    if scheme.inv_freq is None:
+        return pd.DataFrame()
+    read = spectrum(scheme.inv_freq, train_length)
+    pair, turns = np.arange(len(scheme.inv_freq)), read.turns.numpy()
+    return pd.DataFrame(
         {
-            "scheme": label,
-            "pair": np.arange(len(one.inv_freq)),
-            "place": np.arange(len(one.inv_freq)) / len(one.inv_freq),
-            "inv_freq": one.inv_freq,
-            "wavelength": one.wavelengths,
-            "turns": one.turns,
-            "share": np.minimum(one.turns, 1.0),
+            "scheme": scheme.config.label,
+            "pair": pair,
+            "place": pair / len(pair),
+            "inv_freq": scheme.inv_freq.numpy(),
+            "wavelength": read.wavelengths.numpy(),
+            "turns": turns,
+            "share": np.minimum(turns, 1.0),
             "trained": float(train_length),
         }
-        for label, encodings in labels.items()
-        if (one := encodings.frequencies) is not None
-    ]
-    columns = ["scheme", "pair", "place", "inv_freq", "wavelength", "turns", "share", "trained"]
-    return stacked(parts, columns)
-
-
-def _slopes(labels: dict[str, SchemeEncoding]) -> pd.DataFrame:
-    """What each head subtracts from a logit for every token of distance."""
-    parts = [
-        {"scheme": label, "head": np.arange(1, len(one.slopes) + 1), "slope": one.slopes}
-        for label, one in labels.items()
-        if one.slopes is not None
-    ]
-    return stacked(parts, ["scheme", "head", "slope"])
+    )
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,13 @@ def draw() -> None:
     page.numbers(both.map(lambda one: _joined(one, "corner")), "first entries")
     page.numbers(both.map(_pair_numbers), "pairs")
     page.numbers(both.map(lambda one: _joined(one, "waves")), "waves")
-    page.numbers(both.map(lambda one: one.slopes), "slopes")
+    page.numbers(both.map(lambda one: _joined(one, "slopes")), "slopes")
     page.script(script.script(settings.now))
 
 
 @memoize_on
 def _pair_numbers(read: EncodingPage) -> pd.DataFrame:
-    return read.spectrum.drop(columns=["place", "trained"], errors="ignore")
+    return _joined(read, "frequencies").drop(columns=["place", "trained"], errors="ignore")
 
 
 @memoize_on
@@ -131,9 +131,9 @@ def _clocks(both: AB[EncodingPage]) -> None:
                 subtitle=page.panel_note(setting, kind, rounded=False),
                 color=theme.COLOURS[kind],
                 pairs=pairs,
-                inv_freq=read.frequencies[kind].inv_freq[[*pairs]],
-                wavelengths=read.frequencies[kind].wavelengths[[*pairs]],
-                turns=read.frequencies[kind].turns[[*pairs]],
+                inv_freq=read.frequencies[kind]["inv_freq"].to_numpy()[[*pairs]],
+                wavelengths=read.frequencies[kind]["wavelength"].to_numpy()[[*pairs]],
+                turns=read.frequencies[kind]["turns"].to_numpy()[[*pairs]],
             )
             for kind, pairs in read.pairs.items()
         ]
@@ -150,7 +150,8 @@ def _waves(both: AB[EncodingPage]) -> None:
     """Draw the chosen pairs of every scheme that has any as waves, and the slopes of ALiBi beside them."""
     read, setting = both.now, both.now.setting
     kinds = _of_either(both, lambda one: one.pairs)
-    has_slopes = any(len(one.slopes) for one in both.each)
+    slopes = both.map(lambda one: _joined(one, "slopes"))
+    has_slopes = any(len(one) for one in slopes.each)
     columns = st.columns(max(2, len(kinds) + has_slopes))
     for column, kind in zip(columns, kinds, strict=False):
         with column:
@@ -167,7 +168,7 @@ def _waves(both: AB[EncodingPage]) -> None:
     if has_slopes:
         with columns[len(kinds)]:
             st.markdown("**ALiBi: slope of each head**")
-            page.chart(both.map(lambda one: one.slopes), charts.slopes, key="slopes")
+            page.chart(slopes, charts.slopes, key="slopes")
     if kinds and setting.length > (most := data.MOST_WAVE_POSITIONS):
         st.caption(f"Waves are drawn over the first {most:,} of {setting.length:,} positions.")
 
@@ -181,7 +182,7 @@ def _waves_of(read: EncodingPage, kind: str, names: str) -> pd.DataFrame:
     if kind not in read.pairs:
         return pd.DataFrame()
     own = read.schemes[kind].waves
-    pairs, wavelengths = read.pairs[kind], read.frequencies[kind].wavelengths
+    pairs, wavelengths = read.pairs[kind], read.frequencies[kind]["wavelength"]
     level = own["y"].to_numpy()
     which = np.searchsorted(pairs, own["pair"].to_numpy())
     lane = -LANE * which  # every pair under the one before it
@@ -222,7 +223,7 @@ def _wavelengths(both: AB[EncodingPage]) -> None:
 
 @memoize_on
 def _wavelength_lines(read: EncodingPage) -> pd.DataFrame:
-    return frames.drawn(read.spectrum, "place")
+    return frames.drawn(_joined(read, "frequencies"), "place")
 
 
 def _worked_example(example: Example) -> None:

@@ -22,8 +22,8 @@ def headline(read: EncodingPage) -> str:
             parts.append(f"{label} adds no numbers")
             continue
         untrained = f", {matrix.untrained}" if matrix.untrained else ""
-        if one.frequencies is not None:
-            turns = one.frequencies.turns
+        if len(one.frequencies):
+            turns = one.frequencies["turns"]
             parts.append(_completed(label, int((turns >= 1).sum()), len(turns)))
         elif not matrix.features:
             last = min(setting.train_length, matrix.shape[0]) - 1
@@ -60,7 +60,7 @@ def cut(shape: tuple[int, ...], *, is_bias: bool, asked: int) -> str:
 def turns(read: EncodingPage) -> str:
     """Say where the slowest pair of every scheme completes a turn."""
     slowest = [
-        f"{number(float(one.wavelengths[-1]))} ({SCHEMES[kind].label})"
+        f"{number(float(one['wavelength'].iloc[-1]))} ({SCHEMES[kind].label})"
         for kind, one in read.frequencies.items()
     ]
     return (
@@ -75,8 +75,8 @@ def clocks(read: EncodingPage) -> str:
     for kind, pairs in read.pairs.items():
         one = read.frequencies[kind]
         texts = [
-            f"pair {m} turns once in {number(one.wavelengths[m])} positions, "
-            f"{number(one.turns[m])} times in training"
+            f"pair {m} turns once in {number(one['wavelength'][m])} positions, "
+            f"{number(one['turns'][m])} times in training"
             for m in pairs
         ]
         parts.append(f"{SCHEMES[kind].label}: " + "; ".join(texts))

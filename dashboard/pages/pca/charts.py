@@ -62,6 +62,7 @@ def positions(across: str, up: str) -> Spec:
     label = label.mark_text(dy=-11, fontSize=12, fontWeight="bold", color=GRAY, tooltip=None)
     frame = alt.Chart().mark_rect(opacity=0, tooltip=None, aria=False)
     layers = alt.layer(
+        frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),
         path.encode(x=x, y=y),
         dot.encode(
             x=x,
@@ -70,7 +71,6 @@ def positions(across: str, up: str) -> Spec:
             **_by_place(),
         ),
         label.encode(x=x, y=y, text="label:N"),
-        frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),
     )
     # Streamlit would shrink the area by what the axes' labels take, another length on each axis.
     return in_order(spec_of(layers.properties(width=WIDTH, height=HEIGHT, autosize="pad")))
