@@ -16,29 +16,27 @@ UNDRAWN = ("spread",)  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
-def by_offset(found: Mapping[str, Similarity], boundary: float | None) -> pd.DataFrame:
+def by_offset(found: Mapping[str, Similarity], boundary: float = np.nan) -> pd.DataFrame:
     """Mean cosine similarity by distance, with the range along each diagonal."""
     columns = {"x": "offsets", "y": "mean", "low": "low", "high": "high", "spread": "spread"}
     parts = [
-        {"scheme": SCHEMES[kind].label, "boundary": _edge(boundary)}
+        {"scheme": SCHEMES[kind].label, "boundary": boundary}
         | {name: getattr(result, field) for name, field in columns.items()}
         for kind, result in found.items()
     ]
     return stacked(parts, ["scheme", *columns, "boundary"])
 
 
-def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None) -> pd.DataFrame:
+def lines(
+    curves: Mapping[str, tuple[Array, Array] | None], boundary: float = np.nan
+) -> pd.DataFrame:
     """One line per scheme; a scheme without values has no rows."""
     parts = [
-        {"scheme": SCHEMES[kind].label, "x": curve[0], "y": curve[1], "boundary": _edge(boundary)}
+        {"scheme": SCHEMES[kind].label, "x": curve[0], "y": curve[1], "boundary": boundary}
         for kind, curve in curves.items()
         if curve is not None
     ]
     return stacked(parts, ["scheme", "x", "y", "boundary"])
-
-
-def _edge(boundary: float | None) -> float:
-    return np.nan if boundary is None else float(boundary)
 
 
 def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
@@ -173,6 +171,6 @@ def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
     return whole[[name, "setting", *(column for column in now if column != name)]]
 
 
-def boundary(setting: Setting, last: float) -> float | None:
-    """Return where the training length is drawn, None where it lies past what is shown."""
-    return setting.train_length if setting.train_length <= last else None
+def boundary(setting: Setting) -> float:
+    """Return where the training length is drawn, NaN where it lies past the positions shown."""
+    return float(setting.train_length) if setting.train_length < setting.length else np.nan

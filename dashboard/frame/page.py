@@ -40,10 +40,10 @@ def settings() -> AB[Setting]:
     return pin.ab(setting())
 
 
-def kinds(settings: AB[Setting]) -> tuple[str, ...]:
-    """Return the schemes of both settings, in their fixed order."""
-    asked = {*settings.now.schemes, *(settings.pinned.schemes if settings.pinned else ())}
-    return tuple(kind for kind in SCHEMES if kind in asked)
+def kinds(shown: AB[Setting] | AB[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the schemes of both settings, or those with a result of either, in their fixed order."""
+    both = [one.schemes if isinstance(one, Setting) else one for one in shown.each]
+    return tuple(kind for kind in SCHEMES if any(kind in names for names in both))
 
 
 def on_phone() -> bool:

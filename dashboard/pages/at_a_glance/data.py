@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
@@ -66,7 +65,7 @@ def read(setting: Setting) -> Read:
         found=found,
         reasons=reasons,
         measured=measured,
-        curves=frames.by_offset(found, frames.boundary(setting, setting.length - 1)),
+        curves=frames.by_offset(found, frames.boundary(setting)),
         properties=properties.numbers(measured),
         comparison=comparison.table({kind: queries[kind] for kind in found}, measured),
         headline=headline(found, measured),
@@ -99,11 +98,6 @@ def headline(found: Mapping[str, Similarity], measured: Mapping[str, Properties]
     if rises:
         parts.append(f"first rises again at distance {', '.join(rises)}")
     return f"With distance, position similarity {'; '.join(parts)}."
-
-
-def shown(both: AB[Read]) -> tuple[str, ...]:
-    """Return the schemes that either setting shows, in their fixed order."""
-    return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
 
 def _of_scheme(query: Query) -> tuple[Similarity, Properties]:

@@ -35,7 +35,7 @@ def draw() -> None:
         st.markdown(_equal_width(now))
     row = st.container(horizontal=not page.on_phone(), gap="small")
     size = 320 if read.compared else 240
-    for kind in data.shown(read):
+    for kind in page.kinds(read.map(lambda one: one.found)):
         with row.container(width="stretch" if page.on_phone() else size):
             _draw_scheme(read, kind)
     _draw_properties(read)

@@ -94,7 +94,7 @@ def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
         st.markdown(texts.now)
     if texts.pinned:
         st.caption(f"Pinned setting, A: {texts.pinned}")
-    for kind in (kind for kind in SCHEMES if any(kind in one.sums for one in both.each)):
+    for kind in page.kinds(both.map(lambda one: one.sums)):
         panels.rows_of_both(
             both.map(functools.partial(_sum_panels, kind=kind, start=start, scaled=scaled)),
             lambda drawn: data.scale("entry of a vector", [one.values.dense() for one in drawn]),

@@ -1,7 +1,5 @@
 """Encoding: the numbers of each scheme, as formulas, clocks, waves and matrices."""
 
-from collections.abc import Callable, Collection
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -28,7 +26,7 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header, clocks = st.container(), st.container()
-    places, pair, right = st.columns([4, 1.5, 1], vertical_alignment="bottom")
+    places, pair, right = st.columns([4, 1.5, 1.3], vertical_alignment="bottom")
     formulas = right.popover("Formulas", icon=":material/function:")
     waves = st.container()
     matrix, wavelengths, sums, worked = st.tabs(TABS, key="encoding_tab", on_change="rerun")
@@ -101,13 +99,6 @@ def _joined(read: EncodingPage, name: str) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _of_either(
-    both: AB[EncodingPage], of: Callable[[EncodingPage], Collection[str]]
-) -> tuple[str, ...]:
-    """Return the schemes that have something in either setting, in their fixed order."""
-    return tuple(kind for kind in SCHEMES if any(kind in of(one) for one in both.each))
-
-
 def _cards(read: EncodingPage) -> None:
     """Draw the formula of every scheme, as many beside each other as fit."""
     row = st.container(horizontal=True, horizontal_alignment="distribute", gap="small")
@@ -149,7 +140,7 @@ def _clocks(both: AB[EncodingPage]) -> None:
 def _waves(both: AB[EncodingPage]) -> None:
     """Draw the chosen pairs of every scheme that has any as waves, and the slopes of ALiBi beside them."""
     read, setting = both.now, both.now.setting
-    kinds = _of_either(both, lambda one: one.pairs)
+    kinds = page.kinds(both.map(lambda one: one.pairs))
     slopes = both.map(lambda one: _joined(one, "slopes"))
     has_slopes = any(len(one) for one in slopes.each)
     columns = st.columns(max(2, len(kinds) + has_slopes))
@@ -205,7 +196,7 @@ def _waves_of(read: EncodingPage, kind: str, names: str) -> pd.DataFrame:
 
 def _wavelengths(both: AB[EncodingPage]) -> None:
     """Draw the wavelength of every pair."""
-    kinds = _of_either(both, lambda one: one.frequencies)
+    kinds = page.kinds(both.map(lambda one: one.frequencies))
     if not kinds:
         st.caption("None of these schemes has pairs.")
         return

@@ -85,8 +85,8 @@ def read(setting: Setting, reach: int) -> Read:
         past=past,
         reasons=reasons,
         headline=headline(setting, past) if past else "",
-        curves=frames.lines(curves, trained),
-        nearest=frames.lines(nearest, None),
+        curves=frames.lines(curves, float(trained)),
+        nearest=frames.lines(nearest),
     )
 
 
@@ -100,7 +100,7 @@ def read_turns(setting: Setting) -> Turns:
     curves = {
         kind: (np.arange(len(one.turns)), one.turns.numpy()) for kind, one in coverage.items()
     }
-    return Turns(coverage, frames.lines(curves, None), frequencies(coverage))
+    return Turns(coverage, frames.lines(curves), frequencies(coverage))
 
 
 def frequencies(coverage: Mapping[str, SchemeCoverage]) -> pd.DataFrame:
@@ -231,9 +231,7 @@ def _nearest(read: Read) -> pd.DataFrame:
 
 def _draw_turns(settings: AB[Setting], turns: AB[Turns], now: Read) -> None:
     """Draw the turns of every pair, and what follows from them as a table."""
-    kinds = tuple(
-        kind for kind in page.kinds(settings) if any(kind in one.coverage for one in turns.each)
-    )
+    kinds = page.kinds(turns.map(lambda one: one.coverage))
     if not kinds:
         st.caption("No scheme shown has this picture at these settings.")
         return

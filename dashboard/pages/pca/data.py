@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
@@ -74,11 +73,6 @@ class Read:
     reasons: dict[str, str]
     headline: str
     variance: pd.DataFrame
-
-
-def shown(both: AB[Read]) -> tuple[str, ...]:
-    """Return the schemes that either setting shows, in their fixed order."""
-    return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
 
 @cache_result

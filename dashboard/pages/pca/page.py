@@ -67,7 +67,7 @@ def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     drawn = panels(read, chosen.plot, same_scale=chosen.same_scale)
     grid = st.grid(2, min_column_width=charts.WIDTH, gap="medium")
     spec = charts.positions(*PLANES[chosen.plot])
-    for kind in data.shown(read):
+    for kind in page.kinds(read.map(lambda one: one.found)):
         for name, one in zip(("B", "A"), read.each, strict=False):
             with grid.cell():
                 if kind in one.found:  # else only the other setting has it

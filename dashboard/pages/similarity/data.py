@@ -61,7 +61,7 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     if not found:
         nothing = pd.DataFrame()
         return Read(setting, found, reasons, "", nothing, reference, key, "", nothing, ())
-    boundary = frames.boundary(setting, setting.length - 1)
+    boundary = frames.boundary(setting)
     rows = {kind: schemes.reference_row(queries[kind], reference) for kind in found}
     return Read(
         setting=setting,

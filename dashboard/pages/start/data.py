@@ -30,7 +30,7 @@ def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     found, reasons = schemes.each(schemes.cosine, queries)
-    curves = frames.by_offset(found, None) if found else pd.DataFrame()
+    curves = frames.by_offset(found) if found else pd.DataFrame()
     places, _ = schemes.each(lambda query: place(query.build("cpu")), queries)
     return Start(found, reasons, curves, places)
 
