@@ -14,7 +14,6 @@ from streamlit.testing.v1 import AppTest
 from dashboard.compute import uploaded_numbers
 from dashboard.controls import pin as pinned
 from dashboard.pages.check_my_encoding import data, uploads
-from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice
 from dashboard.pages.check_my_encoding.script import script
@@ -24,6 +23,7 @@ from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.frequencies import interleaved_to_half
 from posenc.identification import identify
 from posenc.identification.columns import ARRANGEMENTS
+from posenc.identification.corrected import corrected_code
 from posenc.identification.frequency_fit import EXACT, Hypothesis
 from posenc.identification.identify import headline as identified
 from posenc.schemes.rope import rope_frequencies

@@ -13,7 +13,6 @@ from dashboard.compute.schemes import one_thread_for_numpy
 from dashboard.compute.uploaded_numbers import cached_numbers
 from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
-from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.analysis.layout_mixups import MAX_POSITIONS
@@ -21,6 +20,7 @@ from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import Identification, identify
 from posenc.identification.columns import TableInput
+from posenc.identification.corrected import corrected_code
 from posenc.identification.deviations import Differences
 from posenc.identification.identify import (
     error_sentence,
