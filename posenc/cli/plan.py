@@ -12,6 +12,7 @@ from posenc.checkpoints.array_files import read_number_table
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
 from posenc.identification import identify, match_model
+from posenc.identification.corrected import corrected_code
 from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
 from posenc.models import read_config
 from posenc.models.model_config import ModelConfig, full_cache_note
@@ -138,6 +139,7 @@ def identify_table(
     if as_json:
         values = record(result) | {
             "belongs": belongs,
+            "code": corrected_code(result),
             "largest_error": None if exact is None else exact.largest,
             "tensor": table.name,
             "notes": list(table.notes),
@@ -153,6 +155,8 @@ def identify_table(
     also = [f"It may also be {words}." for words in result.also]
     for line in (*(deviation.sentence for deviation in result.deviations), *also, *table.notes):
         click.echo(f"  {line}")
+    for title, code in corrected_code(result).items():
+        click.echo(f"\n{title}\n\n{code}")
 
 
 def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:

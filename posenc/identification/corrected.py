@@ -1,4 +1,4 @@
-"""PyTorch code of the formula from which a checked table deviates."""
+"""PyTorch code of the formula from which a checked table deviates, and of each use of a table with two."""
 
 from posenc.identification import Identification
 from posenc.identification.deviations import Deviation
@@ -30,11 +30,36 @@ cos, sin = {factor}angles.cos(), {factor}angles.sin()  # float64 up to here
 """
 
 
-def corrected_code(result: Identification) -> str:
-    """Return code that makes an identified table without its deviations; "" if it has none."""
+_CORRECTED = "Corrected code"
+# Orders whose numbers have two uses: what the code of each use makes.
+_TWO_USES = {
+    "s+c": {"As a sinusoidal table": "s+c", "As a rotary cache, sines first": "s+c"},
+    "c+s": {"As a rotary cache": "c+s", "As a sinusoidal table": "s+c"},
+    "cs": {"As a rotary cache": "cs", "As a sinusoidal table": "sc"},
+}
+
+
+def corrected_code(result: Identification) -> dict[str, str]:
+    """Return code that makes an identified table without its deviations, by title; none if it has none.
+
+    Of numbers with two uses, a sinusoidal table and a rotary cache, it has the code of each use.
+    """
+    arrangement = result.arrangement
+    if arrangement is None:
+        return {}
+    if arrangement.also and arrangement.also in result.also:
+        return {
+            title: _code(result, order) for title, order in _TWO_USES[arrangement.order].items()
+        }
+    order = _INTENDED[arrangement.order] if arrangement.fault else arrangement.order
+    return {_CORRECTED: _code(result, order)} if result.deviations else {}
+
+
+def _code(result: Identification, order: str) -> str:
+    """Return code that makes the table of a result with its columns in an order."""
     hypothesis, arrangement = result.hypothesis, result.arrangement
-    if hypothesis is None or arrangement is None or not result.deviations:
-        return ""
+    assert hypothesis is not None
+    assert arrangement is not None
     names = ("table",) if arrangement.form == "table" else ("cosines", "sines")
     dim = arrangement.columns(len(names) * result.width).dim
     scaled = hypothesis.config
@@ -45,7 +70,6 @@ def corrected_code(result: Identification) -> str:
         base, divisor = _base(result)
         code = _PLAIN.format(rows=result.rows, dim=dim, base=base, divisor=divisor, scale=scale)
     code += _ANGLES.format(factor="" if scaled is None else "factor * ")
-    order = _INTENDED[arrangement.order] if arrangement.fault else arrangement.order
     blocks = [_block(block) for block in order.split("+")]
     count = len(blocks) // len(names)
     for n, name in enumerate(names):

@@ -121,12 +121,14 @@ def test_corrected_code_makes_the_table_without_deviations() -> None:
     corrected = set()
     for name, (given, sines) in faulty_tables().items():
         result = identify(given, sines)
-        code = corrected_code(result)
-        assert bool(code) == bool(result.deviations), name
-        if not code:
+        codes = corrected_code(result)
+        if len(codes) == 2:
+            continue  # two uses, of another test
+        assert bool(codes) == bool(result.deviations), name
+        if not codes:
             continue
         names: dict[str, Any] = {}
-        exec(code, names)
+        exec(codes["Corrected code"], names)
         parts = (names["table"],) if sines is None else (names["cosines"], names["sines"])
         again = identify(*parts)
         assert again.deviations == (), name
@@ -137,17 +139,38 @@ def test_corrected_code_makes_the_table_without_deviations() -> None:
         assert not again.arrangement.fault
         corrected.add(name)
     assert {"tutorial code", "starts at 1", "tensor2tensor", BFLOAT16, "YaRN"} <= corrected
-    code = corrected_code(identify(*make(BFLOAT16, Setting(dim=64, heads=2, length=48))))
-    exec(code, names)
+    codes = corrected_code(identify(*make(BFLOAT16, Setting(dim=64, heads=2, length=48))))
+    exec(codes["Corrected code"], names)
     cos, sin = waves(48, 32)
     np.testing.assert_allclose(names["cosines"], np.concatenate((cos, cos), 1), atol=1e-7)
     np.testing.assert_allclose(names["sines"], np.concatenate((sin, sin), 1), atol=1e-7)
 
 
+def test_code_of_each_use_makes_a_table_of_that_use() -> None:
+    sin, cos = (torch.from_numpy(part).float() for part in waves(48, 32)[::-1])
+    halves, cosines_first = torch.cat((sin, cos), 1), torch.cat((cos, sin), 1)
+    pairs, swapped = (torch.stack(both, -1).flatten(1) for both in ((sin, cos), (cos, sin)))
+    tables = {
+        "halves": (halves, {"As a sinusoidal table": halves, "As a rotary cache, sines first": halves}),
+        "cosines first": (
+            cosines_first,
+            {"As a rotary cache": cosines_first, "As a sinusoidal table": halves},
+        ),
+        "pairs": (swapped, {"As a rotary cache": swapped, "As a sinusoidal table": pairs}),
+    }  # fmt: skip
+    for given, uses in tables.values():
+        codes = corrected_code(identify(given))
+        assert [*codes] == [*uses]
+        for title, expected in uses.items():
+            names: dict[str, Any] = {}
+            exec(codes[title], names)
+            torch.testing.assert_close(names["table"], expected, atol=1e-6, rtol=0)
+
+
 def test_page_shows_the_corrected_code_or_that_the_table_matches() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}))
-    code = corrected_code(identify(*make(BFLOAT16, pages.setting(at))))
-    assert code.strip() in [box.value for box in at.main.code]
+    codes = corrected_code(identify(*make(BFLOAT16, pages.setting(at))))
+    assert codes["Corrected code"].strip() in [box.value for box in at.main.code]
     assert "1 deviation found" in headline(at)
     at = drawn(visit(PAGE, SMALL))
     assert at.main.code.values == []

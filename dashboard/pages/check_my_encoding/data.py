@@ -48,8 +48,8 @@ class Answer:
     """What one table is, or why there is no answer.
 
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and ""
-    if no formula fits. code: PyTorch without the deviations. notes: what was assumed, how near the formula
-    comes. found: one row in full. by_column: largest differences of each column.
+    if no formula fits. code: PyTorch without deviations, by title. notes: what was assumed, how near the
+    formula comes. found: one row in full. by_column: largest differences of each column.
     """
 
     headline: str
@@ -57,7 +57,7 @@ class Answer:
     result: Identification | None = None
     largest: float | None = None
     worst: str = ""
-    code: str = ""
+    code: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     found: pd.DataFrame = field(default_factory=pd.DataFrame)
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)

@@ -112,9 +112,9 @@ def _verdict(both: AB[Answer]) -> None:
             if words in now.headline:
                 continue
             st.markdown(f":material/alt_route: It may also be {plain(words)}.")
-    if now.code:
-        st.markdown("**Corrected code**")
-        st.code(now.code, language="python", wrap_lines=True)
+    for title, code in now.code.items():
+        st.markdown(f"**{title}**")
+        st.code(code, language="python", wrap_lines=True)
     for note in now.notes:
         st.caption(plain(note))
 
