@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from posenc import limits
+from posenc.analysis.base_search import MAX_LENGTH
 from posenc.checkpoints.array_files import read_number_table
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
@@ -30,6 +31,7 @@ from posenc.planner import (
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
 from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
+from posenc.schemes.rope import RopeConfig
 from posenc.text import printable_name, with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
@@ -84,20 +86,27 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
         (name for name, method in METHODS.items() if method.advanced),
     ),
 )
+@click.option(
+    "--search",
+    is_flag=True,
+    help="Search the base that satisfies B(k), which takes up to a minute where it is not known; so does "
+    "naming the method base.",
+)
 @click.option("--script", type=click.Choice(list(METHODS)), help="Print the script that measures.")
 @_ASSUME
 @_JSON
 def plan_context(
-    config: str, context: int, trained: int | None, methods: str | None, script: str | None,
-    assume: str | None, as_json: bool,
+    config: str, context: int, trained: int | None, methods: str | None, search: bool,
+    script: str | None, assume: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     model, name = _read(config, assume)
     names = None if methods is None else [word.strip() for word in methods.split(",")]
+    search = search or "base" in (script, *(names or ()))
     try:
         with fixed_threads(1):  # more threads wait longer than they compute
             context_plan = plan(
                 model, context, name=name, trained_length=trained,
-                methods=[script] if script else names, search_base=script in (None, "base"),
+                methods=[script] if script else names, search_base=search,
             )  # fmt: skip
     except PosencError as error:
         raise _UsageError(str(error)) from None
@@ -197,6 +206,8 @@ def _print_plan(plan: ContextPlan) -> None:
     notes = full_cache_note(plan.model, plan.target), precision_sentence(plan), bound_sentence(plan)
     for sentence in filter(None, notes):
         click.echo(sentence)
+    if type(plan.trained) is RopeConfig and not plan.base_searched and plan.reach <= MAX_LENGTH:
+        click.echo("--search added to this command searches the base, which takes up to a minute.")
     layers = layer_notes(plan.model, plan.target, plan.trained_length)
     _print_list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in layers])
     _print_list(

@@ -1,5 +1,6 @@
 """The commands inspect and plan print the library's numbers, or one error and exit status 2."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -67,6 +68,22 @@ def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
         assert fact in result.output
     record = run("plan", llama, "--context", "32768", "--methods", ",".join(methods), "--json")
     assert json.loads(record.stdout) == json.loads(json.dumps(plan_record(found)))
+
+
+@pytest.mark.parametrize(
+    ("options", "searches"), [((), 0), (("--search",), 1), (("--methods", "none,base"), 1)]
+)
+def test_plan_searches_a_base_only_if_asked(
+    llama: str, options: tuple[str, ...], searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search takes 20 seconds at 200,000 tokens."""
+    asked: list[tuple[int, int]] = []
+    module = importlib.import_module("posenc.planner.plan")  # the package offers its function plan
+    monkeypatch.setattr(module, "smallest_base", lambda *sizes: asked.append(sizes))
+    result = run("plan", llama, "--context", "200000", *options)
+    assert result.exit_code == 0, result.output
+    assert asked == [(128, 200_000)] * searches
+    assert ("--search added to this command" in result.output) == (not searches)
 
 
 def test_plan_computes_on_one_thread_and_leaves_the_setting_as_it_was(
