@@ -167,7 +167,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     if shows:
         with picture:
             if turns:
-                _draw_turns(settings, turns, now)
+                _draw_turns(turns, now)
             else:
                 _draw_curves(settings, results, chosen.reason)
     st.caption("A formula can be defined where a trained model fails. See Measured.")
@@ -229,7 +229,7 @@ def _nearest(read: Read) -> pd.DataFrame:
     return frames.drawn(read.nearest)
 
 
-def _draw_turns(settings: AB[Setting], turns: AB[Turns], now: Read) -> None:
+def _draw_turns(turns: AB[Turns], now: Read) -> None:
     """Draw the turns of every pair, and what follows from them as a table."""
     kinds = page.kinds(turns.map(lambda one: one.coverage))
     if not kinds:
