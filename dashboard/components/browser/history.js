@@ -1,10 +1,11 @@
 // Keep one step of history per page, however often its address changes. And darken the tags of lists:
 // Streamlit writes white on the primary colour, which is too light for that in the dark. And hide a sidebar
-// without controls, which Streamlit leaves open on the way from a page that has some. And fit a chart with a
-// width of its own to a narrow window.
+// without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from a page that
+// has some. And fit a chart with a width of its own to a narrow window.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
-[data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])) {
+[data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
+  :has([data-testid=stSidebarNavLink])) {
   display: none;
 }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }`;
