@@ -114,7 +114,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check(value: Any, key: str = "", depth: int = 0) -> None:
     if depth > _MAX_DEPTH:
         raise _too_deep(key, key)
-    if isinstance(value, float) and not math.isfinite(value):
+    may_be_infinite = key.endswith("time_step_limit")  # of Mamba's layers, by default
+    if isinstance(value, float) and not (math.isfinite(value) or may_be_infinite):
         raise ConfigFileError(f"{key} must be a finite number, got {value}.", key)
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -188,6 +189,8 @@ def _has_no_effect(name: str, record: Mapping[str, Any], read: set[str]) -> bool
         return any(record.get(key) is not None for key in _CONTEXT if key in read)
     if name in _NEUTRAL:
         return value == _NEUTRAL[name] and not isinstance(value, bool)
+    if name == "cla_share_factor":
+        return record.get("use_cla") is False
     if name == "use_mla":
         return value is ("kv_lora_rank" in read)
     return value is False and not _ON_BY_DEFAULT.search(name)

@@ -24,8 +24,8 @@ class SizeNames(NamedTuple):
 
 _NAMES = SizeNames()
 
-FULL, SLIDING, CHUNKED, NO_ROPE = (
-    "full_attention", "sliding_attention", "chunked_attention", "no_rope",
+FULL, SLIDING, CHUNKED, NO_ROPE, MLP = (
+    "full_attention", "sliding_attention", "chunked_attention", "no_rope", "mlp",
 )  # fmt: skip
 Windows = Literal[
     "none", "every layer", "last layers", "pattern", "if any", "listed", "chunks"
@@ -83,12 +83,17 @@ class RopeFamily(Family):
     layer_types does not list otherwise; "chunks" those with RoPE, and a chunk in place of a window.
     rope_only_in_windows: where the config has a window, layers of full attention do not rotate.
     scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
-    scale_key: the scale where the class fixes it, and its key.
+    scale_key: the scale where the class fixes it, and its key; scale_default None: head width^(-1/2).
     encoder: every token sees both sides, and nothing is cached. both_sides: type of the key
     use_bidirectional_attention (flag; or word: all or vision), "" without that key.
     latent: keys and values come from one latent vector per token (DeepSeek's MLA).
     unrotated: default number of features of such a head that are not rotated.
     no_rope: the config lists layers without RoPE.
+    rotates: whether layers have RoPE: always, never, or if position_embedding_type is rope ("key").
+    state: the name of layers that keep a state in place of a cache, "" without any; state_size: the rule
+    for its numbers. offset: the first layer with attention, of every `period`.
+    rotary_key: the config may give the rotated width under rotary_dim. interleaved_sections: the class
+    interleaves the axes of mrope_section, whatever the config says.
     head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
     global_head_dim: default head width of full attention layers, where it differs.
     notes: what the layers do in addition to the scheme.
@@ -113,12 +118,19 @@ class RopeFamily(Family):
     scalar: int | None = None
     softmax_scale: float | None = None
     scale_key: str = ""
+    scale_default: float | None = 1.0
     encoder: bool = False
     both_sides: Literal["", "flag", "word"] = ""
     latent: bool = False
     unrotated: int = 128
     no_rope: bool = False
     rope_only_in_windows: bool = False
+    rotates: Literal["always", "never", "key"] = "always"
+    state: str = ""
+    state_size: str = ""
+    offset: int = 0
+    rotary_key: bool = False
+    interleaved_sections: bool = False
     kv_heads_key: bool = True
     head_dim_key: bool = True
     head_dim_unset: bool = False

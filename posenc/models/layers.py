@@ -40,7 +40,9 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
     """Return the sizes of a model."""
     names, why, context, context_key = family.names, family.source, 0, ""
     hidden = keys.get(names.hidden_size, WIDTH_LIMIT, family.hidden_size, why)
-    layers = keys.get(names.layers, LAYER_LIMIT, family.layers, why)
+    listed = keys.record.get("layers_block_type")  # Nemotron-H's class counts its entries
+    count = len(listed) if isinstance(listed, list) else family.layers
+    layers = keys.get(names.layers, LAYER_LIMIT, count, why)
     heads = keys.get(names.heads, HEAD_LIMIT, family.heads, why)
     if names.context:
         context = keys.get(names.context, LENGTH_LIMIT, family.context, why)
@@ -65,8 +67,9 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
                 f"must be {head_dim}, which is hidden size / heads, or absent: this class has no such "
                 f"key, got {quoted(entry[1])}",
             )
-    if keys.record.get("kv_channels") == head_dim:
-        keys.read.add("kv_channels")  # the head width, as Megatron and NVIDIA's Nemotron call it
+    for name in ("kv_channels", "attention_head_dim"):  # as Megatron and NVIDIA's Nemotron call it
+        if keys.record.get(name) == head_dim:
+            keys.read.add(name)
     return Sizes(
         hidden_size=hidden,
         layers=layers,

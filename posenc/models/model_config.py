@@ -22,7 +22,7 @@ class LayerKind:
     scheme: None where this version has no such scheme; `unsupported` then says what the layers do.
     heads, kv_heads: query heads, and heads of keys and values.
     head_dim: width of a query or key, the unrotated part included.
-    cache_width: numbers cached per token and layer.
+    cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
     softmax_scale: factor of q . k, without the attention factor of the scheme.
     window: number of tokens that a query sees at most, itself included; None for all.
     notes: what the model does in addition to `scheme`, a sentence each.
@@ -38,6 +38,7 @@ class LayerKind:
     cache_width: int
     softmax_scale: float
     window: int | None = None
+    state: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,14 +90,17 @@ class ModelConfig:
         return next(rotary, self.main)
 
     def cache_numbers(self, length: int, *, windows: bool = True) -> int:
-        """Return the numbers that all layers cache for one sequence of `length` tokens.
+        """Return the numbers that all layers cache, or keep as a state, for a sequence of `length` tokens.
 
         windows: whether a layer with a window caches only its window.
         """
         return sum(
             len(kind.layers)
-            * kind.cache_width
-            * (min(length, kind.window) if windows and kind.window else length)
+            * (
+                kind.state
+                + kind.cache_width
+                * (min(length, kind.window) if windows and kind.window else length)
+            )
             for kind in self.layer_kinds
         )
 

@@ -49,13 +49,17 @@ _TEXT_TYPES = {
     "llama4": "llama4_text",
     "qwen2_vl": "qwen2_vl_text",
     "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
 }
 # Models of several parts whose text model is what its own config says, as of transformers 5.23.
 _WRAPPERS = (
-    "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "idefics3", "internvl", "llama4", "llava", "llava_next",
-    "llava_onevision", "mistral3", "smolvlm",
+    "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
+    "idefics3", "internvl", "llama4", "llava", "llava_next", "llava_onevision", "mistral3", "smolvlm",
 )  # fmt: skip
 # Keys of published files that their class never reads.
 _NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
@@ -144,7 +148,7 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
     """Mark keys as read whose values agree with the model."""
     ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
     agreeing: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.main.kv_heads,)}
-    if all(kind.cache_width for kind in model.layer_kinds):
+    if all(kind.cache_width for kind in model.layer_kinds if kind.heads):
         agreeing["is_causal"] = (True,)
     if ropes:
         interleaved = any(scheme.layout == "interleaved" for scheme in ropes)
@@ -154,6 +158,8 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
         if first.window is not None:
             agreeing["order_of_interleaved_layers"] = ("local_attn_first",)
         agreeing |= dict.fromkeys(("rope_interleaved", "interleaved"), (interleaved,))
+        agreeing |= dict.fromkeys(("rotary_dim", "attn_rotary_emb"), (ropes[0].rotary_dim,))
+        agreeing["use_rotary_pos_emb"] = (True,)
     for name, values in agreeing.items():
         value = keys.record.get(name)
         if any(value == agreed and type(value) is type(agreed) for agreed in values):

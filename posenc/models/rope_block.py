@@ -13,12 +13,12 @@ from posenc import fields, limits
 from posenc.frequencies import Layout
 from posenc.models.config_json import Keys
 from posenc.models.families import Base, RopeFamily
-from posenc.models.layers import LENGTH_LIMIT, Heads
+from posenc.models.layers import EVEN_WIDTH_LIMIT, LENGTH_LIMIT, Heads
 
 TRAINED = "original_max_position_embeddings"  # the length before scaling
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False)
 _RULES = {"rope_theta": limits.BASE, "partial_rotary_factor": _SHARE, TRAINED: LENGTH_LIMIT}
-_FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
+FACTOR_RANGE = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,8 @@ class BlockReader:
         """Return the rotated share as the config has it, or None."""
         names = self.family.share_names
         share: float | None = inner_or_outer(self.keys, self.outer, "partial_rotary_factor", names)
+        if share is None and self.family.rotary_key and self.outer.find("rotary_dim") is not None:
+            share = self.outer.get("rotary_dim", EVEN_WIDTH_LIMIT) / self.heads.head_dim
         return share
 
     def shared(self) -> dict[str, Any]:
@@ -108,7 +110,7 @@ class BlockReader:
         """
         keys, is_absent = self.keys, "factor" not in self.keys.record
         if trained is None or (is_absent and not absent) or keys.find("factor") is not None:
-            written: float = keys.get("factor", _FACTOR)
+            written: float = keys.get("factor", FACTOR_RANGE)
             return written
         name, context = self.context
         factor = context / trained

@@ -4,7 +4,16 @@ import functools
 
 from posenc import fields
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, NO_ROPE, SLIDING, Family, RopeFamily, SizeNames, family_of
+from posenc.models.families import (
+    FULL,
+    MLP,
+    NO_ROPE,
+    SLIDING,
+    Family,
+    RopeFamily,
+    SizeNames,
+    family_of,
+)  # fmt: skip
 from posenc.models.layers import (
     EVEN_WIDTH_LIMIT,
     LENGTH_LIMIT,
@@ -21,6 +30,7 @@ from posenc.models.layers import (
 from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
 from posenc.models.rope_block import BlockReader, written_trained_length
 from posenc.models.rope_formats import read_block
+from posenc.models.states import state_kinds, state_numbers
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
@@ -28,6 +38,7 @@ from posenc.schemes.rope_scaling.yarn import attention_scale
 
 NEW, OLD = "rope_parameters", "rope_scaling"
 _POSITIVE = fields.FloatRange(low=0.0, high=float(MAX_WIDTH), closed=False)
+_STATE_NOTE = "A state does not grow with the text; it is counted in the number type of the cache."
 _GPTJ = Family(
     config_class="GPTJConfig", layers=28, heads=16,
     names=SizeNames(
@@ -65,9 +76,14 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a config with RoPE says, by Llama's keys where there is no such type."""
     family = family_of(model_type)
     sizes = read_sizes(keys, family)
-    kind_of = kinds_by_layer(keys, family, sizes.layers)
+    kind_of = (state_kinds if family.state else kinds_by_layer)(keys, family, sizes.layers)
+    if FULL not in kind_of and family.state in kind_of:
+        raise keys.error("layer_types", "names no layer with attention, which alone has positions")
     _skip_unused_blocks(keys, kind_of)
     uses_rope = rope_by_layer(keys, family, sizes.layers)
+    if not _rotates(keys, family):
+        uses_rope = (False,) * sizes.layers
+        keys.read.update((NEW, OLD, "rope_theta"))
     window = read_window(keys, family)
     if family.rope_only_in_windows and window is not None:
         uses_rope = tuple(kind != FULL for kind in kind_of)
@@ -75,10 +91,15 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     kinds = []
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):
+        if kind in (family.state, MLP):
+            rope = True  # of another nature; its name is its kind
         name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
         indices_of.setdefault(name, []).append(index)
     for name, indices in indices_of.items():
         kind = kind_of[indices[0]]
+        if kind in (family.state, MLP):
+            kinds.append(_without_attention(keys, family, sizes, kind, tuple(indices)))
+            continue
         if kind != FULL and window is None:
             without = family.windows == "none"
             why = f"the class of {model_type} has none" if without else "sliding_window is absent"
@@ -101,7 +122,14 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
                 notes=(*own.notes, *family.notes, *_query_factor(keys, family, scheme)),
             )
         )
-    kinds.sort(key=lambda kind: (kind.window is not None, NO_ROPE in kind.name, kind.layers))
+    kinds.sort(
+        key=lambda kind: (
+            not kind.heads,
+            kind.window is not None,
+            NO_ROPE in kind.name,
+            kind.layers,
+        )
+    )
     return ModelConfig(
         model_type=model_type,
         hidden_size=sizes.hidden_size,
@@ -110,6 +138,33 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         trained_length=_trained_length(keys),
         layer_kinds=tuple(kinds),
         notes=_notes(keys, family, kinds, sizes),
+    )
+
+
+def _rotates(keys: Keys, family: RopeFamily) -> bool:
+    if family.rotates == "key":
+        return keys.text("position_embedding_type") == "rope"
+    return family.rotates == "always"
+
+
+def _without_attention(
+    keys: Keys, family: RopeFamily, sizes: Sizes, kind: str, layers: tuple[int, ...]
+) -> LayerKind:
+    """Return layers that keep a state, or nothing: no position is put in, and no scaling reaches them."""
+    state = state_numbers(keys, family, sizes) if kind == family.state else 0
+    keeps = f"a state of {state:,} numbers per sequence" if state else "nothing is kept"
+    return LayerKind(
+        name=kind,
+        layers=layers,
+        scheme=None,
+        unsupported=f"No attention: {keeps}.",
+        heads=0,
+        kv_heads=0,
+        head_dim=0,
+        cache_width=0,
+        softmax_scale=0.0,
+        state=state,
+        notes=(_STATE_NOTE,) if state else (),
     )
 
 
@@ -198,7 +253,9 @@ def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: Scheme
     """Return the factor of q . k; DeepSeek multiplies it by g(s, mscale_all_dim)^2."""
     scale = family.softmax_scale
     if scale is None and family.scale_key:
-        scale = keys.get(family.scale_key, _POSITIVE, 1.0, family.source)
+        scale = keys.optional(family.scale_key, _POSITIVE)
+        if scale is None and family.scale_default is not None:
+            scale = keys.get(family.scale_key, _POSITIVE, family.scale_default, family.source)
     elif family.scalar is not None:
         name = "query_pre_attn_scalar"
         scale = keys.get(name, _POSITIVE, float(family.scalar), family.source) ** -0.5

@@ -162,13 +162,17 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
             {
                 "layers": f"{len(kind.layers)} {kind.name}",
                 "scheme": scheme.label if scheme else kind.unsupported,
-                "heads": f"{kind.heads}/{kind.kv_heads}",
-                "head width": str(kind.head_dim),
+                "heads": f"{kind.heads}/{kind.kv_heads}" if kind.heads else "-",
+                "head width": str(kind.head_dim) if kind.heads else "-",
                 "rotated": "-" if kind.rotary_dim is None else str(kind.rotary_dim),
                 "base": "-" if base is None else f"{base:,.10g}",
-                "window": "all" if kind.window is None else f"{kind.window:,}",
+                "window": "-"
+                if not kind.heads
+                else "all"
+                if kind.window is None
+                else f"{kind.window:,}",
                 "cached a token": f"{kind.cache_width:,}",
-                "scale": _scale(kind.softmax_scale),
+                "scale": _scale(kind.softmax_scale) if kind.heads else "-",
             }
         )
     return rows

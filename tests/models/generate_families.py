@@ -21,11 +21,43 @@ STATED: dict[str, dict[str, Any]] = {
     "ministral": {"windows": "listed"},
     "granitemoeshared": {"scale_key": "attention_multiplier"},
     "vaultgemma": {"scalar": 256},
+    "hyperclovax": {"scale_key": "attention_multiplier", "scale_default": None},
+    "minimax_m2": {"rotary_key": True, "share": 1.0},
+    "phimoe": {"windows": "every layer"},
+    "kolibri1": {"rope_only_in_windows": True},
+    "qwen3_next": {"state": "linear_attention", "state_size": "delta_net", "period": 4},
+    "qwen3_5_text": {
+        "state": "linear_attention", "state_size": "delta_net", "period": 4, "interleaved_sections": True,
+    },
+    "qwen3_5_moe_text": {
+        "state": "linear_attention", "state_size": "delta_net", "period": 4, "interleaved_sections": True,
+    },
+    "qwen3_vl_text": {"interleaved_sections": True},
+    "qwen3_vl_moe_text": {"interleaved_sections": True},
+    "minimax": {"state": "linear_attention", "state_size": "lightning", "period": 2},
+    "lfm2": {"state": "conv", "state_size": "convolution", "period": 1},
+    "lfm2_moe": {"state": "conv", "state_size": "convolution", "period": 1},
+    "bamba": {"state": "mamba", "state_size": "mamba_2", "period": 0},
+    "granitemoehybrid": {
+        "state": "mamba", "state_size": "mamba_2", "period": 0, "rotates": "key",
+        "scale_key": "attention_multiplier",
+    },
+    "jamba": {"state": "mamba", "state_size": "mamba", "rotates": "never", "period": 8, "offset": 4},
+    "nemotron_h": {"state": "mamba", "state_size": "nemotron_h", "period": 0, "rotates": "never"},
+}  # fmt: skip
+# What a class needs to run, because its defaults name no layer with attention.
+RUN_WITH: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention"] * 16,
+        "position_embedding_type": "rope",
+    },
 }
 PLAIN = (
     "apertus", "arcee", "aria_text", "axk1", "cwm", "diffllama", "ernie4_5_moe", "flex_olmo",
     "glm4_moe_lite", "hy_v3", "internlm3", "iquestcoder", "jais2",
-    "nanochat", "solar_open", "youtu",
+    "hunyuan_v1_dense", "nanochat", "solar_open", "youtu",
 )  # fmt: skip
 SIZES = {
     "hidden_size": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
@@ -41,16 +73,17 @@ def family(model_type: str) -> dict[str, Any]:
     built = config_class()
     whole = json.loads(json.dumps(built.to_dict()))
     fields = {field.name: field.default for field in dataclasses.fields(config_class)}
-    kinds = establish({"config": whole})["kinds"]
+    kinds = establish({"config": whole | RUN_WITH.get(model_type, {})})["kinds"]
     layouts = {kind["layout"] for kind in kinds if "layout" in kind}
-    record: dict[str, Any] = {"config_class": config_class.__name__, "layout": layouts.pop()}
+    record: dict[str, Any] = {"config_class": config_class.__name__}
+    record |= {"layout": layouts.pop()} if layouts else {}
     record |= {name: fields.get(key) for name, key in SIZES.items()}
     record |= {
         "kv_heads_key": "num_key_value_heads" in fields,
         "head_dim_key": "head_dim" in fields,
     }
-    block = dict(built.rope_parameters)
-    record["base"] = block.pop("rope_theta")
+    block = dict(getattr(built, "rope_parameters", None) or {})
+    record["base"] = block.pop("rope_theta", 10_000.0)
     if "partial_rotary_factor" in block:
         record["share"] = block.pop("partial_rotary_factor")
     if block.get("rope_type", "default") != "default":

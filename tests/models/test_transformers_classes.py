@@ -26,9 +26,10 @@ transformers = pytest.importorskip("transformers", minversion="5")
 CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_text())
 # The classes of these types are those of DeepSeek V3 and Llama.
 BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
-TYPES = [name for name in FAMILIES if name not in BORROWED]
+HYBRID = [name for name, family in FAMILIES.items() if family.state]
+TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID)]
 # transformers cannot build an attention layer of these classes from their defaults.
-NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral")
+NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense")
 CASES = [(name, {}) for name in TYPES if name not in NO_DEFAULTS] + CHANGED
 
 
@@ -244,15 +245,74 @@ def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
     assert not torch.allclose(frequencies[False][0], frequencies[True][0], rtol=1e-3)
 
 
-WITHOUT_ROPE_BETWEEN = ("afmoe", "cohere2", "exaone4", "exaone_moe", "llama4_text")
-BORROWED_OR_LISTED = ("internlm3", "iquestcoder", "ministral")
+WITHOUT_ROPE_BETWEEN = ("afmoe", "cohere2", "exaone4", "exaone_moe", "kolibri1", "llama4_text")
+RUN = (*WITHOUT_ROPE_BETWEEN, *HYBRID, "hunyuan_v1_dense", "internlm3", "iquestcoder", "ministral")
+# Kinds of layers, where the default of a class has no layer with attention, or none with a state.
+MIXED: dict[str, Config] = {
+    "bamba": {"attn_layer_indices": [2, 6]},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention"] * 4,
+        "position_embedding_type": "rope",
+    },
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 4},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 4},
+    "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "mlp"] * 2},
+}
 
 
-@pytest.mark.parametrize("model_type", [*WITHOUT_ROPE_BETWEEN, *BORROWED_OR_LISTED])
+@pytest.mark.parametrize("model_type", RUN)
 def test_layers_do_what_a_run_of_the_class_shows(model_type: str) -> None:
     """Rotation as a matrix, mask and cache of the class itself, as `establish` observes them."""
-    config = json.loads(json.dumps(config_of(model_type, {"num_hidden_layers": 8}).to_dict()))
-    real = establish({"config": config})
-    assert list(differences(read_config(config), real)) == []
+    built = config_of(model_type, {"num_hidden_layers": 8} | MIXED.get(model_type, {}))
+    config = json.loads(json.dumps(built.to_dict()))
+    real, model = establish({"config": config}), read_config(config)
+    assert list(differences(model, real)) == []
     without = {kind["position"] for kind in real["kinds"] if kind["attention"] == "full"}
-    assert (without == {"none"}) == (model_type in WITHOUT_ROPE_BETWEEN)
+    never = [name for name in HYBRID if FAMILIES[name].rotates == "never"]
+    assert (without == {"none"}) == (model_type in (*WITHOUT_ROPE_BETWEEN, *never))
+    assert {kind["attention"] for kind in real["kinds"]} >= (
+        {"state"} if model_type in HYBRID else set()
+    )
+    if rope_kinds(model) and model_type not in BORROWED:
+        check_frequencies(model, class_of(model_type, "RotaryEmbedding")(built))
+
+
+SMALL: Config = {
+    "vocab_size": 64, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 8,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0, "num_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8,
+    "num_local_experts": 2, "head_dim": 16,
+}  # fmt: skip
+STATES: dict[str, Config] = {
+    "linear_attention": {
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
+        "linear_value_head_dim": 10, "linear_conv_kernel_dim": 3,
+    },
+    "mamba": {
+        "mamba_n_heads": 8, "mamba_d_state": 6, "mamba_d_conv": 3, "mamba_n_groups": 2,
+        "mamba_num_heads": 8, "mamba_head_dim": 10, "ssm_state_size": 6, "n_groups": 2,
+        "conv_kernel": 3, "use_mamba_kernels": False,
+    },
+    "conv": {"conv_L_cache": 5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", HYBRID)
+def test_states_have_the_numbers_of_transformers_cache(model_type: str) -> None:
+    sizes = SMALL | STATES[FAMILIES[model_type].state] | MIXED.get(model_type, {})
+    known = vars(transformers.CONFIG_MAPPING[model_type]()).keys()
+    config = config_of(model_type, {key: sizes[key] for key in sizes if key in known})
+    model = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        cache = model(input_ids=torch.ones(1, 7, dtype=torch.long), use_cache=True).past_key_values
+    kinds = {i: k for k in read_config(config.to_dict()).layer_kinds for i in k.layers}
+    for index, kind in kinds.items():
+        layer = cache.layers[index] if index < len(cache.layers) else None
+        states = [getattr(layer, name, None) or {} for name in ("conv_states", "recurrent_states")]
+        tensors = [one for state in states for one in state.values()]
+        tensors += getattr(cache, "linear_cache", [])[
+            index : index + 1
+        ]  # MiniMax has its own class
+        assert kind.state == sum(one.numel() for one in tensors if isinstance(one, Tensor)), index
+    assert any(kind.state for kind in kinds.values())

@@ -1,0 +1,126 @@
+"""Layers that keep a state of constant size in place of a cache: which they are, and its numbers."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from posenc import fields
+from posenc.models.config_json import Keys
+from posenc.models.families import FULL, MLP, RopeFamily
+from posenc.models.layers import HEAD_LIMIT, LAYER_LIMIT, MAX_LAYERS, WIDTH_LIMIT, Sizes
+
+_KERNEL = fields.IntRange(low=1, high=1_024)
+_OFFSET = fields.IntRange(low=0, high=MAX_LAYERS)
+# Kinds of layers in configs of all ages; of Nemotron-H also letters.
+_FULL_WORDS = ("full_attention", "attention")
+_STATE_WORDS = ("linear_attention", "mamba", "conv")
+_MLP_WORDS = ("mlp", "moe")
+_WORDS = fields.Choice(options=(*_FULL_WORDS, *_STATE_WORDS, *_MLP_WORDS))
+_LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
+# Keys that bear on the state alone.
+_OF_STATE = re.compile(
+    r"^(?:mamba_|time_step|linear_|conv_|ssm_|use_mamba|use_conv|chunk_size$|full_attention_interval$"
+    r"|attn_layer_indices$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
+)
+
+
+def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
+    """Return the kind of every layer: full attention, the family's state, or neither (mlp)."""
+    keys.read.update(filter(_OF_STATE.search, keys.record))
+    for name in ("layer_types", "layers_block_type"):
+        listed = keys.by_layer(name, layers, _WORDS)
+        if listed is not None:
+            return tuple(_kind(word, family) for word in listed)
+    pattern = keys.text("hybrid_override_pattern")
+    if pattern is not None:
+        if len(pattern) != layers or not {*pattern} <= {*_LETTERS}:
+            raise keys.error(
+                "hybrid_override_pattern",
+                f"must have one letter of {' '.join(_LETTERS)} for each of {layers:,} layers",
+            )
+        return tuple(_kind(_LETTERS[letter], family) for letter in pattern)
+    return tuple(FULL if full else family.state for full in _full_layers(keys, family, layers))
+
+
+def _kind(word: str, family: RopeFamily) -> str:
+    return FULL if word in _FULL_WORDS else MLP if word in _MLP_WORDS else family.state
+
+
+def _full_layers(keys: Keys, family: RopeFamily, layers: int) -> list[bool]:
+    """Return whether each layer has attention, by keys other than a list of words or by the class."""
+    for name in ("full_attn_idxs", "attn_layer_indices"):
+        if keys.find(name) is not None:
+            rule = fields.Numbers(low=0, high=layers - 1, least=1, most=layers, whole=True)
+            indices = {*keys.get(name, rule)}
+            return [index in indices for index in range(layers)]
+    if family.offset:
+        period = keys.get("attn_layer_period", LAYER_LIMIT, family.period, family.source)
+        offset = keys.get("attn_layer_offset", _OFFSET, family.offset, family.source)
+        return [index % period == offset for index in range(layers)]
+    if not family.period:
+        return [False] * layers
+    why = f"{family.source}; its key layer_types is absent too"
+    interval = keys.get("full_attention_interval", LAYER_LIMIT, family.period, why)
+    return [not (index + 1) % interval for index in range(layers)]
+
+
+def state_numbers(keys: Keys, family: RopeFamily, sizes: Sizes) -> int:
+    """Return the numbers that one layer keeps for one sequence, whatever its length."""
+    return _SIZES[family.state_size](keys, sizes, family.source)
+
+
+def _delta_net(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Gated DeltaNet (Yang et al. 2024, arXiv 2412.06464): a matrix per value head, and a convolution.
+    key_heads = keys.get("linear_num_key_heads", HEAD_LIMIT, 16, why)
+    value_heads = keys.get("linear_num_value_heads", HEAD_LIMIT, 32, why)
+    key_width = keys.get("linear_key_head_dim", WIDTH_LIMIT, 128, why)
+    value_width = keys.get("linear_value_head_dim", WIDTH_LIMIT, 128, why)
+    kernel = keys.get("linear_conv_kernel_dim", _KERNEL, 4, why)
+    convolved = 2 * key_heads * key_width + value_heads * value_width
+    return int(convolved * kernel + value_heads * key_width * value_width)
+
+
+def _mamba(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Mamba (Gu and Dao 2023, arXiv 2312.00752): a state and a convolution for every inner feature.
+    inner = keys.get("mamba_expand", _KERNEL, 2, why) * sizes.hidden_size
+    state = keys.get("mamba_d_state", WIDTH_LIMIT, 16, why)
+    return int(inner * (state + keys.get("mamba_d_conv", _KERNEL, 4, why)))
+
+
+def _mamba_2(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Mamba 2 (Dao and Gu 2024, arXiv 2405.21060): a state per head; groups share its input and output.
+    inner = keys.get("mamba_expand", _KERNEL, 2, why) * sizes.hidden_size
+    state = keys.get("mamba_d_state", WIDTH_LIMIT, 256, why)
+    groups = keys.get("mamba_n_groups", HEAD_LIMIT, 1, why)
+    kernel = keys.get("mamba_d_conv", _KERNEL, 4, why)
+    return int(inner * state + (inner + 2 * groups * state) * kernel)
+
+
+def _nemotron_h(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Mamba 2, with a width of its own.
+    heads = keys.get("mamba_num_heads", HEAD_LIMIT, 128, why)
+    inner = heads * keys.get("mamba_head_dim", WIDTH_LIMIT, 64, why)
+    state = keys.get("ssm_state_size", WIDTH_LIMIT, 128, why)
+    groups = keys.get("n_groups", HEAD_LIMIT, 8, why)
+    return int(
+        inner * state + (inner + 2 * groups * state) * keys.get("conv_kernel", _KERNEL, 4, why)
+    )
+
+
+def _short_convolution(keys: Keys, sizes: Sizes, why: str) -> int:
+    # LFM2's gated convolution: the last tokens that it reads.
+    return int(sizes.hidden_size * keys.get("conv_L_cache", _KERNEL, 3, why))
+
+
+def _lightning(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Lightning attention (Qin et al. 2024, arXiv 2401.04658): a matrix per head.
+    return sizes.heads * sizes.head_dim**2
+
+
+_SIZES: Mapping[str, Callable[[Keys, Sizes, str], int]] = {
+    "delta_net": _delta_net,
+    "mamba": _mamba,
+    "mamba_2": _mamba_2,
+    "nemotron_h": _nemotron_h,
+    "convolution": _short_convolution,
+    "lightning": _lightning,
+}
