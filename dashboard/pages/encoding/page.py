@@ -26,7 +26,7 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header, clocks = st.container(), st.container()
-    places, pair, right = st.columns([4, 1.5, 1.3], vertical_alignment="bottom")
+    places, pair, right = st.columns([5, 1.5, 1.4], vertical_alignment="bottom")
     formulas = right.popover("Formulas", icon=":material/function:")
     waves = st.container()
     matrix, wavelengths, sums, worked = st.tabs(TABS, key="encoding_tab", on_change="rerun")
