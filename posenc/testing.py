@@ -7,7 +7,9 @@ def test_my_positions():
     assert_matches(MyPositions(512).pe, SCHEMES["sinusoidal"](dim=512))
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -19,6 +21,8 @@ from posenc.identification import identify
 from posenc.identification.columns import TableInput
 from posenc.identification.frequency_fit import narrowest_format, rounding
 from posenc.identification.identify import headline
+from posenc.identification.model_match import difference_from
+from posenc.models.read_config import read_config
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.sinusoidal import SinusoidalConfig
@@ -31,7 +35,7 @@ Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
 def assert_matches(
     produced: Tables,
-    scheme: SchemeConfig | Scheme,
+    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path,
     *,
     start: int = 0,
     tolerance: float | None = None,
@@ -43,12 +47,14 @@ def assert_matches(
         a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
         with one table, or one called as module(x, position_ids) that returns both, as in transformers.
         If a module holds several caches, such as one in every layer, each must match.
-    scheme: a sinusoidal or RoPE config, or what it builds. start: the position of the first row.
+    scheme: a sinusoidal or RoPE config, or what it builds; or a config.json of transformers, as its path
+        or its keys, of which each table must match the RoPE of one kind of layer.
+    start: the position of the first row.
     tolerance: the largest difference of a number allowed; None is the rounding to the format of the
         numbers. Angles computed in float32 need more: 1e-6 for each ten positions or so.
     Raises SchemeArgumentError for a scheme without such a table, and if no table is found.
     """
-    config = _with_table(scheme)
+    configs = _configs(scheme)
     if tolerance is not None and not (
         isinstance(tolerance, float | int) and 0 <= tolerance < 1 and tolerance is not False
     ):
@@ -57,8 +63,9 @@ def assert_matches(
         )
     tables = _tables(produced)
     for name, (table, sines) in tables.items():
-        failure = _mismatch(table, sines, config, start, tolerance)
-        if failure:
+        failures = [_mismatch(table, sines, config, start, tolerance) for config in configs]
+        if all(failures):
+            failure = " ".join(failures)
             raise AssertionError(f"{name}: {failure}" if len(tables) > 1 else failure)
 
 
@@ -86,14 +93,28 @@ def _mismatch(
     if largest <= allowed:
         return ""
     row, column = divmod(int(off.argmax()), off.shape[1])
+    wrong = difference_from(config, source, start) if isinstance(config, RopeConfig) else ""
     actual = identify(table, sines)
     sentences = [headline(actual), *(deviation.sentence for deviation in actual.deviations)]
     sentences += [f"It may also be {words}." for words in actual.also]
     return (
         f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "
         f"position {start:,}: row {row:,}, column {column:,} differs by {largest:.3g}, and "
-        f"{allowed:.2g} is allowed. What it is: {' '.join(sentences)}"
+        f"{allowed:.2g} is allowed. {wrong}{' ' if wrong else ''}What it is: {' '.join(sentences)}"
     )
+
+
+def _configs(
+    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path,
+) -> list[SinusoidalConfig | RopeConfig]:
+    """Return the configs of which a table must match one."""
+    if not isinstance(scheme, Mapping | Path):
+        return [_with_table(scheme)]
+    model = read_config(scheme)
+    configs = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
+    if not configs:
+        raise SchemeArgumentError(f"No layer of this {model.model_type} model has RoPE.")
+    return list(dict.fromkeys(configs))
 
 
 def _with_table(scheme: SchemeConfig | Scheme) -> SinusoidalConfig | RopeConfig:
@@ -135,7 +156,7 @@ def _expected(
         raise SchemeArgumentError(
             f"{config.label} on a grid has tables of two axes: give a text's."
         )
-    inv_freq, factor = rope_frequencies(config)
+    inv_freq, factor = rope_frequencies(config, length=rows + max(start, 0))
     parts = rope_tables(
         rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64
     )

@@ -141,14 +141,17 @@ def identify_table(
         exact = from_exact(result, table.table, second) if result.known else None
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
-    belongs, match = None, ""
+    match, codes = None, corrected_code(result)
     if model is not None:
         schemes = {kind.name: kind.scheme for kind in model.layer_kinds}
-        belongs, match = match_model(result, schemes)
+        match = match_model(result, schemes, table.table, second)
+        if match.code:
+            codes["Code of the model's table"] = match.code
     if as_json:
         values = record(result) | {
-            "belongs": belongs,
-            "code": corrected_code(result),
+            "belongs": None if match is None else match.belongs,
+            "match": None if match is None else match.sentence,
+            "code": codes,
             "largest_error": None if exact is None else exact.largest,
             "tensor": table.name,
             "notes": list(table.notes),
@@ -159,12 +162,12 @@ def identify_table(
         click.echo(leading)
     click.echo(headline(result))
     click.echo(fit_sentence(result))
-    if match:
-        click.echo(match)
+    if match is not None:
+        click.echo(match.sentence)
     also = [f"It may also be {words}." for words in result.also]
     for line in (*(deviation.sentence for deviation in result.deviations), *also, *table.notes):
         click.echo(f"  {line}")
-    for title, code in corrected_code(result).items():
+    for title, code in codes.items():
         click.echo(f"\n{title}\n\n{code}")
 
 

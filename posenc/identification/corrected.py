@@ -1,6 +1,7 @@
 """PyTorch code of the formula from which a checked table deviates, and of each use of a table with two."""
 
 from posenc.identification import Identification
+from posenc.identification.columns import Arrangement
 from posenc.identification.deviations import Deviation
 from posenc.identification.identify import base_words
 from posenc.schemes.rope import RopeConfig
@@ -60,23 +61,39 @@ def _code(result: Identification, order: str) -> str:
     hypothesis, arrangement = result.hypothesis, result.arrangement
     assert hypothesis is not None
     assert arrangement is not None
-    names = ("table",) if arrangement.form == "table" else ("cosines", "sines")
+    if hypothesis.config is not None:
+        return scheme_code(hypothesis.config, result.rows, arrangement, order)
+    names = _names(arrangement)
     dim = arrangement.columns(len(names) * result.width).dim
-    scaled = hypothesis.config
-    if scaled is not None:
-        code = _SCALED.format(rows=result.rows, kind=scaled.kind, fields=_fields(scaled))
-    else:
-        scale = f" * {abs(hypothesis.scale):.12g}" if _is_scaled(result) else ""
-        base, divisor = _base(result)
-        code = _PLAIN.format(rows=result.rows, dim=dim, base=base, divisor=divisor, scale=scale)
-    code += _ANGLES.format(factor="" if scaled is None else "factor * ")
+    scale = f" * {abs(hypothesis.scale):.12g}" if _is_scaled(result) else ""
+    base, divisor = _base(result)
+    code = _PLAIN.format(rows=result.rows, dim=dim, base=base, divisor=divisor, scale=scale)
+    odd = order == "sc" and result.width % 2 == 1
+    return code + _ANGLES.format(factor="") + _joined(names, order, odd=odd)
+
+
+def scheme_code(
+    scheme: RopeConfig, rows: int, arrangement: Arrangement, order: str | None = None
+) -> str:
+    """Return code that makes the cache of a scheme. order: of the columns; None is the arrangement's."""
+    code = _SCALED.format(rows=rows, kind=scheme.kind, fields=_fields(scheme))
+    joined = _joined(_names(arrangement), order or arrangement.order)
+    return code + _ANGLES.format(factor="factor * ") + joined
+
+
+def _names(arrangement: Arrangement) -> tuple[str, ...]:
+    return ("table",) if arrangement.form == "table" else ("cosines", "sines")
+
+
+def _joined(names: tuple[str, ...], order: str, *, odd: bool = False) -> str:
+    """Return code that joins cosines and sines to tables. odd: whether the last cosine is left out."""
     blocks = [_block(block) for block in order.split("+")]
     count = len(blocks) // len(names)
+    code = ""
     for n, name in enumerate(names):
         own = blocks[n * count : (n + 1) * count]
         columns = own[0] if len(own) == 1 else f"torch.cat(({', '.join(own)}), dim=1)"
-        odd = "[:, :-1]" if order == "sc" and result.width % 2 else ""
-        code += f"{name} = {columns}{odd}.float()\n"
+        code += f"{name} = {columns}{'[:, :-1]' if odd else ''}.float()\n"
     return code
 
 

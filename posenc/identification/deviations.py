@@ -15,6 +15,7 @@ from posenc.identification.search import exponent_powers
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
+CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
 _MIN_RUN = 5  # rows that show whether columns are waves
 _BLOCK = 2**20  # numbers of the table that are compared at once
 _SAMPLED_ROWS = 256
@@ -33,6 +34,17 @@ class Deviation:
 
     kind: Kind
     sentence: str
+
+
+def size_words(size: float, factor: float) -> str:
+    """Return a clause on the factor of all sines and cosines, "" if it is the attention factor."""
+    if math.isclose(size, factor, rel_tol=CLOSE_SIZE):
+        return ""
+    if math.isclose(size, 1.0, rel_tol=CLOSE_SIZE):
+        return f"the attention factor {factor:.4g} is missing"
+    if math.isclose(size, factor**2, rel_tol=CLOSE_SIZE):
+        return f"the attention factor {factor:.4g} is applied twice"
+    return f"every number is multiplied by {size:.4g}, where the attention factor is {factor:.4g}"
 
 
 class Differences:
@@ -175,11 +187,11 @@ def published(hypothesis: Hypothesis, usual: UsualBase | None) -> bool:
 
 
 def deviations_of(
-    comparison: Comparison, dtype: torch.dtype, in_config: set[str], usual: UsualBase | None
+    comparison: Comparison, dtype: torch.dtype, scaled: bool, usual: UsualBase | None
 ) -> tuple[Deviation, ...]:
     """Return every way in which a table differs from the formula that fits it.
 
-    dtype: the format of its numbers. in_config: which of scale and size the scheme's config contains.
+    dtype: the format of its numbers. scaled: whether the scheme's config contains the scale.
     usual: the usual base with another exponent.
     """
     table, hypothesis, recipe, others = (
@@ -202,13 +214,16 @@ def deviations_of(
             f"Base {hypothesis.base:,.6g} is unusual: base {usual.base:,.6g} with the exponent "
             f"{usual.exponent} in place of 2m/d makes the same numbers.",
         )
-    if scale != 1.0 and "scale" not in in_config:
+    if scale != 1.0 and not scaled:
         shifted = _shifted_exponent(hypothesis, dim_of(table, hypothesis))
         reason = f", as by the exponent {shifted} in place of 2m/d" if shifted else ""
         add(
             "exponent" if shifted else "scale", f"Every angle is multiplied by {scale:.6g}{reason}."
         )
-    if size != 1.0 and "size" not in in_config:
+    if hypothesis.config is not None:
+        if words := size_words(size, hypothesis.config.attention_scaling()):
+            add("size", f"{words}, unless scores are multiplied elsewhere.")
+    elif size != 1.0:
         add("size", f"Every number is multiplied by {size:.6g}.")
     if table.padding:
         rows = "row is" if table.padding == 1 else f"{table.padding:,} rows are"

@@ -108,7 +108,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         return Identification(dtype, rows, source.width, source.padding, residual)
     source, hypothesis = best.table, best.hypothesis
     dim = dim_of(source, hypothesis)
-    config, in_config = _config(hypothesis, source)
+    config, scaled = _config(hypothesis, source)
     tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
     within = _base_within(hypothesis, source, tolerance) + best.recipe.base_error(hypothesis.base)
     # Differences beyond rounding make the base uncertain by as much more.
@@ -130,7 +130,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         by_column=best.all.by_column,
         base_within=within,
         usual_base=usual,
-        deviations=deviations_of(best, dtype, in_config, usual),
+        deviations=deviations_of(best, dtype, scaled, usual),
         also=other_descriptions(hypothesis, dim, uncertainty, usual),
     )
 
@@ -163,26 +163,24 @@ def _compare_part(
     return compare(source, replace(fit.hypothesis, start=start + source.padding), fit.recipe)
 
 
-def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | None, set[str]]:
-    """Return the config of a table and which of scale and size it contains."""
+def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | None, bool]:
+    """Return the config of a table and whether it contains the scale."""
     arrangement, scale, base = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.base
     dim, layout = dim_of(source, hypothesis), arrangement.layout or "interleaved"
     try:
         if arrangement.fault:
-            return None, set()
+            return None, False
         if hypothesis.config is not None:
-            config = replace(hypothesis.config, layout=layout)
-            sized = math.isclose(config.attention_scaling(), hypothesis.size, rel_tol=2e-3)
-            return config, {"scale", "size"} if sized else {"scale"}
+            return replace(hypothesis.config, layout=layout), True
         if arrangement.scheme == "sinusoidal":
             if dim != source.width or scale != 1.0:
-                return None, set()
-            return SinusoidalConfig(dim=dim, base=base, layout=layout), set()
+                return None, False
+            return SinusoidalConfig(dim=dim, base=base, layout=layout), False
         if scale == 1.0:
-            return RopeConfig(dim=dim, base=base, layout=layout), set()
-        return RopeLinearConfig(dim=dim, base=base, factor=1 / scale, layout=layout), {"scale"}
+            return RopeConfig(dim=dim, base=base, layout=layout), False
+        return RopeLinearConfig(dim=dim, base=base, factor=1 / scale, layout=layout), True
     except ConfigError:
-        return None, set()
+        return None, False
 
 
 def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -> float:

@@ -1,39 +1,67 @@
-"""Whether an identified table belongs to a model, by the frequencies that its config asks for."""
+"""Whether a table belongs to a scheme or a model, and if not, what is wrong with it and where."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from posenc.identification.columns import Columns
-from posenc.identification.frequency_fit import by_column
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, TableInput
+from posenc.identification.corrected import scheme_code
+from posenc.identification.deviations import CLOSE_SIZE, size_words
+from posenc.identification.frequency_fit import by_column, narrowest_format, rounding
 from posenc.identification.identify import Identification, base_words
+from posenc.limits import MAX_POSITION
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 
 _CLOSE = 1e-6  # relative difference of frequencies that are one
+_ANGLE_ERROR = 5e-7  # relative, of an angle in float32
+_BLOCK = 2**20  # numbers of the table that are compared at once
+
+
+class ModelMatch(NamedTuple):
+    """Whether a table belongs to a model, a sentence on it; if not, code of the model's table."""
+
+    belongs: bool
+    sentence: str
+    code: str = ""
 
 
 def match_model(
-    result: Identification, schemes: Mapping[str, SchemeConfig | None]
-) -> tuple[bool, str]:
-    """Return whether layers of a model rotate by a table's frequencies, and a sentence on it.
+    result: Identification,
+    schemes: Mapping[str, SchemeConfig | None],
+    table: Tensor,
+    sines: Tensor | None = None,
+) -> ModelMatch:
+    """Return whether layers of a model rotate by a table, what is wrong if none do, and correct code.
 
-    schemes: of each kind of layer, by its name.
+    schemes: of each kind of layer, by its name. table, sines: as `identify` took them.
     """
-    if result.hypothesis is None or result.arrangement is None:
-        return False, "No formula makes this table, so it cannot be compared with the config."
-    columns = result.arrangement.columns(
-        result.width if result.arrangement.form == "table" else 2 * result.width
-    )
-    layers = []
+    source = TableInput.of(table, sines)
+    layers, faults, code = [], [], ""
     for name, scheme in schemes.items():
         text = f"{name} layers have {_rotation(scheme)}"
-        if isinstance(scheme, RopeConfig) and _rotates_by(scheme, result, columns):
-            return True, f"This table belongs to the model: its {text}."
+        if isinstance(scheme, RopeConfig):
+            orders = _orders(scheme, source)
+            fault = "" if _rotates_by(scheme, result, source) else difference_from(scheme, source)
+            if not fault:
+                return ModelMatch(True, f"This table belongs to the model: its {text}.")
+            if orders and scheme.build().stationary:
+                faults.append(fault)
+                code = code or scheme_code(scheme.at_length(result.rows), result.rows, orders[0])
         layers.append(text)
-    return False, (
-        f"This table does not belong to the model: it has width {columns.dim:,} and base "
-        f"{base_words(result)}; the model's {'; its '.join(layers)}."
+    width = ""
+    if result.hypothesis is not None and result.arrangement is not None:
+        dim = result.arrangement.columns(source.columns.shape[1]).dim
+        width = f"it has width {dim:,} and base {base_words(result)}; "
+    sentence = (
+        f"This table does not belong to the model: {width}the model's {'; its '.join(layers)}."
     )
+    return ModelMatch(False, " ".join((sentence, *dict.fromkeys(faults))), code)
 
 
 def _rotation(scheme: SchemeConfig | None) -> str:
@@ -44,15 +72,151 @@ def _rotation(scheme: SchemeConfig | None) -> str:
     return f"{scheme.label} of width {width:,} and base {base}{scaling}"
 
 
-def _rotates_by(scheme: RopeConfig, result: Identification, columns: Columns) -> bool:
+def _rotates_by(scheme: RopeConfig, result: Identification, source: TableInput) -> bool:
     """Whether a scheme has the frequencies and the size of an identified table, as far as it shows."""
     hypothesis = result.hypothesis
-    if hypothesis is None or scheme.rotary_dim != columns.dim:
+    if hypothesis is None:
+        return False
+    columns = hypothesis.arrangement.columns(source.columns.shape[1])
+    if scheme.rotary_dim != columns.dim:
         return False
     frequencies, factor = rope_frequencies(scheme, length=result.rows)
     expected = by_column(frequencies, columns)
     difference = (hypothesis.frequencies(columns).abs() - expected).abs()
     tolerance = max(_CLOSE, 2 * result.base_within)
     return bool((difference <= tolerance * expected).all()) and math.isclose(
-        abs(hypothesis.size), factor, rel_tol=2e-3
+        abs(hypothesis.size), factor, rel_tol=CLOSE_SIZE
     )
+
+
+def difference_from(scheme: RopeConfig, source: TableInput, start: int = 0) -> str:
+    """Return what is wrong with a cache of a scheme and where first, in a sentence; "" if nothing is.
+
+    Numbers may have the error of float32 angles. start: the position of the first row.
+    """
+    orders = _orders(scheme, source)
+    if not orders:
+        return f"It has no {scheme.rotary_dim // 2:,} pairs, which the scheme has."
+    rows = len(source.columns)
+    expected, factor = rope_frequencies(scheme, length=rows)
+    words = _explained(scheme, expected, factor, source, orders, start)
+    if words is not None:
+        return f"{words[0].upper()}{words[1:]}." if words else ""
+    wrong = min(
+        filter(None, (_first_wrong(source, each, expected, factor, start) for each in orders)),
+        key=lambda place: place.share,
+    )
+    sentence = (
+        f"It differs first in row {wrong.row:,}, pair {wrong.pair:,}, by {wrong.difference:.3g}"
+    )
+    if 0 < wrong.row < rows - 2:
+        tail = replace(
+            source, columns=source.columns[wrong.row :], zeros=source.zeros[wrong.row :], padding=0
+        )
+        at = start + wrong.row
+        if words := _explained(scheme, expected, factor, tail, [wrong.order], at):
+            return f"{sentence}: from there on, {words}."
+    return f"{sentence}."
+
+
+def _explained(
+    scheme: RopeConfig,
+    expected: Float[Tensor, " p"],
+    factor: float,
+    source: TableInput,
+    orders: Sequence[Arrangement],
+    start: int,
+) -> str | None:
+    """Return clauses on the mistakes that make a table, "" for none, None where they do not explain it."""
+    size = _size(source)
+    for frequencies, words in _variants(scheme, expected, len(source.columns)):
+        if any(_first_wrong(source, order, frequencies, size, start) is None for order in orders):
+            return " and ".join(filter(None, (words, size_words(size, factor))))
+    return None
+
+
+def _orders(scheme: RopeConfig, source: TableInput) -> list[Arrangement]:
+    """Return the orders of columns that a cache of a scheme may have, that of its layout first."""
+    count = source.columns.shape[1]
+    orders = [
+        order
+        for order in ARRANGEMENTS
+        if order.scheme == "rope" and not order.fault and order.form == source.form
+        and order.fits(count) and order.columns(count).dim == scheme.rotary_dim
+    ]  # fmt: skip
+    return sorted(orders, key=lambda order: order.layout != scheme.layout)
+
+
+def _variants(
+    scheme: RopeConfig, expected: Float[Tensor, " p"], rows: int
+) -> Iterator[tuple[Float[Tensor, " p"], str]]:
+    """Yield a scheme's frequencies, then those that mistakes in public code make, with a clause on each."""
+    yield expected, ""
+    pairs = len(expected)
+    exponents = torch.arange(pairs, dtype=torch.float64) / pairs
+    plain = scheme.base**-exponents
+    if not torch.equal(expected, plain):
+        scaling = scheme.words or scheme.label
+        yield plain, f"the frequencies are not scaled, where the scheme has {scaling}"
+        yield expected.square() / plain, f"the frequencies are scaled twice by {scaling}"
+        if (factor := getattr(scheme, "factor", None)) is not None:
+            yield (
+                plain / factor,
+                f"every frequency is divided by {factor:g}, where the scheme has {scaling}",
+            )
+    for length in (1, MAX_POSITION):
+        other, _ = rope_frequencies(scheme, length=length)
+        if not torch.equal(other, expected):
+            texts = "short" if length == 1 else "long"
+            yield other, f"the frequencies are those of {texts} texts, not of {rows:,} tokens"
+    if scheme.rotary_dim < scheme.dim:
+        yield (
+            scheme.base ** (-exponents * scheme.rotary_dim / scheme.dim),
+            f"the exponents are 2m/{scheme.dim}, of the whole head, in place of 2m/{scheme.rotary_dim}",
+        )
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        yield expected.to(dtype).double(), f"the frequencies are rounded to {name}"
+
+
+def _size(source: TableInput) -> float:
+    """Return the factor of all sines and cosines; of cosines and sines, whatever the frequencies are."""
+    numbers = source.columns[~source.zeros]
+    if source.form == "table" or not len(numbers):
+        return float(source.columns.abs().max())
+    return math.sqrt(2 * float(numbers.square().mean()))
+
+
+class _Wrong(NamedTuple):
+    """The first row that differs, its fastest pair that does, by how much; share: of its block."""
+
+    order: Arrangement
+    row: int
+    pair: int
+    difference: float
+    share: float
+
+
+def _first_wrong(
+    source: TableInput,
+    order: Arrangement,
+    frequencies: Float[Tensor, " p"],
+    size: float,
+    start: int,
+) -> _Wrong | None:
+    """Return where a table first differs from these frequencies by more than rounding, None if nowhere."""
+    columns: Columns = order.columns(source.columns.shape[1])
+    theta = by_column(frequencies, columns)
+    least = 4 * rounding(narrowest_format(source.columns), 0, max(size, 1.0)) + 2e-6
+    for rows in torch.arange(len(source.columns)).split(max(1, _BLOCK // len(theta))):
+        angles = (rows.double() + start).unsqueeze(1) * theta
+        values = size * torch.where(columns.sines, angles.sin(), angles.cos())
+        off = (source.columns[rows] - values).abs()
+        wrong = off > least + _ANGLE_ERROR * size * angles.abs()
+        if bool(wrong.any()):
+            row = int(wrong.any(1).nonzero()[0])
+            at = torch.where(wrong[row], columns.exponents, 2.0).argmin()
+            pair = round(float(columns.exponents[at]) * len(frequencies))
+            share = float(wrong.double().mean())
+            return _Wrong(order, int(rows[row]), pair, float(off[row, at]), share)
+    return None

@@ -33,21 +33,29 @@ def cache(config: RopeConfig) -> tuple[torch.Tensor, torch.Tensor]:
 def test_cache_belongs_to_its_model_alone(name: str) -> None:
     for kind, config in schemes(name).items():
         result = identify(*cache(config))
-        belongs, sentence = match_model(result, {kind: config})
+        belongs, sentence, _ = match_model(result, {kind: config}, *cache(config))
         assert belongs
         assert f"{config.base:,.10g}" in sentence
         other = config.replace(base=config.base * 1.01)
-        assert not match_model(result, {kind: other})[0]
+        assert not match_model(result, {kind: other}, *cache(config)).belongs
 
 
 def test_sentence_names_what_differs() -> None:
-    result = identify(*rope_tables(64, 128, 10_000.0))
-    belongs, sentence = match_model(result, {"full": RopeConfig(dim=128, base=5e5), "local": None})
+    tables = rope_tables(64, 128, 10_000.0)
+    schemes = {"full": RopeConfig(dim=128, base=5e5), "local": None}
+    belongs, sentence, code = match_model(identify(*tables), schemes, *tables)
     assert not belongs
     assert "has width 128 and base 10,000; the model's full layers have RoPE" in sentence
-    assert sentence.endswith("base 500,000; its local layers have no RoPE.")
-    noise = identify(torch.randn(40, 6, generator=torch.Generator().manual_seed(0)))
-    assert not match_model(noise, {})[0]
+    assert (
+        "base 500,000; its local layers have no RoPE. It differs first in row 1, pair 1, by "
+        in sentence
+    )
+    names: dict[str, torch.Tensor] = {}
+    exec(code, names)
+    for name, part in zip(("cosines", "sines"), rope_tables(64, 128, 5e5), strict=True):
+        torch.testing.assert_close(names[name], part)
+    noise = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    assert not match_model(identify(noise), {}, noise).belongs
 
 
 def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> None:

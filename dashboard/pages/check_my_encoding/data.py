@@ -108,7 +108,7 @@ def answer(setting: Setting, name: str) -> Answer:
         return Answer(NO_TABLE, str(error))
 
 
-def _tables(name: str, setting: Setting) -> Tables:
+def tables(name: str, setting: Setting) -> Tables:
     """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
     if name in EXAMPLES:
         return examples.make(name, setting)
@@ -118,7 +118,7 @@ def _tables(name: str, setting: Setting) -> Tables:
 
 @cache_result
 def _answer(name: str, setting: Setting) -> Answer:
-    table, sines = _tables(name, setting)
+    table, sines = tables(name, setting)
     result = identify(table, sines)
     error = from_exact(result, table, sines) if result.known else None
     if name in EXAMPLES:
@@ -307,7 +307,7 @@ def decoding(setting: Setting, name: str) -> Decoding:
 @cache_result
 def _decoding(name: str, setting: Setting) -> Decoding:
     """Probe the first rows of a table beside a sinusoidal one and random numbers of its shape."""
-    vectors = TableInput.of(*_tables(name, setting)).columns
+    vectors = TableInput.of(*tables(name, setting)).columns
     all_rows, width = vectors.shape
     vectors = vectors[: probed_rows(width)]
     same = sinusoidal_table(len(vectors), width + width % 2, dtype=torch.float64)[:, :width]

@@ -13,7 +13,7 @@ from dashboard.controls import model_picker, sidebar
 from dashboard.frame import page, panels
 from dashboard.pages.check_my_encoding import data, script, uploads
 from dashboard.pages.check_my_encoding.data import Answer
-from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
 from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
@@ -71,7 +71,7 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
             if any(len(frame) for frame in columns.each):
                 page.chart(columns, _differences, key="check_columns")
             if now.result is not None and now.result.known:
-                _belongs(now.result)
+                _belongs(now.result, data.tables(table, settings.now))
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
             lambda every: Scale.around_zero([one.values for one in every], "number in the table"),
@@ -119,7 +119,7 @@ def _verdict(both: AB[Answer]) -> None:
         st.caption(plain(note))
 
 
-def _belongs(result: Identification) -> None:
+def _belongs(result: Identification, tables: Tables) -> None:
     """Draw the choice of a model, or of its config.json, and whether the table belongs to it."""
     st.markdown("**Does this cache belong to a model?**")
     model_picker.select(st, "model_here_control")
@@ -127,8 +127,12 @@ def _belongs(result: Identification) -> None:
     model = model_picker.chosen()
     if model is not None:
         schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
-        belongs, sentence = match_model(result, schemes)
-        st.markdown(f":material/{'check_circle' if belongs else 'error'}: {plain(sentence)}")
+        match = match_model(result, schemes, *tables)
+        st.markdown(
+            f":material/{'check_circle' if match.belongs else 'error'}: {plain(match.sentence)}"
+        )
+        if match.code:
+            st.code(match.code, language="python", wrap_lines=True)
 
 
 @functools.cache
