@@ -200,7 +200,7 @@ def headline(result: Identification) -> str:
         return (
             f"None of these: of the sinusoidal tables and rotary caches tried, from positions "
             f"{EARLIEST_START} to {LATEST_START:,}, none comes nearer to this {result.rows:,} x "
-            f"{result.width:,} table than {result.residual:.0%} of its size."
+            f"{result.width:,} table than {min(1.0, result.residual):.0%} of its size."
         )
     faults = sum(deviation.kind != "padding" for deviation in result.deviations)
     but = f"; {count_of(faults, 'deviation')} found" if faults else ""
