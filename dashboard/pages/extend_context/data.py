@@ -1,6 +1,6 @@
 """What Extend a model's context shows of a model, a target and methods: a plan, advice, frames."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,12 @@ from dashboard.pages.extend_context.options import PlanChoice
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, plan, recommendation
-from posenc.planner.methods import LARGER_BASE, Readiness
-from posenc.planner.plan import MethodPlan
+from posenc.planner.advice import TO_DO, Advice, advice_of, times_longer
+from posenc.planner.methods import Readiness
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
 from posenc.settings import Setting, chosen_model
-from posenc.text import as_factor, count_of
+from posenc.text import count_of
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
@@ -26,21 +26,6 @@ SCANNED_AT_ONCE = 131_072  # every distance is looked at up to here where no bas
 STEPS = 240  # points of a curve that runs to the target
 
 AS_TRAINED, DEMANDED = "As trained", "Demanded base"
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What to do with one amount of training.
-
-    method: its label, "" where no source reports one. short: the expected change on short context.
-    sentence: what is known. source: of the sentence.
-    """
-
-    title: str
-    method: str
-    short: str
-    sentence: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +106,7 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     return PlannerRead(
         plan=found,
         headline=_headline(found),
-        advice=tuple(_advice(found)) if found.longer and found.methods else (),
+        advice=advice_of(found),
         assumed=" ".join((*assumed, *found.model.assumed)),
         partial="" if every or found.trained is None else _partial(found),
         methods=_methods(found),
@@ -129,16 +114,6 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         kernel=_kernel(found),
         bound=_bound(found),
     )
-
-
-# What a method takes that needs no fine-tuning.
-_TO_DO = {
-    Readiness.OWN_SCALING: "use its own scaling as it is",
-    Readiness.RECOMMENDED: "use the scaling that its makers recommend",
-    Readiness.UNTRAINED: "measure without training first",
-}
-# Methods whose sources trained on billions of tokens; the others took some hundred steps of fine-tuning.
-_CONTINUED = ("llama3", LARGER_BASE.name)
 
 
 def _headline(found: ContextPlan) -> str:
@@ -159,43 +134,11 @@ def _headline(found: ContextPlan) -> str:
     pairs = f"{unscaled.unseen_count} of {count_of(len(unscaled.before), 'pair')} {verb}"
     is_tuned = any(one.readiness is Readiness.TRAINED for one in found.methods)
     otherwise = "plan to fine-tune" if is_tuned else "plan to train and to measure"
-    todo = _TO_DO.get(found.methods[0].readiness, otherwise)
+    todo = TO_DO.get(found.methods[0].readiness, otherwise)
     return (
-        f"{found.name} to {found.target:,} tokens: {_times(stretch)} longer. Unscaled, {pairs} angles "
-        f"unseen in training: {todo}."
+        f"{found.name} to {found.target:,} tokens: {times_longer(stretch)} longer. Unscaled, {pairs} "
+        f"angles unseen in training: {todo}."
     )
-
-
-def _times(factor: float) -> str:
-    return f"{as_factor(factor).removeprefix('x')}x"
-
-
-def _advice(found: ContextPlan) -> Iterator[Advice]:
-    """Yield the highest-ranked method for each amount of training that a source supports."""
-    tuned = [one for one in found.methods if one.readiness is Readiness.TRAINED]
-    choices = {
-        "No training": [one for one in found.methods if one.readiness in _TO_DO],
-        "Light fine-tuning": [one for one in tuned if one.method.name not in _CONTINUED],
-        "Continued training": [one for one in tuned if one.method.name in _CONTINUED],
-    }
-    for title, methods in choices.items():
-        if methods:
-            yield _advice_of(title, methods[0])
-        else:
-            length = _times(found.methods[0].factor)
-            how = "without training" if title == "No training" else f"after {title.lower()}"
-            yield Advice(
-                title, "", "", f"No source reports a compared method at {length} {how}.", ""
-            )
-
-
-def _advice_of(title: str, first: MethodPlan) -> Advice:
-    sentence, source = first.statements[0] if first.advice is None else first.statements[-1]
-    if unseen := first.pairs.unseen_count:
-        verb = "reaches" if unseen == 1 else "reach"
-        sentence = f"{count_of(unseen, 'pair')} {verb} angles unseen in training. {sentence}"
-    short = f"mean {first.short.mean:.3f}, largest {first.short.worst:.3f}"
-    return Advice(title, first.method.label, short, sentence, source)
 
 
 def _partial(found: ContextPlan) -> str:
