@@ -20,6 +20,7 @@ from posenc.models.model_config import ModelConfig, full_cache_note
 from posenc.planner import (
     METHODS,
     RANKING,
+    RANKING_RULES,
     ContextPlan,
     layer_notes,
     loss_by_position_script,
@@ -28,6 +29,7 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
+from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
 from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
@@ -196,13 +198,30 @@ def _script(plan: ContextPlan, name: str) -> str:
 
 def _print_plan(plan: ContextPlan) -> None:
     _print_assumptions(plan.model, (*plan.assumed, *plan.model.assumed))
-    click.echo(f"{recommendation(plan)}\n{_next_step(plan)}")
+    for line in filter(None, (recommendation(plan), _next_step(plan))):
+        click.echo(line)
+    _print_list(
+        "By amount of training",
+        [
+            f"{advice.title}: {advice.method}. Logit change on short context: {advice.short}. "
+            f"{advice.sentence} ({advice.source})"
+            if advice.method
+            else f"{advice.title}: {advice.sentence}"
+            for advice in advice_of(plan)
+        ],
+    )
+    _print_list(
+        "At inference, beside scalings",
+        [f"{x.label}: {x.statement} In {x.support}. ({x.source})" for x in at_inference(plan)],
+    )
     if plan.methods:
+        click.echo()
         for title, rows in ranked(plan).items():
             click.echo(title)
             _print_table([{"#": str(rank)} | row for rank, row in enumerate(rows, start=1)])
             click.echo()
         click.echo(f"{RANKING}\n{EXPLAINED}")
+        _print_list("How this is ranked", RANKING_RULES)
     _print_list("Left out", plan.left_out)
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in plan.cache.items())
     click.echo(f"\nKeys and values of one sequence of {plan.target:,} tokens: {sizes}.")
@@ -239,7 +258,7 @@ def _next_step(plan: ContextPlan) -> str:
         if name in METHODS and paste(plan, method).rope_parameters:
             return (
                 f"Next: measure it on your own checkpoint and texts; --script {name} added to "
-                "this command prints the script.\n"
+                "this command prints the script."
             )
     return ""
 

@@ -46,6 +46,14 @@ class LayerKind:
         """Number of features of a head that are rotated; None without RoPE."""
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
 
+    def cache_numbers(self, length: int, *, windows: bool = True) -> int:
+        """Return the numbers that these layers cache, or keep as a state, for `length` tokens.
+
+        windows: whether a layer with a window caches only its window.
+        """
+        tokens = min(length, self.window) if windows and self.window else length
+        return len(self.layers) * (self.state + self.cache_width * tokens)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -90,19 +98,8 @@ class ModelConfig:
         return next(rotary, self.main)
 
     def cache_numbers(self, length: int, *, windows: bool = True) -> int:
-        """Return the numbers that all layers cache, or keep as a state, for a sequence of `length` tokens.
-
-        windows: whether a layer with a window caches only its window.
-        """
-        return sum(
-            len(kind.layers)
-            * (
-                kind.state
-                + kind.cache_width
-                * (min(length, kind.window) if windows and kind.window else length)
-            )
-            for kind in self.layer_kinds
-        )
+        """Return the numbers that all layers keep for one sequence; as `LayerKind.cache_numbers`."""
+        return sum(kind.cache_numbers(length, windows=windows) for kind in self.layer_kinds)
 
     def to_rope_parameters(self) -> dict[str, Any]:
         """Return the second generation's `rope_parameters`; {} without RoPE."""

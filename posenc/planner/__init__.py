@@ -5,7 +5,7 @@ a longer context, with the source of every statement.
 """
 
 from posenc.planner.layer_notes import LayerNote, layer_notes
-from posenc.planner.methods import METHODS, RANKING, Method, Readiness
+from posenc.planner.methods import METHODS, RANKING, RANKING_RULES, Method, Readiness
 from posenc.planner.paste import Paste, loss_by_position_script, paste
 from posenc.planner.plan import ContextPlan, MethodPlan, plan
 from posenc.planner.report import COLUMNS, Column
@@ -15,6 +15,7 @@ __all__ = [
     "COLUMNS",
     "METHODS",
     "RANKING",
+    "RANKING_RULES",
     "Column",
     "ContextPlan",
     "LayerNote",

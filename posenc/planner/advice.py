@@ -1,15 +1,14 @@
 """What to do to read a longer context, for each amount of training."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from posenc.planner.methods import LARGER_BASE, Readiness
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.text import as_factor, count_of
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """What to do with one amount of training.
 
     method: its label, "" where no source reports one. short: the expected change on short context.
@@ -21,6 +20,50 @@ class Advice:
     short: str
     sentence: str
     source: str
+
+
+class InferenceMethod(NamedTuple):
+    """A change of attention at inference that reads a longer context without training.
+
+    statement: its tested range. support: the software that offers it. source: of the statement.
+    """
+
+    label: str
+    statement: str
+    support: str
+    source: str
+
+
+_AT_INFERENCE = (
+    InferenceMethod(
+        "Dual Chunk Attention",
+        "It uses only distances within a chunk that training showed. Llama-2-70B, trained on 4,096 tokens, "
+        "read more than 100,000 (x24) without training.",
+        "vLLM up to 0.10 (VLLM_ATTENTION_BACKEND=DUAL_CHUNK_FLASH_ATTN, VLLM_USE_V1=0) and SGLang "
+        "(--attention-backend dual_chunk_flash_attn), for configs with dual_chunk_attention_config, such "
+        "as Qwen2.5-1M",
+        "An et al. 2024, arXiv 2402.17463",
+    ),
+    InferenceMethod(
+        "Self-Extend",
+        "Near tokens keep their distance, far tokens share positions in groups. Llama-2-7b-chat, trained "
+        "on 4,096 tokens, was tested up to 16,384 (x4) without training.",
+        "llama.cpp's llama-completion (--grp-attn-n, --grp-attn-w) and the authors' code for transformers",
+        "Jin et al. 2024, arXiv 2401.01325",
+    ),
+    InferenceMethod(
+        "ReRoPE",
+        "Distances beyond a window count as that window. Llama 2, trained on 4,096 tokens, had a loss of "
+        "1.500 there, against 1.497 unchanged, and of 1.400 at 16,384 (x4).",
+        "its author's code for transformers 4.31",
+        "Su 2023, github.com/bojone/rerope",
+    ),
+)
+
+
+def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
+    """Return the methods beside scalings; () where nothing is to be extended, or without RoPE."""
+    return _AT_INFERENCE if plan.longer and plan.trained is not None else ()
 
 
 # What a method takes that needs no fine-tuning.

@@ -128,6 +128,12 @@ def _note(
         sentence, source = length_note(
             scheme, target, reach=reach, trained_length=trained_length, bias_divisor=divisor
         )
+        if (
+            isinstance(scheme, RopeConfig)
+            and trained_length
+            and window <= min(target - 1, trained_length)
+        ):
+            sentence += " Do not scale these layers."
     if window < target:
         sentence += (
             f" A query sees {count_of(window, 'token')} at most, so no more of them are kept."

@@ -145,15 +145,21 @@ _AT_ANY_FACTOR = {
 }
 
 RANKING = (
-    "Ranked: what the model is made for, then what makers recommend for such models without training. "
-    "Of the others, "
-    "methods under which no pair meets angles unseen in training come before those under which some do; "
-    "then what a source reports to work without training at this factor, as long as small models measured "
-    f"here stay under {MEASURED_LIMIT:g} times their perplexity, where they were measured; then what a "
-    "source fine-tuned to this factor; then what no source reports at this factor; then a scaling of the "
-    "config past its context. Ties: fewer pairs at unseen angles, then less change of the logit within the "
-    "trained length. Unscaled past the trained length comes last. Nobody measured the quality after "
-    "fine-tuning here, so the order of methods that need it is a guess from formulas."
+    "Ranked by what is made for the model, then by angles unseen in training, then by what sources report "
+    "at this factor."
+)
+RANKING_RULES = (
+    "First: a scaling that the model is made for, then one that makers recommend for such models without "
+    "training.",
+    "Next: methods under which no pair meets angles unseen in training, then methods under which some do.",
+    "Within each of these two groups, by evidence: a source reports that it works without training at this "
+    f"factor, and small models measured here stay under {MEASURED_LIMIT:g} times their perplexity, where "
+    "they were measured; a source fine-tuned to this factor; no source reports it at this factor; the "
+    "scaling of the config, past its context.",
+    "Ties: fewer pairs at unseen angles, then less change of the logit within the trained length.",
+    "Last: unscaled past the trained length.",
+    "Nobody measured the quality after fine-tuning here, so the order of methods that need it is a guess "
+    "from formulas.",
 )
 
 
@@ -172,7 +178,7 @@ def readiness(
 
 
 def sort_key(status: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:
-    """Return the sort key of RANKING. unseen: pairs at unseen angles. short: change in short texts."""
+    """Return the sort key of RANKING_RULES. unseen: pairs at unseen angles. short: change in short text."""
     best, last = status in (Readiness.OWN_SCALING, Readiness.RECOMMENDED), status is Readiness.FAILS
     others = not (best or last)
     group = 0 if best else 2 if last else 1

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.models.model_config import ModelConfig, cache_gib
+from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import RANKING
+from posenc.planner.methods import RANKING_RULES
 from posenc.planner.paste import paste
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
@@ -118,7 +119,9 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "cache_gib_without_windows": cache_gib(plan.model, plan.target, windows=False),
         "distinct_bfloat16_positions": plan.distinct_bfloat16,
         "distinct_float32_positions": plan.distinct_float32,
-        "ranking": RANKING,
+        "ranking": RANKING_RULES,
+        "advice": [one._asdict() for one in advice_of(plan)],
+        "at_inference": [method._asdict() for method in at_inference(plan)],
         "methods": [_method_record(method, plan) for method in plan.methods],
         "left_out": list(plan.left_out),
         "cautions": [dataclasses.asdict(warning) for warning in warnings_of(plan)],

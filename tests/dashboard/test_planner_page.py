@@ -19,7 +19,15 @@ from posenc import rope_frequencies
 from posenc.analysis import smallest_base
 from posenc.models import read_config
 from posenc.models.presets import MODELS
-from posenc.planner import COLUMNS, RANKING, layer_notes, plan, recommendation, warnings_of
+from posenc.planner import (
+    COLUMNS,
+    RANKING,
+    RANKING_RULES,
+    layer_notes,
+    plan,
+    recommendation,
+    warnings_of,
+)
 from posenc.planner.methods import Readiness
 from posenc.planner.report import COVERAGE, plan_record
 from posenc.settings import Setting
@@ -53,8 +61,9 @@ def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
     assert list(sees["unseen pairs"]) == [row.pairs.unseen_count for row in expected.methods]
-    assert any(RANKING in as_read(box.value) for box in at.markdown)  # in the drawer alone
-    assert RANKING not in captions(at)
+    assert RANKING in map(as_read, captions(at))
+    texts = "".join(as_read(box.value) for box in at.markdown)  # of the drawer
+    assert all(rule in texts for rule in RANKING_RULES)
     # Keys and values of 32 layers of 8 heads of width 128, in 4, 2, 2 and 1 bytes a number.
     numbers = 2 * 32 * 8 * 128 * 16_384
     assert list(cache["GiB"]) == [numbers * size / 2**30 for size in (4, 2, 2, 1)]
@@ -81,6 +90,17 @@ def test_page_states_the_memory_of_layers_without_their_windows() -> None:
     whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
     assert f"{whole:g} GiB" in texts
     assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
+
+
+def test_cache_is_shown_for_each_kind_of_layer() -> None:
+    """Gemma 3 4B: 4 heads of keys and values of width 256; 5 of 34 layers have no window of 1,024."""
+    at = drawn(visit(PAGE, {"model": "gemma-3-4b", "context": "65536", "methods": "none"}))
+    row = at.dataframe[0].value.set_index("number type").loc["bfloat16"]
+    gib = {name: 2 * 4 * 256 * 2 * size / 2**30 for name, size in
+           (("full_attention", 5 * 65_536), ("sliding_attention", 29 * 1_024))}  # fmt: skip
+    assert row["GiB"] == pytest.approx(sum(gib.values()))
+    for name, size in gib.items():
+        assert row[f"{name}, GiB"] == pytest.approx(size)
 
 
 def test_model_without_rope_needs_no_scaling() -> None:
@@ -323,7 +343,7 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
 @pytest.mark.parametrize(("name", "target"), PLANS[:2])
 def test_command_line_states_rule_and_source_of_each_warning(name: str, target: int) -> None:
     config = dict(MODELS[name].config or {})
-    words = ["plan", "-", "--context", str(target), "--methods", ",".join(FIVE)]
+    words = ["plan", "-", "--context", str(target), "--search", "--methods", ",".join(FIVE)]
     result = CliRunner().invoke(command.main, words, input=json.dumps(config))
     assert result.exit_code == 0, result.output
     found = plan(read_config(config), target, methods=FIVE)

@@ -17,6 +17,7 @@ from posenc import __main__ as command
 from posenc.cli import plan as planning
 from posenc.models import read_config
 from posenc.planner import RANKING, ContextPlan, plan, recommendation
+from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.report import plan_record
 from posenc.planner.warnings import bound_sentence
 from tests.models.configs import LLAMA, of_type
@@ -62,6 +63,11 @@ def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
     assert lines[end + 1] == recommendation(found)
     assert "--script linear" in lines[end + 2]
     assert {RANKING, bound_sentence(found)} <= {*lines}
+    for advice in advice_of(found):
+        (line,) = (line for line in lines if line.startswith(f"  {advice.title}: "))
+        assert advice.sentence in line
+        assert advice.short in line
+    assert all(f"  {method.label}: " in result.output for method in at_inference(found))
     ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
     assert ranked == ["Position interpolation", "YaRN", "Unscaled"] * 2
     for fact in ("4 GiB in bfloat16", '"rope_type": "yarn"', "arXiv 2309.00071"):

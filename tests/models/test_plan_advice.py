@@ -14,6 +14,7 @@ from posenc.checkpoints.sources import RESULTS
 from posenc.models import read_config
 from posenc.models.presets import MODELS
 from posenc.planner import layer_notes, paste, plan, recommendation, warnings_of
+from posenc.planner.advice import at_inference
 from posenc.planner.evidence import MEASURED, MODEL_EVIDENCE, Evidence, evidence_of, measured_at
 from posenc.planner.methods import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.warnings import suggested
@@ -221,6 +222,22 @@ def test_layers_of_several_kinds_have_a_note_each() -> None:
     assert "1,024 tokens at most" in sliding.sentence
     _, without = layer_notes(read_config(preset_config("smollm3-3b")), 131_072, 65_536)
     assert without.layers.startswith("9 ")
+
+
+def test_layers_whose_window_shows_no_new_distance_are_not_to_be_scaled() -> None:
+    full, sliding = layer_notes(MODELS["gemma-3-4b"].read(), 262_144, 16_384)
+    assert "Do not scale" not in full.sentence
+    assert "Do not scale these layers." in sliding.sentence
+    (within,) = layer_notes(MODELS["mistral-7b-v0.1"].read(), 2_048, 8_192)
+    assert "Do not scale" not in within.sentence  # the window hides nothing there
+
+
+def test_methods_at_inference_are_named_where_a_context_is_extended() -> None:
+    longer, within = plan_preset("llama-2-7b", 16_384), plan_preset("llama-2-7b", 4_096)
+    names = [method.label for method in at_inference(longer)]
+    assert names == ["Dual Chunk Attention", "Self-Extend", "ReRoPE"]
+    assert all("Llama" in method.statement for method in at_inference(longer))
+    assert at_inference(within) == at_inference(plan_preset("bloom-176b", 8_192)) == ()
 
 
 def test_a_note_tells_whether_a_length_is_past_training_or_scaling() -> None:

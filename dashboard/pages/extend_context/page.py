@@ -11,7 +11,7 @@ from dashboard.text import plain
 from posenc import fields, limits
 from posenc.analysis import smallest_base
 from posenc.models.presets import MODELS
-from posenc.planner import RANKING, plan, recommendation
+from posenc.planner import RANKING_RULES, plan, recommendation
 from posenc.planner.report import EXPLAINED
 from posenc.planner.scaling_effects import compare_pairs
 from posenc.settings import chosen_model
@@ -60,6 +60,7 @@ def draw() -> None:
             st.rerun()
     with rest:
         panels.warnings(found)
+        panels.beside_scalings(found)
         panels.sources(found)
         st.caption(plain(model_picker.about(chosen_model(token))))
         if (model := model_picker.chosen()) is not None:
@@ -69,7 +70,8 @@ def draw() -> None:
         page.how_to_read(
             f"{plain(recommendation(found.plan))}\n\n"
             "The ranking follows papers, makers, and small models measured here. Only a measurement shows "
-            f"whether a method works on *your* model: download the script.\n\n{RANKING}\n\n{EXPLAINED}"
+            f"whether a method works on *your* model: download the script.\n\n"
+            "**How this is ranked**\n\n- " + "\n- ".join(RANKING_RULES) + f"\n\n{EXPLAINED}"
         )
         page.definition(
             r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "

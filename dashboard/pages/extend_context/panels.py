@@ -11,7 +11,8 @@ from dashboard.pages.extend_context import charts
 from dashboard.pages.extend_context.data import PlannerRead
 from dashboard.text import plain
 from posenc.models.model_config import full_cache_note
-from posenc.planner import layer_notes, loss_by_position_script, paste, warnings_of
+from posenc.planner import RANKING, layer_notes, loss_by_position_script, paste, warnings_of
+from posenc.planner.advice import at_inference
 from posenc.planner.methods import UNSCALED
 from posenc.planner.paste import LLAMA_CPP_SOURCE, VLLM_SOURCE
 from posenc.planner.plan import ContextPlan, MethodPlan
@@ -54,8 +55,15 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
 
 
 def _cache(found: PlannerRead) -> pd.DataFrame:
-    cache = found.plan.cache
-    return pd.DataFrame({"number type": [*cache], "GiB": [*cache.values()]})
+    """Return the cache by number type, in all and of each kind of layer where there are several."""
+    cache, kinds = pd.Series(found.plan.cache), found.plan.model.layer_kinds
+    numbers = pd.Series([kind.cache_numbers(found.plan.target) for kind in kinds])
+    shares = numbers.groupby([kind.name for kind in kinds], sort=False).sum() / max(
+        numbers.sum(), 1
+    )
+    parts = {f"{name}, GiB": cache.to_numpy() * share for name, share in shares.items()}
+    whole = {"number type": cache.index, "GiB": cache.to_numpy()}
+    return pd.DataFrame(whole | (parts if len(parts) > 1 else {}))
 
 
 def _paste(plan: ContextPlan, methods: list[MethodPlan]) -> None:
@@ -132,6 +140,7 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
         if name in (TRADE_OFFS, COVERAGE):
             titles = [column.title for column in COLUMNS if column.part in ("", name)]
             page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
+            st.caption(RANKING)
         elif name == WAVELENGTHS:
             page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths")
             st.caption(
@@ -171,6 +180,19 @@ def _search(partial: str) -> bool:
         icon=":material/search:",
         help="Takes seconds to about a minute, the longer the target is.",
     )
+
+
+def beside_scalings(found: PlannerRead) -> None:
+    """List the methods at inference that are no scalings, and what offers them."""
+    methods = at_inference(found.plan)
+    if not methods:
+        return
+    with st.expander("Methods at inference, beside scalings", icon=":material/bolt:"):
+        for method in methods:
+            st.markdown(
+                f"**{method.label}**: {plain(method.statement)} *{plain(method.source)}*  \n"
+                f"Available in {plain(method.support)}."
+            )
 
 
 def sources(found: PlannerRead) -> None:
