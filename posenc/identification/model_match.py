@@ -97,13 +97,15 @@ def difference_from(scheme: RopeConfig, source: TableInput, start: int = 0) -> s
     orders = _orders(scheme, source)
     if not orders:
         return f"It has no {scheme.rotary_dim // 2:,} pairs, which the scheme has."
-    rows = len(source.columns)
+    rows, dtype = len(source.columns), narrowest_format(source.columns)
     expected, factor = rope_frequencies(scheme, length=rows)
-    words = _explained(scheme, expected, factor, source, orders, start)
+    words = _explained(scheme, expected, factor, source, dtype, orders, start)
     if words is not None:
         return f"{words[0].upper()}{words[1:]}." if words else ""
     wrong = min(
-        filter(None, (_first_wrong(source, each, expected, factor, start) for each in orders)),
+        filter(
+            None, (_first_wrong(source, dtype, each, expected, factor, start) for each in orders)
+        ),
         key=lambda place: place.share,
     )
     sentence = (
@@ -114,7 +116,7 @@ def difference_from(scheme: RopeConfig, source: TableInput, start: int = 0) -> s
             source, columns=source.columns[wrong.row :], zeros=source.zeros[wrong.row :], padding=0
         )
         at = start + wrong.row
-        if words := _explained(scheme, expected, factor, tail, [wrong.order], at):
+        if words := _explained(scheme, expected, factor, tail, dtype, [wrong.order], at):
             return f"{sentence}: from there on, {words}."
     return f"{sentence}."
 
@@ -124,13 +126,16 @@ def _explained(
     expected: Float[Tensor, " p"],
     factor: float,
     source: TableInput,
+    dtype: torch.dtype,
     orders: Sequence[Arrangement],
     start: int,
 ) -> str | None:
     """Return clauses on the mistakes that make a table, "" for none, None where they do not explain it."""
     size = _size(source)
     for frequencies, words in _variants(scheme, expected, len(source.columns)):
-        if any(_first_wrong(source, order, frequencies, size, start) is None for order in orders):
+        if any(
+            _first_wrong(source, dtype, order, frequencies, size, start) is None for order in orders
+        ):
             return " and ".join(filter(None, (words, size_words(size, factor))))
     return None
 
@@ -199,15 +204,19 @@ class _Wrong(NamedTuple):
 
 def _first_wrong(
     source: TableInput,
+    dtype: torch.dtype,
     order: Arrangement,
     frequencies: Float[Tensor, " p"],
     size: float,
     start: int,
 ) -> _Wrong | None:
-    """Return where a table first differs from these frequencies by more than rounding, None if nowhere."""
+    """Return where a table first differs from these frequencies by more than rounding, None if nowhere.
+
+    dtype: the narrowest format of the table's numbers.
+    """
     columns: Columns = order.columns(source.columns.shape[1])
     theta = by_column(frequencies, columns)
-    least = 4 * rounding(narrowest_format(source.columns), 0, max(size, 1.0)) + 2e-6
+    least = 4 * rounding(dtype, 0, max(size, 1.0)) + 2e-6
     for rows in torch.arange(len(source.columns)).split(max(1, _BLOCK // len(theta))):
         angles = (rows.double() + start).unsqueeze(1) * theta
         values = size * torch.where(columns.sines, angles.sin(), angles.cos())

@@ -70,3 +70,5 @@ def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> Non
         assert json.loads(found.output)["belongs"] is belongs
         said = CliRunner().invoke(main, ["identify", *files], input=config).output
         assert ("This table belongs to the model" in said) == belongs
+        assert ("Code of the model's table" in said) == (not belongs)
+        assert ("It differs first in row 1, pair 1, by " in said) == (not belongs)

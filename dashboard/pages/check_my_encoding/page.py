@@ -85,7 +85,7 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
         "Every column of a table is a wave. The frequencies of the waves, the order of the columns and "
         "the first position name the scheme. The chart shows the largest difference of each column from "
         "the formula with exact angles. For your own test suite: "
-        "`posenc.testing.assert_matches(table, scheme)`."
+        "`posenc.testing.assert_matches(table, scheme)`, or with the path of a config.json."
     )
     page.definition(
         r"x_c(p) = s \cdot \{\sin, \cos\}(\lambda\, b^{-e_c} (p + p_0))",
@@ -112,9 +112,9 @@ def _verdict(both: AB[Answer]) -> None:
             if words in now.headline:
                 continue
             st.markdown(f":material/alt_route: It may also be {plain(words)}.")
-    for title, code in now.code.items():
-        st.markdown(f"**{title}**")
-        st.code(code, language="python", wrap_lines=True)
+    tabs = st.tabs([*now.code]) if now.code else ()
+    for tab, code in zip(tabs, now.code.values(), strict=True):
+        tab.code(code, language="python", wrap_lines=True)
     for note in now.notes:
         st.caption(plain(note))
 
@@ -132,7 +132,8 @@ def _belongs(result: Identification, tables: Tables) -> None:
             f":material/{'check_circle' if match.belongs else 'error'}: {plain(match.sentence)}"
         )
         if match.code:
-            st.code(match.code, language="python", wrap_lines=True)
+            with st.expander("Code of the model's table", icon=":material/code:"):
+                st.code(match.code, language="python", wrap_lines=True)
 
 
 @functools.cache
