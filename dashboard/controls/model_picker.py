@@ -112,7 +112,7 @@ def select(
     show(key, current)
     place.selectbox(
         "Model",
-        ("", *st.session_state["own_models"], *sorted(MODELS, key=_group)),
+        ("", *st.session_state["own_models"], *sorted(MODELS, key=_newest_first)),
         key=key,
         format_func=lambda word: _label(word) if word else none,
         on_change=_take,
@@ -123,17 +123,16 @@ def select(
     )
 
 
-def _group(word: str) -> int:
-    """Sort models by their scheme, as in the registry; those without one last."""
-    scheme = chosen_model(word).layer_kind.scheme
-    return len(SCHEMES) if scheme is None else list(SCHEMES).index(scheme.kind)
+def _newest_first(word: str) -> tuple[int, str]:
+    return -MODELS[word].year, MODELS[word].label.lower()
 
 
 def _label(word: str) -> str:
     model = chosen_model(word)
     scheme = model.layer_kind.scheme
     verified = " ✓" if model.preset.source and not model.preset.unverified else ""
-    return f"{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
+    year = f"{model.preset.year}: " if model.preset.year else ""
+    return f"{year}{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
 
 
 @answered

@@ -222,7 +222,7 @@ def config_token(source: ConfigSource, assume: str | None = None) -> str:
     source, assume: as of `read_config`. Raises ConfigFileError, also for too many keys.
     """
     model, keys = read_keys(read_object(source), assume)
-    content = _read_part(keys)
+    content = read_part(keys)
     if model.assumption:
         content[ASSUMED] = model.read_as or "llama"
     # Sorted keys give one token per config, but the order of some keys (which block is first) counts.
@@ -273,12 +273,12 @@ def _unpack(token: str) -> bytes:
     return text
 
 
-def _read_part(keys: Keys) -> dict[str, Any]:
+def read_part(keys: Keys) -> dict[str, Any]:
     """Return the keys that were read, and placeholders for unread ones that bear on position."""
     part: dict[str, Any] = {}
     for name, value in keys.record.items():
         if name in keys.sections:
-            part[name] = _read_part(keys.sections[name]) or {"": None}  # {} would be no section
+            part[name] = read_part(keys.sections[name]) or {"": None}  # {} would be no section
         elif name in keys.read:
             part[name] = value
         elif value is not None and keys.is_unread(name):

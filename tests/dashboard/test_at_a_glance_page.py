@@ -26,7 +26,7 @@ def test_table_compares_the_schemes_of_the_setting() -> None:
     ]  # fmt: skip
     assert [text[:3].strip() for text in rows["depends on offset only"]] == ["no", *3 * ("yes",)]
     assert rows["defined past the table"] == ["no, ends at 128", *3 * ("yes, no table",)]
-    assert rows["used by"][3] == "BLOOM-176B, MPT-7B"
+    assert rows["used by"][3] == "BLOOM-176B, MPT-7B, Falcon-RW-1B"
     assert "sin" in rows["formula"][1]
     assert "1706.03762" in rows["paper"][1]
 
