@@ -94,10 +94,7 @@ def device(asked: str) -> str:
     return asked if asked in ("cpu", available.type) else available.type
 
 
-@functools.cache
-def device_label(name: str) -> str:
-    """Return the device's name for people."""
-    return device_name(name)
+device_label = functools.cache(device_name)
 
 
 @cache_result

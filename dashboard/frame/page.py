@@ -64,16 +64,10 @@ def title(text: str) -> None:
         (contents.heading or st).title(text, anchor=False)
 
 
-def head(text: str, headline: str | AB[str], assumed: str = "") -> None:
-    """Draw the page's title and the sentence that answers its question, of A under that of B.
-
-    assumed: what the numbers rest on, said before any of them.
-    """
+def head(text: str, headline: str | AB[str]) -> None:
+    """Draw the page's title and the sentence that answers its question, of A under that of B."""
     said = headline if isinstance(headline, AB) else AB(headline)
     title(text)
-    if assumed:
-        st.caption(plain(assumed))
-        page_contents.current().sentences.append(assumed)
     st.markdown(f"**{said.now}**")
     if said.pinned == "":
         st.caption("Pinned setting, A: nothing to show.")
@@ -97,12 +91,11 @@ def show_assumption(settings: AB[Setting]) -> None:
         page.pinned.append(f"Pinned setting, A: {sentence.pinned}")
 
 
-def also(sentence: AB[str], *, literal: bool = False) -> None:
-    """Say a second thing under the headline, of A and of B. literal: names of files stand in it."""
-    shown = plain if literal else str
-    st.markdown(shown(sentence.now))
+def also(sentence: AB[str]) -> None:
+    """Draw a second sentence under the headline, of B and of A."""
+    st.markdown(sentence.now)
     if sentence.pinned and sentence.pinned != sentence.now:
-        st.caption(f"Pinned setting, A: {shown(sentence.pinned)}")
+        st.caption(f"Pinned setting, A: {sentence.pinned}")
     page_contents.current().sentences.append(sentence.now)
 
 
@@ -172,12 +165,9 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
         parts.append(": ".join(filter(None, (model.preset.label, model_picker.numbers_of(model)))))
     if provenance:
         parts.append(provenance)
-    elif model is not None:
-        pass
-    elif width == "rope_width" and not setting.equal_width:
-        parts.append(f"{setting.rope_width:,} dimensions per head")
-    elif width is not None:
-        parts.append(f"{getattr(setting, width):,} dimensions")
+    elif model is None and width is not None:
+        per_head = width == "rope_width" and not setting.equal_width
+        parts.append(f"{getattr(setting, width):,} dimensions{' per head' if per_head else ''}")
     if "heads" in config.shared:
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         heads = getattr(config, "heads", setting.heads)
@@ -235,27 +225,23 @@ def show_notices(results: Mapping[str, Similarity]) -> None:
 
 
 def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
-    """Say which kernels scaled to their diagonal leave -1 .. 1, "" where none does.
+    """Return a sentence on the kernels whose scaled values leave -1 to 1, "" where none does.
 
-    Only a kernel that is no Gram matrix does, so that its ratio is the cosine of no angle.
+    Only a kernel that is not a Gram matrix does: its ratio is not a cosine.
     """
-    far = {}
-    for kind, result in results.items():
-        drawn = np.abs(result.matrix.values)
-        farthest = np.fmax.reduce(drawn, axis=None, initial=0)  # NaN: a cell without a value
-        if farthest > 1 + _ROUNDING:
-            far[kind] = farthest
-    if not far:
+    largest = {  # fmax skips NaN, which is a cell without a value
+        label(kind): np.fmax.reduce(np.abs(result.matrix.values), axis=None, initial=0)
+        for kind, result in results.items()
+    }
+    beyond = [f"{name} ({value:.4g})" for name, value in largest.items() if value > 1 + _ROUNDING]
+    if not beyond:
         return ""
-    named = listed([f"{SCHEMES[kind].label} ({value:.4g})" for kind, value in far.items()])
-    its = (
-        "Their kernels are not inner products"
-        if len(far) > 1
-        else "Its kernel is not an inner product"
-    )
+    kernels = "Its kernel is not an inner product"
+    if len(beyond) > 1:
+        kernels = "Their kernels are not inner products"
     return (
-        f"Above 1, where the colours end: {named}. {its} of vectors, so this ratio is not a cosine. Tables "
-        "and the read-out have the exact values."
+        f"Above 1, where the colours end: {listed(beyond)}. {kernels} of vectors, so this ratio is not a "
+        "cosine. Tables and the read-out have the exact values."
     )
 
 

@@ -155,18 +155,15 @@ def _clock(lesson: data.Lesson) -> None:
 
 
 def _slopes(lesson: data.Lesson) -> None:
-    distance = alt.X("x:Q", title="query-key distance (tokens)", scale=alt.Scale(domain=[0, 128]))
+    scale = alt.Scale(domain=[0, 128], nice=False)
+    distance = alt.X("x:Q", title="query-key distance (tokens)", scale=scale)
     colour = alt.condition("datum.chosen", alt.value(theme.COLOURS["alibi"]), alt.value("#80868f"))
     lines = (
         alt.Chart()
         .transform_filter("datum.y >= -20")  # clipping would draw them over the axis
         .mark_line()
         .encode(
-            x=alt.X(
-                "x:Q",
-                title="query-key distance (tokens)",
-                scale=alt.Scale(domain=[0, 128], nice=False),
-            ),
+            x=distance,
             y=alt.Y("y:Q", title="added to the logit", scale=alt.Scale(domain=[-20, 0])),
             detail="head:N",
             color=colour,
