@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from dashboard.controls import link, page_options, sidebar
+from dashboard.controls import link, sidebar
 from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import fields
@@ -21,6 +21,36 @@ Answer = float | str
 Truth = float | str | frozenset[str]
 
 WITHHELD = "Answer the question first. The results appear with your answer."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExerciseChoice:
+    """Whether a page asks before it shows."""
+
+    predict: bool = fields.Flag(
+        label="Quiz mode",
+        help="A question first; the headline, pictures and numbers come with your answer.",
+    ).field(False)
+
+
+# Text of the page's own questions and answers: shown as it is, so nothing that could be markup.
+_TOLD = r"[^\x00-\x1f<>\[\]]{1,80}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionChoice:
+    """The question that is asked and the answer that was given to it; no truth is in a link."""
+
+    question: str = fields.Word(
+        pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
+        in_words="the name of a question, or first",
+        label="Question",
+    ).field("first")
+    answer: str = fields.Word(
+        pattern=rf"none|said {_TOLD}",
+        in_words="none, or said and the answer that was given",
+        label="Answer",
+    ).field("none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,16 +138,16 @@ def ask(
 
     setting: everything that decides the page's numbers; another one asks again.
     """
-    default = fields.defaults(page_options.PredictionChoice)
+    default = fields.defaults(PredictionChoice)
     for field, value in default.items():
         st.session_state.setdefault(field, value)
-    if not sidebar.choices(page_options.ExerciseChoice).predict:
+    if not sidebar.choices(ExerciseChoice).predict:
         return True
     if not questions:
         st.caption("No question at this setting.")
         return True
     answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
-    link.read_options(page_options.PredictionChoice)
+    link.read_options(PredictionChoice)
     with st.container(border=True):
         by_key = {question.key: question for question in questions}
         _read_question(page, by_key)
@@ -130,7 +160,7 @@ def ask(
         _write(
             "answer", f"said {_in_link(answers[name])}" if name in answers else default["answer"]
         )
-        st.session_state["owners"].append(page_options.PredictionChoice)
+        st.session_state["owners"].append(PredictionChoice)
         if name not in answers:
             _control(page, question, name)
             return False

@@ -9,8 +9,8 @@ from dataclasses import is_dataclass
 import streamlit as st
 
 from dashboard.components import browser
-from dashboard.controls import link, page_options, pin
-from dashboard.frame import drawers, login, page, page_contents
+from dashboard.controls import link, pin
+from dashboard.frame import drawers, login, page, page_contents, quiz
 from dashboard.frame.toolbar import PRESENT, Toolbar, follow_link, presenting
 from dashboard.server import counters, identity, incidents, run_queue, workers
 from posenc import fields
@@ -94,6 +94,6 @@ def _options(folders: tuple[str, ...]) -> frozenset[str]:
     """Return the names that links give the options of all pages, drawn or not."""
     names = (f"dashboard.pages.{folder}.options" for folder in folders)
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    owners = [one for module in (page_options, *modules) for one in vars(module).values()]
+    owners = [one for module in (quiz, *modules) for one in vars(module).values()]
     ruled = [fields.rules(owner) for owner in owners if is_dataclass(owner)]
     return frozenset({PRESENT}.union(*ruled))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
+from dashboard.frame.script import script as whole
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import listed
 from posenc import PosencError, fields
@@ -48,6 +49,22 @@ FIRST = (
 LAST = ("bounded", "unique", "one_hot", "overflow", "exp_of_log")
 DRAWN = "two_right"  # the claim that is drawn
 DRAWN_POSITIONS = 16  # few, so that a step of two is seen
+
+IMPORTS = """
+import csv
+import sys
+
+from posenc.claims import CLAIMS
+from posenc.settings import Setting
+"""
+BODY = """
+rows = csv.writer(sys.stdout, lineterminator="\\n")
+rows.writerow(["id", "state", "number", "control"])
+for name, claim in CLAIMS.items():
+    verdict = claim.test(claim.relevant(setting))
+    numbers = [one and one.value for one in (verdict.decides, verdict.control)]
+    rows.writerow([name, verdict.status, *("" if x is None else repr(x) for x in numbers)])
+"""
 
 
 @dataclass(frozen=True)
@@ -138,3 +155,8 @@ def reads(claim: Claim) -> str:
     every = fields.rules(Setting) | own_rules()
     labels = [every[name].label for name in claim.uses]
     return listed([label if label.startswith("RoPE") else label.lower() for label in labels])
+
+
+def script(setting: Setting) -> str:
+    """Return a script that prints id, verdict, deciding number and control of every claim as CSV."""
+    return whole(IMPORTS, setting, BODY)

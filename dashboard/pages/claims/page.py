@@ -12,7 +12,7 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute.schemes import Array
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.claims import data, script
+from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, Verdict, training
@@ -54,7 +54,7 @@ def draw() -> None:
         training.extrapolates,
     )
     page.numbers(both.map(lambda one: one.numbers), "claims")
-    page.script(script.script(settings.now))
+    page.script(data.script(settings.now))
 
 
 def _draw_claims(both: AB[data.ClaimsRead]) -> None:
