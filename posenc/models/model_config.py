@@ -1,5 +1,6 @@
 """A model's position encoding, per kind of layer, and the size of its KV cache."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 
 MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
+BLOCK = 16  # tokens that vLLM reserves at once by default
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 
 
@@ -46,12 +48,16 @@ class LayerKind:
         """Number of features of a head that are rotated; None without RoPE."""
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
 
-    def cache_numbers(self, length: int, *, windows: bool = True) -> int:
+    def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that these layers cache, or keep as a state, for `length` tokens.
 
-        windows: whether a layer with a window caches only its window.
+        windows: whether a layer with a window caches only its window. block: tokens that are reserved at
+        once; a window may begin inside a block.
         """
-        tokens = min(length, self.window) if windows and self.window else length
+        blocks = math.ceil(length / block)
+        if windows and self.window:
+            blocks = min(blocks, math.ceil((self.window - 1) / block) + 1)
+        tokens = blocks * block
         return len(self.layers) * (self.state + self.cache_width * tokens)
 
 
@@ -97,9 +103,11 @@ class ModelConfig:
         rotary = (kind for kind in self.layer_kinds if isinstance(kind.scheme, RopeConfig))
         return next(rotary, self.main)
 
-    def cache_numbers(self, length: int, *, windows: bool = True) -> int:
+    def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that all layers keep for one sequence; as `LayerKind.cache_numbers`."""
-        return sum(kind.cache_numbers(length, windows=windows) for kind in self.layer_kinds)
+        return sum(
+            kind.cache_numbers(length, windows=windows, block=block) for kind in self.layer_kinds
+        )
 
     def to_rope_parameters(self) -> dict[str, Any]:
         """Return the second generation's `rope_parameters`; {} without RoPE."""
@@ -151,23 +159,34 @@ def uniform_model(
     )
 
 
-def cache_gib(model: ModelConfig, length: int, *, windows: bool = True) -> dict[str, float]:
+def cache_gib(
+    model: ModelConfig, length: int, *, windows: bool = True, block: int = 1
+) -> dict[str, float]:
     """Return the KV cache of one sequence of `length` tokens in GiB (2^30 bytes), by number type.
 
-    The scales of an 8-bit cache are not counted. windows: whether a layer with a window caches only its
-    window. Raises SchemeArgumentError for a length outside 1 .. 2^24.
+    The scales of an 8-bit cache are not counted. windows, block: as in `LayerKind.cache_numbers`. Raises
+    SchemeArgumentError for a length outside 1 .. 2^24.
     """
     check_count("length", length, 1, MAX_CONTEXT)
-    numbers = model.cache_numbers(length, windows=windows)
+    numbers = model.cache_numbers(length, windows=windows, block=block)
     return {name: numbers * size / 2**30 for name, size in _BYTES.items()}
 
 
 def full_cache_note(model: ModelConfig, length: int) -> str:
-    """Return the size of a cache without windows as a sentence; "" where no layer has a window."""
-    windowed, whole = (cache_gib(model, length, windows=on)["bfloat16"] for on in (True, False))
-    if windowed == whole:
-        return ""
-    return (
-        f"Layers with a window are counted with their window alone; a server that keeps every token of "
-        f"them needs {whole:,.4g} GiB in bfloat16."
+    """Return what a server reserves beyond the tokens of windows, in sentences; "" if that is no more."""
+    tokens, whole, blocks = (
+        f"{cache_gib(model, length, windows=windows, block=block)['bfloat16']:,.4g}"
+        for windows, block in ((True, 1), (False, 1), (True, BLOCK))
     )
+    sentences = []
+    if whole != tokens:
+        sentences.append(
+            "Layers with a window are counted with their window alone; a server that keeps every token of "
+            f"them needs {whole} GiB in bfloat16."
+        )
+    if blocks != tokens:
+        sentences.append(
+            f"In whole blocks of {BLOCK} tokens, which vLLM reserves by default, it is up to {blocks} GiB "
+            "in bfloat16."
+        )
+    return " ".join(sentences)

@@ -13,7 +13,7 @@ from posenc import SchemeArgumentError, rope_frequencies
 from posenc.analysis import known_base, smallest_base
 from posenc.analysis.base_search import _KNOWN, MAX_LENGTH
 from posenc.models import read_config
-from posenc.models.model_config import cache_gib
+from posenc.models.model_config import cache_gib, full_cache_note
 from posenc.planner import METHODS, ContextPlan, MethodPlan, plan, warnings_of
 from posenc.planner.report import COVERAGE, TRADE_OFFS, plan_record, ranked
 from posenc.planner.scaling_effects import (
@@ -65,6 +65,17 @@ def test_cache_size_is_a_count_by_hand(config: Config, length: int, bytes_of_bfl
     assert gib["bfloat16"] == gib["float16"] == pytest.approx(bytes_of_bfloat16 / 2**30, rel=1e-12)
     assert gib["float32"] == 2 * gib["bfloat16"]
     assert gib["8 bit"] == gib["bfloat16"] / 2
+
+
+def test_cache_in_blocks_is_a_count_by_hand() -> None:
+    """1,000 tokens are 63 blocks of 16; a window of 1,024 may begin inside a block: 65 blocks."""
+    a_token = 2 * 4 * 256
+    for length, full, sliding in ((1_000, 63, 63), (131_072, 8_192, 65)):
+        gemma = read_config(published_config("gemma-3-4b"))
+        assert gemma.cache_numbers(length, block=16) == a_token * 16 * (5 * full + 29 * sliding)
+    note = full_cache_note(read_config(LLAMA), 1_000)
+    assert note.endswith(f"it is up to {2 * 32 * 8 * 128 * 1_008 * 2 / 2**30:.4g} GiB in bfloat16.")
+    assert full_cache_note(read_config(LLAMA), 1_008) == ""
 
 
 def test_methods_keep_blend_and_divide_the_pairs_of_their_papers() -> None:
