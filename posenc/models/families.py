@@ -92,6 +92,7 @@ class RopeFamily(Family):
     rotates: whether layers have RoPE: always, never, or if position_embedding_type is rope ("key").
     state: the name of layers that keep a state in place of a cache, "" without any; state_size: the rule
     for its numbers. offset: the first layer with attention, of every `period`.
+    query_factor: queries grow with their position by llama_4_scaling_beta of the rope block.
     rotary_key: the config may give the rotated width under rotary_dim. interleaved_sections: the class
     interleaves the axes of mrope_section, whatever the config says.
     head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
@@ -129,6 +130,7 @@ class RopeFamily(Family):
     state: str = ""
     state_size: str = ""
     offset: int = 0
+    query_factor: bool = False
     rotary_key: bool = False
     interleaved_sections: bool = False
     kv_heads_key: bool = True

@@ -28,7 +28,7 @@ from posenc.models.layers import (
     rope_by_layer,
 )
 from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
-from posenc.models.rope_block import BlockReader, written_trained_length
+from posenc.models.rope_block import TRAINED, BlockReader, written_trained_length
 from posenc.models.rope_formats import read_block
 from posenc.models.states import state_kinds, state_numbers
 from posenc.schemes.base import NoneConfig, SchemeConfig
@@ -169,16 +169,24 @@ def _without_attention(
 
 
 def _query_factor(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> tuple[str, ...]:
-    """Return what multiplies Llama 4's queries by position in layers without RoPE, or nothing."""
-    if family.config_class != "Llama4TextConfig":
+    """Return what multiplies queries by position, or nothing: in Llama 4 only in layers without RoPE."""
+    if family.query_factor:
+        block = keys.section(NEW) or keys.section(OLD) or Keys(dict(family.blocks[""]), "", keys)
+        block.read.add("max_position_embeddings")  # the class ignores it
+        length = block.get(TRAINED, LENGTH_LIMIT)
+        scale, position = block.get("llama_4_scaling_beta", _POSITIVE), "p"
+    elif family.config_class == "Llama4TextConfig":
+        length = keys.get("floor_scale", LENGTH_LIMIT, 8_192, family.source)
+        scale, position = keys.get("attn_scale", _POSITIVE, 0.1, family.source), "(p + 1)"
+        is_scaled = keys.flag("attn_temperature_tuning", True, family.source)
+        if not is_scaled or isinstance(scheme, RopeConfig):
+            return ()
+    else:
         return ()
-    floor = keys.get("floor_scale", LENGTH_LIMIT, 8_192, family.source)
-    scale = keys.get("attn_scale", _POSITIVE, 0.1, family.source)
-    is_scaled = keys.flag("attn_temperature_tuning", True, family.source)
-    if not is_scaled or isinstance(scheme, RopeConfig):
-        return ()
+    keep = "; a new block must keep llama_4_scaling_beta" if family.query_factor else ""
     return (
-        f"The query at position p is multiplied by 1 + {scale:g} ln(1 + floor((p + 1) / {floor:,})).",
+        f"The query at position p is multiplied by 1 + {scale:g} ln(1 + floor({position} / {length:,}))"
+        f"{keep}.",
     )
 
 

@@ -1,16 +1,23 @@
-"""Write posenc/models/families.json: defaults of transformers' classes that fit RopeFamily.
+"""Write posenc/models/families.json and causal_types.json, from the installed transformers.
 
-Sizes and bases come from the fields of the class; layout, windows and layers without RoPE are those that
-`establish` observes. `python -m tests.models.generate_families` writes the file.
+families.json has defaults of its classes that fit RopeFamily: sizes and bases come from the fields of the
+class; layout, windows and layers without RoPE are those that `establish` observes. causal_types.json has
+every causal model type: read, or why not. `python -m tests.models.generate_families` writes both, and
+`python -m tests.models.generate_families types` the second alone.
 """
 
 import dataclasses
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
+from posenc.errors import ConfigFileError
+from posenc.models import read_config
 from posenc.models.families import GENERATED
 from tests.models.published_models.establish import establish
 
+CAUSAL_TYPES = Path(__file__).with_name("causal_types.json")
 # Keys of a class whose layers rotate only where they have a window, or that have another window key.
 STATED: dict[str, dict[str, Any]] = {
     "cohere2": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
@@ -43,20 +50,31 @@ STATED: dict[str, dict[str, Any]] = {
         "scale_key": "attention_multiplier",
     },
     "jamba": {"state": "mamba", "state_size": "mamba", "rotates": "never", "period": 8, "offset": 4},
+    "ministral3": {"windows": "every layer", "query_factor": True},
     "nemotron_h": {"state": "mamba", "state_size": "nemotron_h", "period": 0, "rotates": "never"},
 }  # fmt: skip
-# What a class needs to run, because its defaults name no layer with attention.
+# What a class needs to run: its defaults do not work, or name one kind of layer alone.
 RUN_WITH: dict[str, dict[str, Any]] = {
-    "bamba": {"attn_layer_indices": [1]},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "bamba": {"num_hidden_layers": 8, "attn_layer_indices": [2, 6]},
+    "bitnet": {"num_hidden_layers": 4},
+    "gemma4_assistant": {"text_config": {
+        "model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0,
+        "num_hidden_layers": 4, "num_kv_shared_layers": 4,
+    }},
+    "glm4_moe": {"head_dim": 128},
     "granitemoehybrid": {
-        "layer_types": ["mamba", "attention"] * 16,
+        "num_hidden_layers": 8, "layer_types": ["mamba", "attention"] * 4,
         "position_embedding_type": "rope",
     },
-}
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "lfm2": {"num_hidden_layers": 8, "layer_types": ["conv", "full_attention"] * 4},
+    "lfm2_moe": {"num_hidden_layers": 8, "layer_types": ["conv", "full_attention"] * 4},
+    "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
+    "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "mlp"] * 2},
+}  # fmt: skip
 PLAIN = (
-    "apertus", "arcee", "aria_text", "axk1", "cwm", "diffllama", "ernie4_5_moe", "flex_olmo",
-    "glm4_moe_lite", "hy_v3", "internlm3", "iquestcoder", "jais2",
+    "apertus", "arcee", "aria_text", "axk1", "bitnet", "cwm", "diffllama", "ernie4_5_moe",
+    "flex_olmo", "glm4_moe_lite", "hy_v3", "internlm3", "iquestcoder", "jais2",
     "hunyuan_v1_dense", "nanochat", "solar_open", "youtu",
 )  # fmt: skip
 SIZES = {
@@ -73,7 +91,7 @@ def family(model_type: str) -> dict[str, Any]:
     built = config_class()
     whole = json.loads(json.dumps(built.to_dict()))
     fields = {field.name: field.default for field in dataclasses.fields(config_class)}
-    kinds = establish({"config": whole | RUN_WITH.get(model_type, {})})["kinds"]
+    kinds = establish({"config": default_config(model_type)})["kinds"]
     layouts = {kind["layout"] for kind in kinds if "layout" in kind}
     record: dict[str, Any] = {"config_class": config_class.__name__}
     record |= {"layout": layouts.pop()} if layouts else {}
@@ -105,6 +123,37 @@ def family(model_type: str) -> dict[str, Any]:
     return record | STATED.get(model_type, {})
 
 
+def causal_types() -> tuple[str, ...]:
+    """Return the model types that transformers can generate text with."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return tuple(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
+
+
+def default_config(model_type: str) -> dict[str, Any]:
+    """Return the config that a class makes of its defaults, of the text model where it is nested."""
+    import transformers
+
+    built = transformers.CONFIG_MAPPING[model_type](**RUN_WITH.get(model_type, {}))
+    text = built.get_text_config(decoder=True)
+    return json.loads(json.dumps(text.to_dict(), default=str)) | {"model_type": text.model_type}
+
+
+def outcome(model_type: str) -> str:
+    """Return whether such a config is read, or why not."""
+    try:
+        read_config(default_config(model_type))
+    except ConfigFileError as error:
+        return error.problem
+    return "read"
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    rows = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in record.items()]
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+
+
 if __name__ == "__main__":
-    rows = [f"{json.dumps(name)}: {json.dumps(family(name))}" for name in sorted({*PLAIN, *STATED})]
-    GENERATED.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    if "types" not in sys.argv:
+        write(GENERATED, {name: family(name) for name in sorted({*PLAIN, *STATED})})
+    write(CAUSAL_TYPES, {name: outcome(name) for name in causal_types()})

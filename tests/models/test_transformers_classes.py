@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,18 @@ from posenc import rope_frequencies
 from posenc.models import LayerKind, ModelConfig, read_config
 from posenc.models.families import FAMILIES
 from posenc.models.read_config import _WRAPPERS
+from posenc.models.rope_block import TRAINED
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
+from tests.models.generate_families import (
+    CAUSAL_TYPES,
+    RUN_WITH,
+    causal_types,
+    default_config,
+    outcome,
+)
 from tests.models.published_models.establish import establish
 from tests.models.test_published_models import differences
 
@@ -27,7 +36,8 @@ CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_te
 # The classes of these types are those of DeepSeek V3 and Llama.
 BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
 HYBRID = [name for name, family in FAMILIES.items() if family.state]
-TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID)]
+# Blocks that are written back have no llama_4_scaling_beta, as a note of Ministral 3's layers says.
+TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, "ministral3")]
 # transformers cannot build an attention layer of these classes from their defaults.
 NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense")
 CASES = [(name, {}) for name in TYPES if name not in NO_DEFAULTS] + CHANGED
@@ -246,25 +256,21 @@ def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
 
 
 WITHOUT_ROPE_BETWEEN = ("afmoe", "cohere2", "exaone4", "exaone_moe", "kolibri1", "llama4_text")
-RUN = (*WITHOUT_ROPE_BETWEEN, *HYBRID, "hunyuan_v1_dense", "internlm3", "iquestcoder", "ministral")
-# Kinds of layers, where the default of a class has no layer with attention, or none with a state.
-MIXED: dict[str, Config] = {
-    "bamba": {"attn_layer_indices": [2, 6]},
-    "granitemoehybrid": {
-        "layer_types": ["mamba", "attention"] * 4,
-        "position_embedding_type": "rope",
-    },
-    "hunyuan_v1_dense": {"head_dim": 128},
-    "lfm2": {"layer_types": ["conv", "full_attention"] * 4},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 4},
-    "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "mlp"] * 2},
-}
+RUN = (
+    *WITHOUT_ROPE_BETWEEN,
+    *HYBRID,
+    "hunyuan_v1_dense",
+    "internlm3",
+    "iquestcoder",
+    "ministral",
+    "ministral3",
+)
 
 
 @pytest.mark.parametrize("model_type", RUN)
 def test_layers_do_what_a_run_of_the_class_shows(model_type: str) -> None:
     """Rotation as a matrix, mask and cache of the class itself, as `establish` observes them."""
-    built = config_of(model_type, {"num_hidden_layers": 8} | MIXED.get(model_type, {}))
+    built = config_of(model_type, {"num_hidden_layers": 8} | RUN_WITH.get(model_type, {}))
     config = json.loads(json.dumps(built.to_dict()))
     real, model = establish({"config": config}), read_config(config)
     assert list(differences(model, real)) == []
@@ -300,7 +306,7 @@ STATES: dict[str, Config] = {
 
 @pytest.mark.parametrize("model_type", HYBRID)
 def test_states_have_the_numbers_of_transformers_cache(model_type: str) -> None:
-    sizes = SMALL | STATES[FAMILIES[model_type].state] | MIXED.get(model_type, {})
+    sizes = SMALL | STATES[FAMILIES[model_type].state] | RUN_WITH.get(model_type, {})
     known = vars(transformers.CONFIG_MAPPING[model_type]()).keys()
     config = config_of(model_type, {key: sizes[key] for key in sizes if key in known})
     model = transformers.AutoModel.from_config(config).eval()
@@ -316,3 +322,40 @@ def test_states_have_the_numbers_of_transformers_cache(model_type: str) -> None:
         ]  # MiniMax has its own class
         assert kind.state == sum(one.numel() for one in tensors if isinstance(one, Tensor)), index
     assert any(kind.state for kind in kinds.values())
+
+
+OUTCOMES: dict[str, str] = json.loads(CAUSAL_TYPES.read_text())
+
+
+def test_every_causal_type_of_transformers_is_read_or_refused_by_name() -> None:
+    """A type that is new in a release of transformers is named here."""
+    assert set(causal_types()) == set(OUTCOMES)
+    assert {name: outcome(name) for name in OUTCOMES} == OUTCOMES
+    assert sum(reason == "read" for reason in OUTCOMES.values()) > 90
+
+
+# Classes without RoPE, whose tables and biases have tests of their own.
+WITHOUT_ROPE = ("bert", "gpt-sw3", "gpt2", "opt", "roberta", "xlm-roberta")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "model_type",
+    [name for name in OUTCOMES if OUTCOMES[name] == "read" and name not in WITHOUT_ROPE],
+)
+def test_every_causal_type_that_is_read_does_what_a_run_shows(model_type: str) -> None:
+    config = default_config(model_type)
+    assert list(differences(read_config(config), establish({"config": config}))) == []
+
+
+def test_queries_of_ministral_3_are_multiplied_as_in_transformers() -> None:
+    """The factor of the class' own function, by the numbers of the sentence."""
+    model = read_config(default_config("ministral3"))
+    (sentence,) = [note for note in model.main.notes if "multiplied" in note]
+    scale, length = re.findall(r"([\d.]+) ln.*/ ([\d,]+)", sentence)[0]
+    positions = torch.tensor([[0, 16_383, 16_384, 40_000, 262_143]])
+    theirs = module_of("ministral3").get_llama_4_attn_scale(positions, 0.1, 16_384).flatten()
+    counted = (positions // int(length.replace(",", ""))).double().log1p() * float(scale) + 1
+    torch.testing.assert_close(counted.flatten().float(), theirs, rtol=1e-6, atol=0)
+    config = config_of("ministral3", {}).rope_parameters
+    assert (config["llama_4_scaling_beta"], config[TRAINED]) == (0.1, 16_384)

@@ -49,7 +49,7 @@ SHALLOW = 4  # layers of a class whose layers are all alike, where its width can
 
 # Classes whose layers are all alike and whose head width follows from the width of a token.
 UNIFORM = {
-    "falcon", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe"
+    "falcon", "bitnet", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe"
 }  # fmt: skip
 # Classes of narrow models whose head width follows from the width of a token.
 NARROW = {"modernbert", "nomic_bert"}
