@@ -42,26 +42,30 @@ def match_model(
     schemes: of each kind of layer, by its name. table, sines: as `identify` took them.
     """
     source = TableInput.of(table, sines)
+    count, dim, width = source.columns.shape[1], None, ""
+    if result.arrangement is not None:
+        dim = result.arrangement.columns(count).dim
+        width = f"it has width {dim:,} and base {base_words(result)}; "
     layers, faults, code = [], [], ""
     for name, scheme in schemes.items():
-        text = f"{name} layers have {_rotation(scheme)}"
+        kind = "layers" if name == "all" else f"{name.replace('_', ' ')} layers"
+        text = f"{kind} have {_rotation(scheme)}"
         if isinstance(scheme, RopeConfig):
             orders = _orders(scheme, source)
             fault = "" if _rotates_by(scheme, result, source) else difference_from(scheme, source)
             if not fault:
-                return ModelMatch(True, f"This table belongs to the model: its {text}.")
+                but = " It has deviations." if result.deviations else ""
+                return ModelMatch(True, f"This table belongs to the model: its {text}.{but}")
             if orders and scheme.build().stationary:
-                faults.append(fault)
+                if dim in (None, scheme.rotary_dim):
+                    lower = f"{fault[0].lower()}{fault[1:]}"
+                    faults.append(f"Against its {kind}, {lower}" if len(schemes) > 1 else fault)
                 code = code or scheme_code(scheme.at_length(result.rows), result.rows, orders[0])
         layers.append(text)
-    width = ""
-    if result.hypothesis is not None and result.arrangement is not None:
-        dim = result.arrangement.columns(source.columns.shape[1]).dim
-        width = f"it has width {dim:,} and base {base_words(result)}; "
     sentence = (
         f"This table does not belong to the model: {width}the model's {'; its '.join(layers)}."
     )
-    return ModelMatch(False, " ".join((sentence, *dict.fromkeys(faults))), code)
+    return ModelMatch(False, " ".join((sentence, *faults)), code)
 
 
 def _rotation(scheme: SchemeConfig | None) -> str:
@@ -75,7 +79,8 @@ def _rotation(scheme: SchemeConfig | None) -> str:
 def _rotates_by(scheme: RopeConfig, result: Identification, source: TableInput) -> bool:
     """Whether a scheme has the frequencies and the size of an identified table, as far as it shows."""
     hypothesis = result.hypothesis
-    if hypothesis is None:
+    wrong = {"swapped", "wrong pairs", "sign", "start"} & {each.kind for each in result.deviations}
+    if hypothesis is None or wrong:
         return False
     columns = hypothesis.arrangement.columns(source.columns.shape[1])
     if scheme.rotary_dim != columns.dim:

@@ -47,13 +47,16 @@ def test_sentence_names_what_differs() -> None:
     assert not belongs
     assert "has width 128 and base 10,000; the model's full layers have RoPE" in sentence
     assert (
-        "base 500,000; its local layers have no RoPE. It differs first in row 1, pair 1, by "
+        "its local layers have no RoPE. Against its full layers, it differs first in row 1, pair 1, by "
         in sentence
     )
     names: dict[str, torch.Tensor] = {}
     exec(code, names)
     for name, part in zip(("cosines", "sines"), rope_tables(64, 128, 5e5), strict=True):
         torch.testing.assert_close(names[name], part)
+    swapped = match_model(identify(*tables[::-1]), {"full": RopeConfig(dim=128)}, *tables[::-1])
+    assert not swapped.belongs
+    assert swapped.sentence.endswith("It differs first in row 0, pair 0, by 1.")
     noise = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     assert not match_model(identify(noise), {}, noise).belongs
 
