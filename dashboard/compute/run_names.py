@@ -1,4 +1,4 @@
-"""Names and owners of this server's runs and jobs, and the runs that their owners hid."""
+"""Labels of runs: the names that visitors gave them, their owners, and which runs are hidden."""
 
 import streamlit as st
 
@@ -25,8 +25,8 @@ def _labels(url: str) -> dict[str, tuple[Label, ...]]:
     return _opened(url).all()
 
 
-def known() -> dict[str, tuple[Label, ...]]:
-    """Return the labels of this server's runs; none while they cannot be read."""
+def all_labels() -> dict[str, tuple[Label, ...]]:
+    """Return the labels of this server's runs by run; none while they cannot be read."""
     try:
         return _labels(store_url())
     except RunError:
@@ -35,36 +35,36 @@ def known() -> dict[str, tuple[Label, ...]]:
 
 def hidden_runs() -> frozenset[str]:
     """Return the runs that their owners hid."""
-    return frozenset(run for run, labels in known().items() if hidden(labels))
+    return frozenset(run for run, labels in all_labels().items() if hidden(labels))
 
 
-def started(asked: list[Specification], name: str) -> None:
-    """Label what a visitor has just started; what others called the same runs stays as it is.
+def label_started(specifications: list[Specification], name: str) -> None:
+    """Label the runs that a visitor has just started; labels by other visitors stay.
 
-    Raises RunError where that cannot be written.
+    Raises RunError where the labels cannot be written.
     """
-    found, owner = _opened(store_url()), identity.name()
-    for one in asked:
-        label = Label(one.run_id, owner, name)
+    store, owner = _opened(store_url()), identity.name()
+    for specification in specifications:
+        label = Label(specification.run_id, owner, name)
         if identity.may_own() and name:
-            found.put(label)
-        elif owner or name:  # of nobody known: the first to name it did
-            found.add(label)
+            store.put(label)
+        elif owner or name:  # an unknown visitor does not replace the first name
+            store.add(label)
     _labels.clear()
 
 
-def called(asked: list[Specification]) -> str:
-    """Return what people call these runs, "" where nobody called any of them anything."""
-    everything = known()
-    found = [label for one in asked for label in everything.get(one.run_id, ())]
+def names_with_owners(specifications: list[Specification]) -> str:
+    """Return the names of these runs, each with its owners, as a list in words; "" without a name."""
+    by_run = all_labels()
+    labels = [label for run in specifications for label in by_run.get(run.run_id, ())]
     words = []
-    for name in names(found):
-        owners = [one.owner for one in found if one.name == name and one.owner and not one.hidden]
-        people = [*dict.fromkeys(printable_name(owner, OWNER_SHOWN) for owner in owners)]
-        words.append(f"{name} ({listed(people)})" if people else name)
+    for name in names(labels):
+        owners = [label.owner for label in labels if label.name == name and not label.hidden]
+        people = dict.fromkeys(printable_name(owner, OWNER_SHOWN) for owner in owners if owner)
+        words.append(f"{name} ({listed([*people])})" if people else name)
     return listed(words) if words else ""
 
 
-def may_stop(entry: Job) -> bool:
-    """Whether this visitor may stop a start: its owner alone, anybody where that is nobody known."""
-    return entry.owner in ("", identity.name())
+def may_stop(job: Job) -> bool:
+    """Whether this visitor may stop a job: its owner, or anybody where its owner is unknown."""
+    return job.owner in ("", identity.name())

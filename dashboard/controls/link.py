@@ -149,9 +149,7 @@ def written(setting: Setting) -> dict[str, list[str]]:
 
 
 def _joined(rule: fields.Rule | None, texts: Sequence[str]) -> str:
-    """Return the text of one name: of a name given twice the last, of several words all."""
-    if isinstance(rule, fields.Choice) and texts[-1] in rule.labels:
-        return rule.options[rule.labels.index(texts[-1])]
+    """Return the text of a parameter: all texts of several words, else the last text."""
     return ",".join(texts) if isinstance(rule, fields.MultiChoice) else texts[-1]
 
 
@@ -162,6 +160,6 @@ def _words(rule: fields.Rule, value: Any, *, labelled: bool = False) -> list[str
     """
     if isinstance(rule, fields.MultiChoice):
         return [labels(rule)[word] for word in value]
-    if labelled and isinstance(rule, fields.Choice) and rule.labels:
+    if labelled and isinstance(rule, fields.Choice):
         return [labels(rule)[value]]
     return [rule.write(value)]

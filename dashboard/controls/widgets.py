@@ -34,35 +34,19 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
     """
     common["help"] = rule.help or None
     match rule:
-        case fields.MultiChoice() if len(rule.options) > MANY:
-            return place.multiselect(
-                rule.label,
-                rule.options,
-                list(default),
-                format_func=labels(rule).__getitem__,
-                max_selections=rule.most,
-                **common,
-            )
         case fields.MultiChoice():
+            common |= {"default": [*default], "format_func": labels(rule).__getitem__}
+            if len(rule.options) > MANY:
+                return place.multiselect(
+                    rule.label, rule.options, max_selections=rule.most, **common
+                )
             return place.pills(
-                rule.label,
-                rule.options,
-                selection_mode="multi",
-                default=list(default),
-                format_func=labels(rule).__getitem__,
-                wrap=True,
-                **common,
+                rule.label, rule.options, selection_mode="multi", wrap=True, **common
             )
         case fields.Choice():
-            words = dict(zip(rule.options, rule.labels or rule.options, strict=True))
+            common |= {"default": default, "format_func": labels(rule).__getitem__}
             return place.segmented_control(
-                rule.label,
-                rule.options,
-                default=default,
-                format_func=words.__getitem__,
-                required=True,
-                wrap=True,
-                **common,
+                rule.label, rule.options, required=True, wrap=True, **common
             )
         case fields.Flag():
             return place.toggle(rule.label, default, **common)
@@ -91,8 +75,8 @@ def typed(rule: fields.Rule) -> bool:
 
 
 def labels(rule: fields.MultiChoice | fields.Choice) -> dict[str, str]:
-    """Return the words of a rule as people know them."""
-    return dict(zip(rule.options, rule.labels, strict=True))
+    """Return the label of every option: the option itself where the rule has no labels."""
+    return dict(zip(rule.options, rule.labels or rule.options, strict=True))
 
 
 def control(place: Any, name: str, rule: fields.Rule, *, exact: bool = False) -> None:

@@ -381,7 +381,7 @@ def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
     visit_as(ANN)
     at = start("Mine")
     assert ["its name cannot be saved" in toast.value for toast in at.toast] == [True]
-    assert run_names.known() == {}
+    assert run_names.all_labels() == {}
     assert [entry.owner for entry in queue.jobs()] == [ANN]
     assert stoppers(visit_as) == {ANN}
     drawn(visit("train"))

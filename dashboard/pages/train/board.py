@@ -89,7 +89,7 @@ def _row(queue: Queue, entry: Job) -> None:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
             st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[one.scheme.kind])
         stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
-        if name := run_names.called([*specs]):
+        if name := run_names.names_with_owners([*specs]):
             st.caption(plain(f"{name}."))
         if not (settings.current().training and run_names.may_stop(entry)):
             return
@@ -132,7 +132,7 @@ def finished(name: str, asked: list[Specification], label: str = "") -> None:
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],
     )
-    names = run_names.called(asked)
+    names = run_names.names_with_owners(asked)
     lead = f"{names}. " if names else ""
     st.caption(plain(f"{lead}{run_words.alike(asked[0])}"))
 

@@ -220,7 +220,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         counters.here.count("starts")
         event("start_added", job=entry, runs=[one.run_id for one in left])
         try:
-            run_names.started(left, called)
+            run_names.label_started(left, called)
         except RunError:  # a name is no reason to stop
             st.toast("Started, but its name cannot be saved now.", icon=":material/info:")
         with contextlib.suppress(QueueUnwritable):  # the board says so
