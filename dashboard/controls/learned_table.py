@@ -12,12 +12,7 @@ from dashboard.server import settings
 from dashboard.server.incidents import answered
 from dashboard.text import plain
 from posenc import fields
-from posenc.checkpoints import (
-    find_position_tables,
-    hub_table,
-    minilm_table,
-    read_header,
-)
+from posenc.checkpoints import find_position_tables, hub_table, minilm_table, read_header
 from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table
 from posenc.checkpoints.sources import TRAINED, named_table
 from posenc.errors import CheckpointError, PickleRefused
