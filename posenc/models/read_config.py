@@ -61,6 +61,17 @@ _WRAPPERS = (
     "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
     "idefics3", "internvl", "llama4", "llava", "llava_next", "llava_onevision", "mistral3", "smolvlm",
 )  # fmt: skip
+# Types whose layers cannot be described here, as runs of their classes show, and why.
+_NOT_READ = {
+    **dict.fromkeys(
+        ("axk2", "deepseek_v32", "dots3_note_text", "glm_moe_dsa", "hy_v4"),
+        "is not read, because an index chooses which keys a query sees",
+    ),
+    **dict.fromkeys(
+        ("falcon_mamba", "mamba", "mamba2", "rwkv", "xlstm"),
+        "is not read, because no layer has attention",
+    ),
+}
 # Keys of published files that their class never reads.
 _NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
 
@@ -100,7 +111,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         key = keys.named("model_type")
         problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"
         if own:
-            problem = f'{key} "{_short(own)}" is not known, and nothing is guessed'
+            problem = f'{key} "{_short(own)}" {_NOT_READ.get(own, "is not known, and nothing is guessed")}'
         elif "hidden_size" not in keys.record:
             raise ConfigFileError(f"{problem}.", key)
         raise _refusal(problem, key, "llama", "read it as a Llama model")
