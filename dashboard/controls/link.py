@@ -150,6 +150,8 @@ def written(setting: Setting) -> dict[str, list[str]]:
 
 def _joined(rule: fields.Rule | None, texts: Sequence[str]) -> str:
     """Return the text of a parameter: all texts of several words, else the last text."""
+    if isinstance(rule, fields.Choice) and texts[-1] in rule.labels:
+        return rule.options[rule.labels.index(texts[-1])]  # Streamlit writes labels: no notice
     return ",".join(texts) if isinstance(rule, fields.MultiChoice) else texts[-1]
 
 

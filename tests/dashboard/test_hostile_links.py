@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from dashboard.compute import schemes
 from dashboard.controls import link as links
 from dashboard.controls import pin
+from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.server.workers import server_workers
 from posenc import best_device, fields
 from posenc.checkpoints.file_store import ENVIRONMENT
@@ -317,3 +318,9 @@ def test_no_link_starts_a_dense_fit_and_asking_does(monkeypatch: pytest.MonkeyPa
     at.toggle(key="dense").set_value(True).run()
     drawn(at)
     assert asked.call_count == 4
+
+
+def test_label_of_a_choice_opens_without_a_notice() -> None:
+    assert links.parse_options({"verdict": ["partly true"]}, ClaimsChoice) == (
+        {"verdict": "partly", "theme": "all"}, [],
+    )  # fmt: skip
