@@ -90,7 +90,7 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     # 0.4 below the learned table's.
     for fact in (
         "Trained on 64 tokens, evaluated at 256",
-        "ALiBi (-0.10 nats) holds; RoPE (+2.40 nats) breaks",
+        "ALiBi (-0.100 nats) holds; RoPE (+2.40 nats) breaks",
         "Learned ends at 64",
     ):
         assert fact in headline(at)
