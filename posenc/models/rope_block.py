@@ -18,7 +18,7 @@ from posenc.models.layers import EVEN_WIDTH_LIMIT, LENGTH_LIMIT, Heads
 TRAINED = "original_max_position_embeddings"  # the length before scaling
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False)
 _RULES = {"rope_theta": limits.BASE, "partial_rotary_factor": _SHARE, TRAINED: LENGTH_LIMIT}
-FACTOR_RANGE = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
+_FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class BlockReader:
         """
         keys, is_absent = self.keys, "factor" not in self.keys.record
         if trained is None or (is_absent and not absent) or keys.find("factor") is not None:
-            written: float = keys.get("factor", FACTOR_RANGE)
+            written: float = keys.get("factor", _FACTOR)
             return written
         name, context = self.context
         factor = context / trained

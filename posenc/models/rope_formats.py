@@ -16,13 +16,13 @@ from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError
 from posenc.models.config_json import Keys
 from posenc.models.families import RopeFamily, family_of
-from posenc.models.rope_block import FACTOR_RANGE, TRAINED, BlockReader
+from posenc.models.rope_block import TRAINED, BlockReader
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
-from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
@@ -36,10 +36,6 @@ _PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
 
 
 def _read_dynamic(block: BlockReader) -> RopeConfig:
-    if block.family.config_class == "HunYuanDenseV1Config" and block.has("alpha"):
-        # A fixed alpha takes the place of factor; the others are of YaRN.
-        block.keys.read.update(("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"))
-        return RopeNtkConfig(**block.shared(), factor=block.keys.get("alpha", FACTOR_RANGE))
     name, context = block.context
     block.keys.assume(
         f"dynamic scaling begins at {context:,}, which is {name}, as transformers has it; the model "

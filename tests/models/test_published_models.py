@@ -35,6 +35,7 @@ from tests.models.published_models.establish import LENGTHS, TRUTH, establish, s
 REFUSED = {
     "cwm-mlx": "layer_types",
     "gemma-4-e4b": "text_config.num_kv_shared_layers",
+    "hunyuan-7b": "rope_scaling.alpha",
     "minimax-text-01": "rotary_dim",
     "ministral-8b-2410": "layer_types",
     "phi-3.5-moe": "rope_scaling.short_mscale",
@@ -101,7 +102,7 @@ def kind_differences(kind: LayerKind, real: dict[str, Any]) -> Iterator[str]:
             "rotated": 2 * len(rotating(kind.scheme, LENGTHS[0])),
             "layout": kind.scheme.layout,
             "base": kind.scheme.base,
-            "scaling": (*FORMATS[kind.scheme.kind].types, "dynamic")[0],  # of a fixed alpha
+            "scaling": FORMATS[kind.scheme.kind].types[0],
         }
         # What is observed of float32 cosines has about five digits.
         factor = rope_frequencies(kind.scheme)[1]
