@@ -11,6 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, quoted
@@ -41,6 +42,18 @@ READERS: Mapping[str, Reader] = {
     "gptj": read_gptj,
     "t5": bias_models.read_t5,
     "mt5": bias_models.read_t5,
+}
+TYPES = Path(__file__).with_name(
+    "model_types.json"
+)  # written from the source of transformers' classes
+# Why a type is not read, by what its class does with position. "other": it may have RoPE, or is unclear.
+_REASONS = {
+    "image": "its positions are those of patches or pixels of an image, not of tokens of a text",
+    "none": "its class has no attention, and no position encoding that acts on it",
+    "buckets": "it adds a bias by bucket of distance, as T5 does, of which posenc reads t5 and mt5 alone",
+    "relative": "it has a relative encoding of its own, such as Transformer-XL's or DeBERTa's, not RoPE",
+    "added": "it adds learned or fixed position vectors to the tokens and has no RoPE",
+    "audio": "it is a model of speech or audio, whose positions are not read",
 }
 # A model of pictures and text, by the type of its text model where that is not written.
 _TEXT_TYPES = {
@@ -114,6 +127,8 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
             problem = f'{key} "{_short(own)}" {_NOT_READ.get(own, "is not known, and nothing is guessed")}'
         elif "hidden_size" not in keys.record:
             raise ConfigFileError(f"{problem}.", key)
+        if reason := _REASONS.get(json.loads(TYPES.read_text("utf-8")).get(own, "")):
+            raise ConfigFileError(f'{key} "{own}" is not read: {reason}.', key)
         raise _refusal(problem, key, "llama", "read it as a Llama model")
     read_as = known if known in READERS else str(assume)
     wrapper = "" if keys is top or outer is None or outer in _WRAPPERS else outer

@@ -1,0 +1,75 @@
+"""Write what the classes of transformers do with position, for the model types that posenc does not read.
+
+`python -m tests.models.generate_model_types` writes posenc/models/model_types.json from the source of the
+installed classes.
+"""
+
+import importlib.util
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+from transformers.models.auto.configuration_auto import (
+    CONFIG_MAPPING_NAMES,
+    model_type_to_module_name,
+)
+
+from posenc.models.read_config import READERS, TYPES
+
+MODELS = Path(importlib.util.find_spec("transformers").origin).parent / "models"  # type: ignore
+# What the source of a class without RoPE has: the first that matches counts.
+KINDS = {
+    "buckets": r"def _?relative_position_bucket|def _compute_bias",
+    "relative": r"\brel_shift|relative_shift|disentangled|relative_key\b|def relative_attn|rel_pos_emb",
+    "added": r"(?i)sinusoid|(embed_positions|position\w*_embeddings?|wpe|pos_embed\w*) = nn\."
+    r"(Embedding|Parameter)|LearnedPositionalEmbedding",
+}
+
+
+@cache
+def source(model_type: str, part: str) -> str:
+    folder = MODELS / model_type_to_module_name(model_type)
+    return "\n".join(path.read_text("utf-8") for path in sorted(folder.glob(f"{part}_*.py")))
+
+
+def config_fields(model_type: str) -> set[str]:
+    """Return the names that the body of a configuration class annotates."""
+    parts = re.split(r"(?m)^class ", source(model_type, "configuration"))
+    name = CONFIG_MAPPING_NAMES[model_type]
+    body = next((part for part in parts if re.match(rf"{name}\b", part)), "")
+    return set(re.findall(r"(?m)^    (\w+)(?=:| =)", body))
+
+
+def kind_of(model_type: str) -> str:
+    """Return what the class of a type does with position, as its source shows."""
+    fields = config_fields(model_type)
+    if not fields & {"vocab_size", "text_config"} and {"patch_size", "image_size"} <= fields:
+        return "image"
+    code = source(model_type, "modeling")
+    if any(re.match("feat_extract_|speech_|num_mel_bins|input_feat_per", name) for name in fields):
+        return "audio"
+    # A type of several parts has the source of all of them: nothing is said of it.
+    text = "vocab_size" in fields and not any("config" in name for name in fields)
+    mixed = "_config" in source(model_type, "configuration")
+    if (
+        not text
+        or mixed
+        or not code
+        or re.search(r"(?<![pP])rope|RoPE|Rope|(?i:rotary|rotate)", code)
+    ):
+        return "other"
+    kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, code)), "")
+    return kind or (
+        "other" if re.search(r"class \w*(Attention|Attn)|softmax\(|from \.\.\w", code) else "none"
+    )
+
+
+def kinds() -> dict[str, str]:
+    """Return the kind of every type of the installed transformers that is not read."""
+    return {name: kind_of(name) for name in sorted(CONFIG_MAPPING_NAMES) if name not in READERS}
+
+
+if __name__ == "__main__":
+    lines = (f"{json.dumps(name)}: {json.dumps(kind)}" for name, kind in kinds().items())
+    TYPES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
