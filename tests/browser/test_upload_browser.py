@@ -67,13 +67,13 @@ def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: 
     go(page, "context_planner")
     # No long search is started for it before it is asked for.
     expect(headline(page)).to_have_text(read(Setting(model=WORD), PlanChoice()).headline)
-    choose(page, "Model", "LLaMA-2-7B")
+    choose(page, "Model", "Llama-2-7B")
     expected = read(Setting(model="llama-2-7b"), PlanChoice()).headline
     expect(headline(page)).to_have_text(expected)
     settled(page)
     assert parse_qs(urlparse(page.url).query)["model"] == ["llama-2-7b"]
     go(page, "similarity")
-    assert "LLaMA-2-7B" in subtitle(page, "RoPE")
+    assert "Llama-2-7B" in subtitle(page, "RoPE")
 
 
 PICKLE = re.compile("pickle.*safetensors", re.DOTALL)
