@@ -43,9 +43,7 @@ READERS: Mapping[str, Reader] = {
     "t5": bias_models.read_t5,
     "mt5": bias_models.read_t5,
 }
-TYPES = Path(__file__).with_name(
-    "model_types.json"
-)  # written from the source of transformers' classes
+TYPES = Path(__file__).with_name("model_types.json")  # written from the source of transformers
 # Why a type is not read, by what its class does with position. "other": it may have RoPE, or is unclear.
 _REASONS = {
     "image": "its positions are those of patches or pixels of an image, not of tokens of a text",
@@ -53,6 +51,7 @@ _REASONS = {
     "buckets": "it adds a bias by bucket of distance, as T5 does, of which posenc reads t5 and mt5 alone",
     "relative": "it has a relative encoding of its own, such as Transformer-XL's or DeBERTa's, not RoPE",
     "added": "it adds learned or fixed position vectors to the tokens and has no RoPE",
+    "no_rope": "its class has no RoPE, and what it does with position is not read",
     "audio": "it is a model of speech or audio, whose positions are not read",
 }
 # A model of pictures and text, by the type of its text model where that is not written.
@@ -75,16 +74,10 @@ _WRAPPERS = (
     "idefics3", "internvl", "llama4", "llava", "llava_next", "llava_onevision", "mistral3", "smolvlm",
 )  # fmt: skip
 # Types whose layers cannot be described here, as runs of their classes show, and why.
-_NOT_READ = {
-    **dict.fromkeys(
-        ("axk2", "deepseek_v32", "dots3_note_text", "glm_moe_dsa", "hy_v4"),
-        "is not read, because an index chooses which keys a query sees",
-    ),
-    **dict.fromkeys(
-        ("falcon_mamba", "mamba", "mamba2", "rwkv", "xlstm"),
-        "is not read, because no layer has attention",
-    ),
-}
+_NOT_READ = dict.fromkeys(
+    ("axk2", "deepseek_v32", "dots3_note_text", "glm_moe_dsa", "hy_v4"),
+    "is not read, because an index chooses which keys a query sees",
+)
 # Keys of published files that their class never reads.
 _NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
 

@@ -27,6 +27,9 @@ KINDS = {
 }
 
 
+ROPE = r"(?<![pP])rope|RoPE|Rope|(?i:rotary|rotate)"
+
+
 @cache
 def source(model_type: str, part: str) -> str:
     folder = MODELS / model_type_to_module_name(model_type)
@@ -49,20 +52,22 @@ def kind_of(model_type: str) -> str:
     code = source(model_type, "modeling")
     if any(re.match("feat_extract_|speech_|num_mel_bins|input_feat_per", name) for name in fields):
         return "audio"
-    # A type of several parts has the source of all of them: nothing is said of it.
+    # A class that takes parts from other folders may have their RoPE.
+    whole = code and not re.search(r"AutoModel|AutoBackbone|from \.\.\w", code)
+    if whole and not re.search(ROPE, code):
+        return text_kind(fields, model_type, code) or "no_rope"
+    return "other"
+
+
+def text_kind(fields: set[str], model_type: str, code: str) -> str:
+    """Return what a model of text does with position where that is clear, else ""."""
+    # A type of several parts has the source of all of them: nothing more is said of it.
     text = "vocab_size" in fields and not any("config" in name for name in fields)
     mixed = "_config" in source(model_type, "configuration")
-    if (
-        not text
-        or mixed
-        or not code
-        or re.search(r"(?<![pP])rope|RoPE|Rope|(?i:rotary|rotate)", code)
-    ):
-        return "other"
+    if not text or mixed:
+        return ""
     kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, code)), "")
-    return kind or (
-        "other" if re.search(r"class \w*(Attention|Attn)|softmax\(|from \.\.\w", code) else "none"
-    )
+    return kind or ("" if re.search(r"class \w*(Attention|Attn)|softmax\(", code) else "none")
 
 
 def kinds() -> dict[str, str]:
