@@ -75,7 +75,9 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
     Raises LookupError for a page that does not say what it uses.
     """
     if path not in PAGES:
-        raise LookupError(f"used.PAGES must say what every page uses, and has no {path!r}.")
+        raise LookupError(
+            f"page_controls.PAGES must say what every page uses, and has no {path!r}."
+        )
     every, page = frozenset(fields.rules(Setting) | own_rules()), PAGES[path]
     names = {*page.itself}
     if page.schemes:

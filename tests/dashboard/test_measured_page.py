@@ -273,3 +273,20 @@ def test_shipped_runs_are_complete() -> None:
     names = {comparison(run.specification) for run in shipped_runs()}
     assert fields.defaults(ExtrapolationChoice)["half"] == "measured"
     assert fields.defaults(MeasuredChoice)["comparison"] in names
+
+
+@pytest.mark.parametrize(
+    ("link", "view"),
+    [
+        ({}, "measured"),
+        ({"reach": "8"}, "formula"),  # of an earlier version, whose default was the formula
+        ({"reach": "8", "half": "measured"}, "measured"),
+    ],
+)
+def test_link_opens_the_view_that_its_options_belong_to(
+    link: dict[str, str], view: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(pages.VIEWS, "extrapolation")
+    at = drawn(visit("extrapolation", link))
+    assert at.session_state["half"] == view
+    assert ("reach" in at.session_state) == (view == "formula")

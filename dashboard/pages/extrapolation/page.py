@@ -5,7 +5,8 @@ import streamlit as st
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.pages.extrapolation import formula, measured
-from dashboard.pages.extrapolation.options import ExtrapolationChoice
+from dashboard.pages.extrapolation.options import ExtrapolationChoice, FormulaChoice
+from posenc import fields
 
 
 def draw() -> None:
@@ -13,6 +14,10 @@ def draw() -> None:
     settings = page.settings()
     header = st.container()
     row = st.container(horizontal=True, vertical_alignment="top")
+    named = {*st.query_params}
+    if not named & {*fields.rules(ExtrapolationChoice)} and named & {*fields.rules(FormulaChoice)}:
+        # A link of an earlier version, which opened on the formula and did not name its default.
+        st.session_state.setdefault("half", "formula")
     chosen = sidebar.choices(ExtrapolationChoice, row)
     view = measured if chosen.half == "measured" else formula
     view.draw(settings, header, row)
