@@ -79,7 +79,7 @@ def test_every_page_names_the_controls_it_uses() -> None:
     for page in page_controls.PAGES.values():
         assert {*page.itself, *page.never} <= every
         assert not {*page.itself} & {*page.never}
-    with pytest.raises(LookupError, match=r"^used\.PAGES must say"):
+    with pytest.raises(LookupError, match=r"^page_controls\.PAGES must say"):
         page_controls.controls("a page that says nothing", Setting())
 
 
