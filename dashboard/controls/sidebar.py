@@ -145,9 +145,8 @@ def choices(
         narrower = (narrowed or {}).get(name)
         if isinstance(narrower, int) and isinstance(rule, fields.IntRange):
             rule = replace(rule, high=narrower)
-            if (
-                st.session_state.get(f"{name}_high") != narrower
-            ):  # another slider: it takes the value
+            # A slider with another end is a new widget, which takes over the value.
+            if st.session_state.get(f"{name}_high") != narrower:
                 st.session_state[f"{name}_high"] = narrower
                 value = st.session_state.get(name, st.query_params.get(name, default))
                 st.session_state[name] = rule.nearest(str(value))

@@ -13,7 +13,7 @@ from posenc.models.families import (
     RopeFamily,
     SizeNames,
     family_of,
-)  # fmt: skip
+)
 from posenc.models.layers import (
     EVEN_WIDTH_LIMIT,
     LENGTH_LIMIT,
@@ -91,9 +91,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     kinds = []
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):
-        if kind in (family.state, MLP):
-            rope = True  # of another nature; its name is its kind
-        name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
+        is_named = rope or kind in (family.state, MLP)
+        name = kind if is_named else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
         indices_of.setdefault(name, []).append(index)
     for name, indices in indices_of.items():
         kind = kind_of[indices[0]]

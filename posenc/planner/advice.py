@@ -1,4 +1,4 @@
-"""What to do to read a longer context, for each amount of training."""
+"""Advice on how a model can read a longer context: with no, little or much further training."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from posenc.text import as_factor, count_of
 
 
 class Advice(NamedTuple):
-    """What to do with one amount of training.
+    """The advice for one amount of further training.
 
     method: its label, "" where no source reports one. short: the expected change on short context.
     sentence: what is known. source: of the sentence.

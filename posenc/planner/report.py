@@ -161,6 +161,7 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
     for kind in model.layer_kinds:
         scheme = kind.scheme
         base = getattr(scheme, "base", None)
+        window = "all" if kind.window is None else f"{kind.window:,}"
         rows.append(
             {
                 "layers": f"{len(kind.layers)} {kind.name}",
@@ -169,11 +170,7 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
                 "head width": str(kind.head_dim) if kind.heads else "-",
                 "rotated": "-" if kind.rotary_dim is None else str(kind.rotary_dim),
                 "base": "-" if base is None else f"{base:,.10g}",
-                "window": "-"
-                if not kind.heads
-                else "all"
-                if kind.window is None
-                else f"{kind.window:,}",
+                "window": window if kind.heads else "-",
                 "cached a token": f"{kind.cache_width:,}",
                 "scale": _scale(kind.softmax_scale) if kind.heads else "-",
             }

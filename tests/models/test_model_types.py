@@ -31,7 +31,7 @@ def test_llama_is_offered_for_a_type_that_may_have_rope() -> None:
     assert refusal(of_type("of_tomorrow")).assume == "llama"
 
 
-def test_no_type_with_a_rotary_class_is_refused_as_one_without() -> None:
+def test_types_refused_for_having_no_rope_have_no_code_that_rotates() -> None:
     pytest.importorskip("transformers", minversion="5")
     from tests.models.generate_model_types import source
 
