@@ -4,17 +4,20 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+from torch import Tensor
 
 from posenc import limits
 from posenc.analysis.base_search import MAX_LENGTH
-from posenc.checkpoints.array_files import read_number_table
+from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
-from posenc.identification import identify, match_model
+from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
 from posenc.identification.corrected import corrected_code
 from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
+from posenc.identification.model_match import ModelMatch
 from posenc.models import read_config
 from posenc.models.model_config import ModelConfig, full_cache_note
 from posenc.planner import (
@@ -33,6 +36,7 @@ from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
 from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
+from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import printable_name, with_advanced
 
@@ -130,46 +134,112 @@ def plan_context(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file of the sines, where FILE holds the cosines.",
 )
+@click.option(
+    "--before",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Queries or keys before the rotation, where FILE holds the same after it: positions x "
+    "features, or 2 x positions x features with queries first.",
+)
 @click.option("--config", help="A config.json: does the table belong to this model? - is stdin.")
 @click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
 def identify_table(
-    file: Path, tensor: str | None, sines: Path | None, config: str | None, as_json: bool
-) -> None:
+    file: Path, tensor: str | None, sines: Path | None, before: Path | None, config: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     model = None if config is None else _read(config, None)[0]
+    schemes = None if model is None else {kind.name: kind.scheme for kind in model.layer_kinds}
+    if before is not None and (sines is not None or tensor is not None):
+        raise _UsageError("--before goes with neither --sines nor --tensor.")
     try:
         table = read_number_table(file, tensor)
         second = table.sines if sines is None else read_number_table(sines).table
-        result = identify(table.table, second)
-        exact = from_exact(result, table.table, second) if result.known else None
+        vectors = None if before is None else read_number_table(before)
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
-    match, codes = None, corrected_code(result)
-    if model is not None:
-        schemes = {kind.name: kind.scheme for kind in model.layer_kinds}
-        match = match_model(result, schemes, table.table, second)
-        if match.code:
-            codes["Code of the model's table"] = match.code
-    if as_json:
-        values = record(result) | {
-            "belongs": None if match is None else match.belongs,
-            "match": None if match is None else match.sentence,
-            "code": codes,
-            "largest_error": None if exact is None else exact.largest,
-            "tensor": table.name,
-            "notes": list(table.notes),
-        }
-        click.echo(json.dumps(values, indent=2))
+    if vectors is not None:
+        _print_rotations(_parts(vectors), _parts(table), schemes, as_json)
         return
+    result = identify(table.table, second)
+    match = None if schemes is None else match_model(result, schemes, table.table, second)
+    if as_json:
+        values = _table_record(result, table.table, second, match)
+        click.echo(
+            json.dumps(values | {"tensor": table.name, "notes": list(table.notes)}, indent=2)
+        )
+    else:
+        _print_identification(result, table.table, second, match, table.notes)
+
+
+def _parts(table: NumberTable) -> list[Tensor]:
+    return [table.table] if table.sines is None else [table.table, table.sines]
+
+
+def _print_rotations(
+    before: Sequence[Tensor], after: Sequence[Tensor], schemes: dict[str, SchemeConfig | None] | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print how queries, and keys where there are two arrays, were rotated."""
+    if len(before) != len(after):
+        raise _UsageError("FILE and --before must have one shape.")
+    records = []
+    for part, (x, y) in enumerate(zip(before, after, strict=True)):
+        rotation = rotation_of(x, y)
+        name = ("queries", "keys")[part] if len(before) == 2 else "vectors"
+        match = None if schemes is None else match_rotation(rotation, schemes)
+        values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
+        if not as_json:
+            click.echo(f"{name.capitalize()}: {rotation.sentence}")
+        if rotation.cosines is not None:
+            tables = rotation.cosines, rotation.sines
+            result = identify(*tables)
+            if as_json:
+                values = _table_record(result, *tables, match) | values
+            else:
+                _print_identification(result, *tables, match)
+        elif match is not None and not as_json:
+            click.echo(match.sentence)
+        records.append(values)
+    if as_json:
+        click.echo(json.dumps(records, indent=2))
+
+
+def _table_record(
+    result: Identification, table: Tensor, sines: Tensor | None, match: ModelMatch | None
+) -> dict[str, Any]:
+    exact = from_exact(result, table, sines) if result.known else None
+    return record(result) | {
+        "belongs": None if match is None else match.belongs,
+        "match": None if match is None else match.sentence,
+        "code": _codes(result, match),
+        "largest_error": None if exact is None else exact.largest,
+    }
+
+
+def _codes(result: Identification, match: ModelMatch | None) -> dict[str, str]:
+    codes = corrected_code(result)
+    if match is not None and match.code:
+        codes["Code of the model's table"] = match.code
+    return codes
+
+
+def _print_identification(
+    result: Identification, table: Tensor, sines: Tensor | None, match: ModelMatch | None,
+    notes: Sequence[str] = (),
+) -> None:  # fmt: skip
+    exact = from_exact(result, table, sines) if result.known else None
     if leading := leading_error(result, exact):
         click.echo(leading)
-    click.echo(headline(result))
-    click.echo(fit_sentence(result))
+    if (
+        result.known or match is None or not match.belongs
+    ):  # else the model's own scaling is the answer
+        click.echo(headline(result))
+        click.echo(fit_sentence(result))
     if match is not None:
         click.echo(match.sentence)
     also = [f"It may also be {words}." for words in result.also]
-    for line in (*(deviation.sentence for deviation in result.deviations), *also, *table.notes):
+    for line in (*(deviation.sentence for deviation in result.deviations), *also, *notes):
         click.echo(f"  {line}")
-    for title, code in codes.items():
+    for title, code in _codes(result, match).items():
         click.echo(f"\n{title}\n\n{code}")
 
 

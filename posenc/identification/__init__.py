@@ -2,5 +2,14 @@
 
 from posenc.identification.identify import Deviation, Identification, identify
 from posenc.identification.model_match import match_model
+from posenc.identification.rotated import VectorRotation, match_rotation, rotation_of
 
-__all__ = ["Deviation", "Identification", "identify", "match_model"]
+__all__ = [
+    "Deviation",
+    "Identification",
+    "VectorRotation",
+    "identify",
+    "match_model",
+    "match_rotation",
+    "rotation_of",
+]

@@ -1,0 +1,172 @@
+"""How vectors were rotated: layout, width and angles, from queries or keys before and after RoPE.
+
+A rotation keeps the norm of each pair of features and turns it by one angle for a position (Su et al.
+2021, arXiv 2104.09864, eq. 34), times one factor where a scaling has it. The layout that keeps the
+norms is the one used; the quotient of a pair as a complex number has the cosine and the sine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.errors import SchemeArgumentError
+from posenc.frequencies import Layout
+from posenc.hook_arguments import is_real, type_and_shape
+from posenc.identification.columns import MIN_ROWS
+from posenc.identification.frequency_fit import narrowest_format
+from posenc.identification.identify import FITS, identify
+from posenc.identification.model_match import ModelMatch, match_model
+from posenc.rotation import pair_columns
+from posenc.schemes.base import SchemeConfig
+from posenc.schemes.rope import RopeConfig
+
+_LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
+_UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class VectorRotation:
+    """How vectors were rotated.
+
+    layout: of the pairs, None if no layout keeps their norms. features: how many come first and are
+    rotated. norm_change: for each layout, root mean square change of the pairs' norms over that of the
+    norms, after the common factor. cosines, sines (positions, pairs): of the angles, times the factor, in
+    the narrowest format of the vectors; None without a layout. sentence: the answer.
+    """
+
+    layout: Layout | None
+    features: int
+    norm_change: dict[Layout, float]
+    cosines: Float[Tensor, "t p"] | None
+    sines: Float[Tensor, "t p"] | None
+    sentence: str
+
+
+def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
+    """Return how the first vectors were rotated into the second.
+
+    before, after: queries or keys (..., positions, features) of any number of heads. Raises
+    SchemeArgumentError, also for a pair that is 0 in every head, whose angle nothing shows.
+    """
+    x, y = (_vectors(name, value) for name, value in (("Vectors before", before), ("after", after)))
+    if x.shape != y.shape:
+        raise SchemeArgumentError(
+            "Vectors before and after the rotation must have one shape, got "
+            f"{tuple(before.shape)} and {tuple(after.shape)}."
+        )
+    width = x.shape[-1]
+    changed = ((y - x).abs() > _UNCHANGED * x.abs().max()).flatten(0, 1).any(0).nonzero()
+    if not len(changed):
+        return VectorRotation(None, 0, {}, None, None, "Nothing is rotated: no feature changes.")
+    # The slowest pairs may change less than a 16-bit number shows, so the whole width is tried, too.
+    least = min(width // 2 * 2, (int(changed.max()) + 2) // 2 * 2)
+    change = {
+        (layout, features): _norm_change(x, y, layout, features)
+        for features in sorted({least, width // 2 * 2})
+        for layout in _LAYOUTS
+    }
+    norms = {
+        layout: min(change[layout, f] for n, f in change if n == layout) for layout in _LAYOUTS
+    }
+    fitting = [use for use in change if change[use] <= FITS]
+    if not fitting:
+        sentence = (
+            "These features are not rotated in pairs: the norms of pairs change by "
+            f"{norms['half']:.0%} as halves and by {norms['interleaved']:.0%} as neighbours."
+        )
+        return VectorRotation(None, 0, norms, None, None, sentence)
+    dtype = max(
+        narrowest_format(x.flatten(0, 1)), narrowest_format(y.flatten(0, 1)), key=_precision
+    )
+    dtype = torch.bfloat16 if _precision(dtype) < _precision(torch.float32) else dtype
+    layout = min(fitting, key=lambda use: change[use])[0]
+    for features in (features for name, features in fitting if name == layout):
+        tables = _cosines_and_sines(x, y, layout, features, dtype)
+        if identify(*tables).known:
+            break
+    share = f"all {width:,}" if features == width else f"the first {features:,} of {width:,}"
+    sentence = (
+        f"The layout is {_words(layout, features)}; {share} features are rotated."
+        if features > 2
+        else "One pair is rotated, so both layouts are the same."
+    )
+    return VectorRotation(layout, features, norms, *tables, sentence)
+
+
+def match_rotation(
+    rotation: VectorRotation, schemes: Mapping[str, SchemeConfig | None]
+) -> ModelMatch:
+    """Return whether layers of a model rotate like this, and what is wrong if none do.
+
+    schemes: of each kind of layer, by its name.
+    """
+    if rotation.cosines is None or rotation.sines is None or rotation.layout is None:
+        return ModelMatch(False, "These vectors are not those of the model's RoPE.")
+    tables = rotation.cosines, rotation.sines
+    match = match_model(identify(*tables), schemes, *tables)
+    layouts = {scheme.layout for scheme in schemes.values() if isinstance(scheme, RopeConfig)}
+    if not layouts or rotation.layout in layouts or rotation.features == 2:
+        return match
+    expected = " or ".join(_words(layout, rotation.features) for layout in sorted(layouts))
+    wrong = f"The layout is not the model's: it pairs {expected}."
+    return ModelMatch(False, wrong if match.belongs else f"{wrong} {match.sentence}", match.code)
+
+
+def _words(layout: Layout, features: int) -> str:
+    if layout == "half":
+        return f"halves (feature m with m + {features // 2:,})"
+    return "neighbours (feature 2m with 2m + 1)"
+
+
+def _precision(dtype: torch.dtype) -> float:
+    return -torch.finfo(dtype).eps
+
+
+def _vectors(name: str, value: Tensor) -> Float[Tensor, "h t d"]:
+    """Return vectors in float64 with all heads in one axis."""
+    if not isinstance(value, Tensor) or not is_real(value):
+        raise SchemeArgumentError(
+            f"{name} must be a tensor of floating-point numbers, got {type_and_shape(value)}."
+        )
+    if value.ndim < 2 or value.shape[-2] < MIN_ROWS or value.shape[-1] < 2 or not value.numel():
+        raise SchemeArgumentError(
+            f"{name} must be positions by features, {MIN_ROWS} x 2 or more, got "
+            f"{type_and_shape(value)}."
+        )
+    vectors = value.detach().double().cpu().reshape(-1, *value.shape[-2:])
+    if not bool(vectors.isfinite().all()):
+        raise SchemeArgumentError(f"{name} must be finite.")
+    return vectors
+
+
+def _pairs(x: Float[Tensor, "h t d"], layout: Layout, features: int) -> Tensor:
+    first, second = pair_columns(features // 2, layout)
+    return torch.complex(x[..., first], x[..., second])
+
+
+def _norm_change(
+    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], layout: Layout, features: int
+) -> float:
+    before, after = (_pairs(part, layout, features).abs() for part in (x, y))
+    factor = after.square().sum().sqrt() / before.square().sum().sqrt()
+    off = (after - factor * before).square().sum().sqrt() / after.square().sum().sqrt()
+    return float(off) if bool(off.isfinite()) else 1.0
+
+
+def _cosines_and_sines(
+    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], layout: Layout, features: int,
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, "t p"], Float[Tensor, "t p"]]:  # fmt: skip
+    """Return the factor by which each pair is multiplied, fitted over heads by least squares."""
+    before, after = (_pairs(part, layout, features) for part in (x, y))
+    size = before.abs().square().sum(0)
+    if bool((size == 0).any()):
+        position, pair = (size == 0).nonzero()[0].tolist()
+        raise SchemeArgumentError(
+            f"Pair {pair:,} of position {position:,} is 0 before the rotation, so its angle is unknown."
+        )
+    quotient = (after * before.conj()).sum(0) / size
+    return quotient.real.to(dtype).contiguous(), quotient.imag.to(dtype).contiguous()

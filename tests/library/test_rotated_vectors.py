@@ -1,0 +1,170 @@
+"""How queries and keys were rotated, against a rotation by complex numbers and transformers' own class."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import Tensor
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+from posenc.__main__ import main
+from posenc.errors import SchemeArgumentError
+from posenc.frequencies import Layout
+from posenc.identification import (
+    Identification,
+    VectorRotation,
+    identify,
+    match_rotation,
+    rotation_of,
+)
+from posenc.models import read_config
+
+ROWS, WIDTH = 64, 32
+Vectors = tuple[Tensor, Tensor]  # queries and keys
+
+
+def rotate(
+    x: Tensor, layout: Layout = "half", features: int = WIDTH, factor: float = 1.0
+) -> Tensor:
+    """Return vectors rotated pair by pair with Python's complex numbers."""
+    rotated = x.double().numpy().copy()
+    for pair in range(features // 2):
+        columns = (pair, pair + features // 2) if layout == "half" else (2 * pair, 2 * pair + 1)
+        for row in range(rotated.shape[-2]):
+            turn = factor * np.exp(1j * row * 10_000 ** (-2 * pair / features))
+            numbers = rotated[..., row, columns[0]] + 1j * rotated[..., row, columns[1]]
+            rotated[..., row, columns[0]] = (numbers * turn).real
+            rotated[..., row, columns[1]] = (numbers * turn).imag
+    return torch.from_numpy(rotated)
+
+
+def vectors(*heads: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*heads, ROWS, WIDTH, generator=generator, dtype=torch.float64)
+
+
+def named(rotation: VectorRotation) -> Identification:
+    assert rotation.cosines is not None
+    return identify(rotation.cosines, rotation.sines)
+
+
+@pytest.mark.parametrize(
+    ("layout", "features", "heads", "dtype"),
+    [
+        ("half", WIDTH, (), torch.float64),
+        ("half", 16, (2, 3), torch.float32),
+        ("half", WIDTH, (2, 3), torch.bfloat16),
+        ("half", 16, (), torch.float16),
+        ("interleaved", WIDTH, (2, 3), torch.float64),
+        ("interleaved", 16, (), torch.float32),
+        ("interleaved", WIDTH, (), torch.bfloat16),
+        ("interleaved", 16, (2, 3), torch.float16),
+    ],
+)
+def test_layout_width_and_base_are_named(
+    layout: Layout, features: int, heads: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    before = vectors(*heads).to(dtype)
+    rotation = rotation_of(before, rotate(before.double(), layout, features).to(dtype))
+    assert (rotation.layout, rotation.features) == (layout, features)
+    result = named(rotation)
+    assert result.hypothesis is not None
+    assert result.hypothesis.base == pytest.approx(10_000, rel=2e-2)
+    assert result.deviations == () or dtype is torch.float16
+
+
+def test_factor_of_a_scaling_is_named() -> None:
+    before = vectors()
+    rotation = rotation_of(before, rotate(before, factor=1.25))
+    result = named(rotation)
+    assert result.hypothesis is not None
+    assert result.hypothesis.size == pytest.approx(1.25)
+    assert rotation.norm_change["half"] < 1e-12 < 0.1 < rotation.norm_change["interleaved"]
+
+
+def test_vectors_that_no_layout_rotates_are_named() -> None:
+    before = vectors()
+    assert "norms of pairs change" in rotation_of(before, vectors(seed=1)).sentence
+    same = rotation_of(before, before.clone())
+    assert (same.layout, same.sentence) == (None, "Nothing is rotated: no feature changes.")
+
+
+def model_and_vectors() -> tuple[LlamaConfig, Vectors, Vectors, Vectors]:
+    scaling = {
+        "rope_type": "yarn", "rope_theta": 500_000.0, "factor": 4.0,
+        "original_max_position_embeddings": 1_024,
+    }  # fmt: skip
+    config = LlamaConfig(
+        hidden_size=128, num_attention_heads=4, num_hidden_layers=2, rope_parameters=scaling,
+        max_position_embeddings=4_096,
+    )  # fmt: skip
+    q, k = vectors(1, 1).float(), vectors(1, 1, seed=1).float()
+    cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(ROWS).unsqueeze(0))
+    rotated_q, rotated_k = apply_rotary_pos_emb(q, k, cos, sin)
+    return config, (q, k), (rotated_q, rotated_k), (cos, sin)
+
+
+def test_rotation_of_a_model_belongs_to_its_config_and_a_wrong_layout_does_not() -> None:
+    config, (q, _), (rotated, _), (cos, _) = model_and_vectors()
+    schemes = {
+        kind.name: kind.scheme
+        for kind in read_config(json.loads(config.to_json_string())).layer_kinds
+    }
+    rotation = rotation_of(q, rotated)
+    assert match_rotation(rotation, schemes).belongs
+    assert rotation.cosines is not None
+    assert math.isclose(float(rotation.cosines[0, 0]), float(cos[0, 0, 0]), rel_tol=1e-6)
+    pairs = (
+        torch.stack(q.chunk(2, -1), -1).flatten(-2),
+        torch.stack(rotated.chunk(2, -1), -1).flatten(-2),
+    )
+    match = match_rotation(rotation_of(*pairs), schemes)
+    assert not match.belongs
+    assert (
+        match.sentence == "The layout is not the model's: it pairs halves (feature m with m + 16)."
+    )
+
+
+def test_command_answers_for_queries_and_keys(tmp_path: Path) -> None:
+    config, before, (rotated_q, _), (cos, sin) = model_and_vectors()
+    keys = (
+        before[1] * cos
+        + torch.stack((-before[1][..., 1::2], before[1][..., 0::2]), -1).flatten(-2) * sin
+    )
+    for name, parts in (("before", before), ("after", (rotated_q, keys))):
+        np.save(tmp_path / f"{name}.npy", torch.stack([part[0, 0] for part in parts]).numpy())
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    arguments = ["identify", "--before", str(tmp_path / "before.npy"), str(tmp_path / "after.npy")]
+    arguments += ["--config", str(tmp_path / "config.json")]
+    text = CliRunner().invoke(main, arguments)
+    assert text.exit_code == 0, text.output
+    assert (
+        "Queries: The layout is halves (feature m with m + 16); all 32 features are rotated."
+        in text.output
+    )
+    assert "Keys: These features are not rotated in pairs" in text.output
+    of_queries, of_keys = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
+    assert (of_queries["layout"], of_queries["belongs"], of_keys["layout"]) == ("half", True, None)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (torch.ones(3, 4), torch.ones(3, 6), "one shape"),
+        (torch.ones(1, 4), torch.ones(1, 4), "positions by features"),
+        (torch.ones(3, 4, dtype=torch.int64), torch.ones(3, 4), "floating-point"),
+        (torch.full((3, 4), torch.nan), torch.ones(3, 4), "finite"),
+        (torch.eye(4), -torch.eye(4), "is 0 before the rotation"),
+        ([1.0], torch.ones(3, 4), "floating-point"),
+    ],
+)  # fmt: skip
+def test_unusable_vectors_are_refused(before: Any, after: Tensor, words: str) -> None:
+    with pytest.raises(SchemeArgumentError, match=words):
+        rotation_of(before, after)
