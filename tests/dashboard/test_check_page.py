@@ -290,6 +290,11 @@ def test_uploaded_queries_and_keys_replace_the_random_ones() -> None:
     np.testing.assert_allclose(expected.scores, turned[0] @ turned[1].T / 4, atol=1e-9)
     changes = [use.change for use in (expected.mended, *expected.mistakes.values())]
     assert table(at, SCORES)["change of scores"].tolist() == pytest.approx(changes)
+    upload(at, npy(np.stack(turned).astype(np.float32)), "rotated.npy", sines=True)
+    answers = [as_read(info.value) for info in drawn(at).info]
+    assert [answer.split(":")[0] for answer in answers] == ["Your queries", "Your keys"]
+    assert all("neighbours (feature 2m with 2m + 1)" in answer for answer in answers)
+    assert all("RoPE, base 10,000" in answer for answer in answers)
     for wrong in (vectors[0], vectors[:, :, :15], vectors * np.nan, vectors * 0):
         assert len(upload(at, npy(wrong), "qk.npy").error) == 1
         texts = [as_read(text.value) for text in at.main.markdown]

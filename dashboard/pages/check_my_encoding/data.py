@@ -18,7 +18,7 @@ from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_eac
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError, PosencError
-from posenc.identification import Identification, identify
+from posenc.identification import Identification, identify, match_rotation, rotation_of
 from posenc.identification.columns import TableInput
 from posenc.identification.corrected import corrected_code
 from posenc.identification.deviations import Differences
@@ -35,6 +35,9 @@ from posenc.settings import Setting
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of
 
+_SHAPE = (
+    "queries and keys must be an array of 2 x positions x head width, with 2 positions or more."
+)
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
 NO_TABLE = "There is no table to check."
 FIELDS = (
@@ -215,9 +218,7 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
         width, base, heads = model.scheme.rotary_dim, model.scheme.base, model.layer_kind.heads
     if vectors is not None:
         if vectors.sines is None:
-            raise CheckpointError(
-                "queries and keys must be an array of 2 x positions x head width, with 2 positions or more."
-            )
+            raise CheckpointError(_SHAPE)
         own = vectors.table[:MAX_POSITIONS], vectors.sines[:MAX_POSITIONS]
         if not all(numbers.any() for numbers in own):
             raise CheckpointError("all queries or all keys are 0, so no layout can be compared.")
@@ -225,6 +226,27 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
         found = inspect_layouts(rows, width, base, vectors=own)
         return _described(found, heads, width, base)
     return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, base, setting.seed)
+
+
+def rotations(setting: Setting, before: NumberTable | None, after: NumberTable | None) -> list[str]:
+    """Return how a visitor's queries, and the keys, were rotated, a paragraph each."""
+    if before is None or after is None:
+        return []
+    parts = {"queries": (before.table, after.table), "keys": (before.sines, after.sines)}
+    paragraphs = []
+    for name, (x, y) in parts.items():
+        if x is None or y is None:
+            raise CheckpointError(_SHAPE)
+        rotation = rotation_of(x, y)
+        sentences = [f"Your {name}: {rotation.sentence}"]
+        if rotation.cosines is not None:
+            sentences.append(headline(identify(rotation.cosines, rotation.sines)))
+        if setting.real_model is not None:
+            kinds = setting.real_model.config.layer_kinds
+            schemes = {kind.name: kind.scheme for kind in kinds}
+            sentences.append(match_rotation(rotation, schemes).sentence)
+        paragraphs.append(" ".join(sentences))
+    return paragraphs
 
 
 @cache_result

@@ -160,15 +160,18 @@ def _differences(*, pinned: bool = False) -> theme.Spec:
 
 def _layouts(settings: AB[Setting], header: Any) -> None:
     """Draw the scores of both layouts used in every way, and the code that converts a weight."""
-    vectors = uploads.queries_and_keys()
+    vectors, rotated = uploads.queries_and_keys()
     try:
         both = settings.map(lambda setting: data.layouts(setting, vectors))
+        answers = data.rotations(settings.now, vectors, rotated)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
         page.title(TITLE)
         return
     with header.container():
         page.head(TITLE, both.map(lambda layouts: layouts.headline))
+    for answer in answers:
+        st.info(plain(answer), icon=":material/rotate_right:")
     st.caption(
         f"{both.now.sizes} Scores of one query and one key at every position; of an upload, its first. If "
         "all diagonals have one colour, only the offset counts. The table has all queries and keys. They "
