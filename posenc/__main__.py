@@ -73,7 +73,7 @@ def _without_package(name: str, package: str) -> click.Command:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    help="Measure positional encodings, plan with them, and tell what a table is.",
+    help="Positional encodings: identify tables, plan longer contexts, train and compare schemes.",
 )
 def main() -> None:
     pass

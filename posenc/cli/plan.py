@@ -56,7 +56,10 @@ class _UsageError(click.ClickException):
     exit_code = 2
 
 
-@click.command(name="inspect", help="Say what a model's config.json tells of position. - is stdin.")
+@click.command(
+    name="inspect",
+    help="Describe how each layer of a model encodes position, from its config.json. - is stdin.",
+)
 @_CONFIG
 @_ASSUME
 @_JSON
@@ -108,6 +111,8 @@ def plan_context(
     model, name = _read(config, assume)
     names = None if methods is None else [word.strip() for word in methods.split(",")]
     search = search or "base" in (script, *(names or ()))
+    if search:
+        click.echo("Searching the base that satisfies B(k): up to a minute.", err=True)
     try:
         with fixed_threads(1):  # more threads wait longer than they compute
             context_plan = plan(

@@ -90,6 +90,7 @@ def test_plan_searches_a_base_only_if_asked(
     assert result.exit_code == 0, result.output
     assert asked == [(128, 200_000)] * searches
     assert ("--search added to this command" in result.output) == (not searches)
+    assert ("Searching the base" in result.stderr) == bool(searches)
 
 
 def test_plan_computes_on_one_thread_and_leaves_the_setting_as_it_was(
