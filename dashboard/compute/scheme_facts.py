@@ -25,7 +25,7 @@ def place(scheme: Scheme) -> str:
 
 def compact_formula(
     config: SchemeConfig,
-    notation: Notation = "t, k",
+    notation: Notation = "pos, i",
     *,
     numbers: bool = False,
     head: Head = "mean",

@@ -58,9 +58,11 @@ def run_name(specification: Specification) -> str:
 
 @click.command(name="label", help="Name a run, hide it from lists or show it again; it stays.")
 @click.argument("run")
-@click.option("--name", help="What it is called; an empty one takes its name away.")
-@click.option("--owner", default="", help="Whose name for it; default: of nobody known.")
-@click.option("--hide/--show", "hidden", default=None, help="Leave it out of lists, or no more.")
+@click.option("--name", help="Its new name; an empty text removes the name.")
+@click.option("--owner", default="", help="Owner of the label; default: none.")
+@click.option(
+    "--hide/--show", "hidden", default=None, help="Hide the run in lists, or show it again."
+)
 @STORE
 def label_run(
     run: str, name: str | None, owner: str, hidden: bool | None, store: str | None
@@ -86,7 +88,7 @@ def label_run(
 
 
 @click.command(name="runs", help="List the runs of the store and their results.")
-@click.option("--hidden", "also_hidden", is_flag=True, help="Those that their owners hid, too.")
+@click.option("--hidden", "also_hidden", is_flag=True, help="List hidden runs, too.")
 @STORE
 def list_runs(also_hidden: bool, store: str | None) -> None:
     opened = open_store(store)
