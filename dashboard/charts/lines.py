@@ -40,7 +40,9 @@ def by_offset(
     """Lines over offset or position, on linear axes; the rest as for `line_spec`."""
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    return line_spec(kinds, x, y, x_title, band=band, labels=labels, height=height, pinned=pinned)
+    return line_spec(
+        kinds, x, y, x_title, every=True, band=band, labels=labels, height=height, pinned=pinned
+    )
 
 
 def line_spec(
@@ -50,6 +52,7 @@ def line_spec(
     x_title: str,
     *,
     form: str = ".3g",
+    every: bool = False,
     points: bool = False,
     band: bool = False,
     labels: bool = False,
@@ -58,9 +61,9 @@ def line_spec(
 ) -> Spec:
     """Return lines, one per scheme, with a band from low to high and the training length.
 
-    form: of a value in the tooltip. points: whether values are dots, too; where they are few. labels:
-    names at the ends of lines. Frame: scheme, x, y; with a band low, high; with labels label_y
-    (`labelled`); boundary, where there is one; pinned: setting, too.
+    form: of a value in the tooltip. every: whether x has every whole number. points: whether values are
+    dots, too; where they are few. labels: names at the ends of lines. Frame: scheme, x, y; with a band
+    low, high; with labels label_y (`labelled`); boundary, where there is one; pinned: setting, too.
     """
     colour = scheme_colour(kinds)
     chosen, style = shown(kinds, line_style(kinds, pinned))
@@ -72,7 +75,7 @@ def line_spec(
         .add_params(chosen)
     )
     names = [SCHEMES[kind].label for kind in kinds]
-    layers = [line, boundary_rule(), readout(names, x, x_title, form, pinned)]
+    layers = [line, boundary_rule(), readout(names, x, x_title, form, pinned, every=every)]
     if band:
         # Where lowest and highest are one there is nothing to fill.
         area = alt.Chart().transform_filter("datum.low < datum.high")

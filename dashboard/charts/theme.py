@@ -108,17 +108,21 @@ def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter,
 
 
 def readout(
-    names: Sequence[str], x: alt.X, x_title: str, form: str, pinned: bool, column: str = "scheme"
-) -> alt.Chart:
+    names: Sequence[str], x: alt.X, x_title: str, form: str, pinned: bool, column: str = "scheme",
+    *, every: bool = False,
+) -> alt.Chart:  # fmt: skip
     """A vertical rule at the pointer whose tooltip names the place once and lists every line.
 
-    names: of the lines, which `column` of the frame holds. form: of a value, y.
+    names: of the lines, which `column` of the frame holds. form: of a value, y. every: whether x has every
+    whole number, so that rules side by side cover the chart; searching the nearest of hundreds takes the
+    browser longer than drawing the lines.
     """
     field = str(x.shorthand).partition(":")[0]
     nearest = alt.selection_point(
-        name="nearest", on="pointerover", clear="pointerout", nearest=True, empty=False,
+        name="nearest", on="pointerover", clear="pointerout", nearest=not every, empty=False,
         fields=[field],
     )  # fmt: skip
+    step = alt.param(name="step", expr="max(2, scale('x', 1) - scale('x', 0))" if every else "1")
     chart = alt.Chart()
     if pinned:
         names = [f"{name}, {setting}" for name in names for setting in reversed(SETTINGS)]
@@ -133,13 +137,13 @@ def readout(
     return (
         chart.transform_pivot(column, value="y", groupby=[field])
         .transform_calculate(**texts)
-        .mark_rule(aria=False, color="gray")
+        .mark_rule(aria=False, color="gray", strokeWidth=alt.ExprRef("step"))
         .encode(
             x=x,
             opacity=alt.when(nearest).then(alt.value(0.7)).otherwise(alt.value(0)),
             tooltip=[place, *rows],
         )
-        .add_params(nearest)
+        .add_params(nearest, step)
     )
 
 

@@ -8,7 +8,19 @@ const STYLE = `
   :has([data-testid=stSidebarNavLink])) {
   display: none;
 }
-.stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }`;
+.stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
+:root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;
+const SLOW = 500; // milliseconds
+
+function watchRuns(app) {
+  let timer;
+  new MutationObserver(() => {
+    clearTimeout(timer);
+    const slow = (on) => document.documentElement.classList.toggle("slow-run", on);
+    if (app.dataset.testScriptState === "running") timer = setTimeout(slow, SLOW, true);
+    else slow(false);
+  }).observe(app, { attributeFilter: ["data-test-script-state"] });
+}
 
 export default () => {
   const patched = Symbol.for("posenc.history");
@@ -17,6 +29,7 @@ export default () => {
   const style = new CSSStyleSheet();
   style.replaceSync(STYLE);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
+  watchRuns(document.querySelector("[data-testid=stApp]"));
   const push = history.pushState.bind(history);
   history.pushState = (state, unused, url) => {
     const same = new URL(url ?? location.href, location.href).pathname === location.pathname;
