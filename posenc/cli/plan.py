@@ -350,7 +350,7 @@ def _print_blocks(plan: ContextPlan) -> None:
         for version, keys in ((5, block.rope_parameters), (4, block.rope_scaling)):
             if keys:
                 click.echo(f"  config.json, transformers {version}:  {json.dumps(keys)}")
-        for line in filter(None, (block.vllm, block.llama_cpp, *block.why)):
+        for line in filter(None, (block.vllm, block.sglang, block.llama_cpp, *block.why)):
             click.echo(f"  {line}")
 
 

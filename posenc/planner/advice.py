@@ -25,6 +25,8 @@ class Advice(NamedTuple):
 class InferenceMethod(NamedTuple):
     """A change of attention at inference that reads a longer context without training.
 
+    vLLM removed its Dual Chunk Attention in 0.11.0 (vllm-project/vllm, pull request 25351, issue 49296).
+
     statement: its tested range. support: the software that offers it. source: of the statement.
     """
 

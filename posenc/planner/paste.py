@@ -1,7 +1,9 @@
-"""What to paste: config blocks of two generations, options of two servers, and a script that measures.
+"""What to paste: config blocks of two generations, options of three servers, and a script that measures.
 
-vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension", read in 2026. Its --rope-scaling is
+vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension". Its --rope-scaling is
 gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays.
+SGLang: python/sglang/srt/utils/hf_transformers of sgl-project/sglang at 0067b4fe: overrides replace keys of
+the config (config.py); get_context_length multiplies by a factor only without the original length.
 llama.cpp: tools/server/README.md of ggml-org/llama.cpp at commit 00dc8057, its list of options.
 """
 
@@ -23,8 +25,11 @@ from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.text import count_of
 
-VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
-LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
+SERVER_SOURCES = (
+    "vLLM: docs.vllm.ai, stable, Context Extension; 0.11.1 and later. SGLang: sgl-project/sglang, "
+    "hf_transformers/config.py at 0067b4fe. llama.cpp: ggml-org/llama.cpp, tools/server/README.md at "
+    "00dc8057. Read on 26 November 2026."
+)
 _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_hf_to_gguf.py writes
 _VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
 
@@ -34,13 +39,14 @@ class Paste:
     """One method, written for config.json and servers; a part that does not exist is empty.
 
     rope_parameters: keys of config.json for transformers 5. rope_scaling: for transformers 4 and before.
-    vllm, llama_cpp: command lines, with MODEL for the user's own. why: why a part is empty.
+    vllm, sglang, llama_cpp: command lines, with MODEL for the user's own. why: why a part is empty.
     where: where the keys belong and which they replace; layers that they rescale needlessly.
     """
 
     rope_parameters: dict[str, Any] = field(default_factory=dict)
     rope_scaling: dict[str, Any] = field(default_factory=dict)
     vllm: str = ""
+    sglang: str = ""
     llama_cpp: str = ""
     why: tuple[str, ...] = ()
     where: str = ""
@@ -72,24 +78,33 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         sizes["head_dim"] = plan.kind.head_dim
     parameters = {"rope_parameters": block}
     why = [] if old_block else ["transformers 4 has no keys for these layers."]
-    vllm = ""
+    vllm = sglang = ""
     if dynamic:
         why.append(
-            "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
+            "No vLLM or SGLang flags: that their dynamic NTK grows with the text as here was not "
+            "verified."
         )
     else:
-        overrides = parameters if config.kind in _VLLM_COUNTS_FACTOR else parameters | sizes
-        if plan.model.section:
-            overrides = {plan.model.section: overrides}
-        vllm = (
-            f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
-            f"--max-model-len {plan.target}"
-        )
+        counted = config.kind in _VLLM_COUNTS_FACTOR
+        overrides = _overrides(plan, parameters if counted else parameters | sizes)
+        vllm = f"vllm serve MODEL --hf-overrides '{overrides}' --max-model-len {plan.target}"
+        if len(plan.model.layer_kinds) == 1:
+            counted = config.kind == "rope_linear"
+            overrides = _overrides(plan, parameters if counted else parameters | sizes)
+            sglang = (
+                f"python -m sglang.launch_server --model-path MODEL --json-model-override-args "
+                f"'{overrides}' --context-length {plan.target}"
+            )
+        else:
+            why.append(
+                "No SGLang flags: how it reads blocks of several kinds of layers was not verified."
+            )
     llama_cpp, reason = _llama_cpp(plan, method, rope_type)
     return Paste(
         rope_parameters=parameters | sizes,
         rope_scaling=old_block | sizes if old_block else {},
         vllm=vllm,
+        sglang=sglang,
         llama_cpp=llama_cpp,
         why=(*why, reason) if reason else tuple(why),
         where=_where(plan, rescales=config != plan.kind.scheme),
@@ -98,6 +113,11 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
 
 def _nothing(reason: str) -> Paste:
     return Paste(why=(f"{reason}, so there is nothing to paste.",))
+
+
+def _overrides(plan: ContextPlan, keys: dict[str, Any]) -> str:
+    """Return keys of a config as JSON, inside the section of the text model where it has one."""
+    return json.dumps({plan.model.section: keys} if plan.model.section else keys)
 
 
 def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[str, str]:

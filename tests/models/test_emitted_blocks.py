@@ -148,7 +148,7 @@ def test_a_class_that_refuses_a_type_gets_no_block_of_it() -> None:
 def test_nothing_is_emitted_for_what_no_public_code_computes() -> None:
     printed = emitted("llama-3-8b", "yarn_paper")
     assert printed.rope_parameters == printed.rope_scaling == {}
-    assert printed.vllm == printed.llama_cpp == ""
+    assert printed.vllm == printed.sglang == printed.llama_cpp == ""
     assert printed.why
     # GPT-J's base is written in its code, so no config changes it.
     gptj = plan_config(preset_config("gpt-j-6b"), 4_096, methods=["linear"])
@@ -167,6 +167,23 @@ def test_vllm_command_holds_the_block_and_the_length_once(name: str) -> None:
     assert overrides["rope_parameters"] == pasted.rope_parameters["rope_parameters"]
     # vLLM multiplies the context by the factor of linear and YaRN; the others have to be told it.
     assert ("max_position_embeddings" in overrides) == (name in ("ntk", "llama3"))
+
+
+@pytest.mark.parametrize("name", ["linear", "ntk", "yarn", "llama3"])
+def test_sglang_command_derives_the_target_as_its_context(name: str) -> None:
+    pasted = emitted("llama-3-8b", name)
+    words = shlex.split(pasted.sglang)
+    assert words[:5] == ["python", "-m", "sglang.launch_server", "--model-path", "MODEL"]
+    flags = dict(zip(words[5::2], words[6::2], strict=True))
+    assert flags["--context-length"] == str(TARGET)
+    overrides = json.loads(flags["--json-model-override-args"])
+    assert overrides["rope_parameters"] == pasted.rope_parameters["rope_parameters"]
+    # Its get_context_length at 0067b4fe, which must reach the target, or the server refuses to start.
+    block = overrides["rope_parameters"]
+    alone = "original_max_position_embeddings" not in block and block["rope_type"] != "llama3"
+    factor = block.get("factor", 1) if alone else 1
+    trained = preset_config("llama-3-8b")["max_position_embeddings"]
+    assert factor * overrides.get("max_position_embeddings", trained) == TARGET
 
 
 def llama_cpp_flags(found: ContextPlan, name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from posenc.models.model_config import full_cache_note
 from posenc.planner import RANKING, layer_notes, loss_by_position_script, paste, warnings_of
 from posenc.planner.advice import at_inference
 from posenc.planner.methods import UNSCALED
-from posenc.planner.paste import LLAMA_CPP_SOURCE, VLLM_SOURCE
+from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.report import COLUMNS, COVERAGE, TRADE_OFFS
 from posenc.planner.warnings import bound_sentence
@@ -72,8 +72,7 @@ def _paste(plan: ContextPlan, methods: list[MethodPlan]) -> None:
     st.subheader(
         "What to paste",
         anchor=False,
-        help=f"Keys of config.json: {plain(where)}\n\nReplace MODEL. vLLM: {VLLM_SOURCE}. llama.cpp: "
-        f"{LLAMA_CPP_SOURCE}.",
+        help=f"Keys of config.json: {plain(where)}\n\nReplace MODEL. {SERVER_SOURCES}",
     )
     tabs = st.tabs([one.method.label for one in methods], key="plan_paste", on_change="rerun")
     for tab, one in zip(tabs, methods, strict=True):
@@ -89,6 +88,7 @@ def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
         "config.json, transformers 5": written.rope_parameters,
         "config.json, transformers 4": written.rope_scaling,
         "vLLM": written.vllm,
+        "SGLang": written.sglang,
         "llama.cpp": written.llama_cpp,
     }
     blocks = {
