@@ -173,7 +173,7 @@ def cache_gib(
 
 
 def full_cache_note(model: ModelConfig, length: int) -> str:
-    """Return what a server reserves beyond the tokens of windows, in sentences; "" if that is no more."""
+    """Return what servers reserve beyond the tokens of windows, and for states; "" if that is no more."""
     tokens, whole, blocks = (
         f"{cache_gib(model, length, windows=windows, block=block)['bfloat16']:,.4g}"
         for windows, block in ((True, 1), (False, 1), (True, BLOCK))
@@ -188,5 +188,10 @@ def full_cache_note(model: ModelConfig, length: int) -> str:
         sentences.append(
             f"In whole blocks of {BLOCK} tokens, which vLLM reserves by default, it is up to {blocks} GiB "
             "in bfloat16."
+        )
+    if state := model.cache_numbers(0) * _BYTES["bfloat16"]:
+        sentences.append(
+            f"{state / 2**20:,.4g} MiB of the bfloat16 cache is the state of layers without attention; "
+            "llama.cpp keeps it in float32, twice as much."
         )
     return " ".join(sentences)

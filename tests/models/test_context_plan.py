@@ -67,6 +67,29 @@ def test_cache_size_is_a_count_by_hand(config: Config, length: int, bytes_of_bfl
     assert gib["8 bit"] == gib["bfloat16"] / 2
 
 
+def test_cache_equals_published_figures() -> None:
+    """alvarobartt/hf-mem issue 60 and pull request 70, lmstudio-bug-tracker issue 1862."""
+    small = published_config("gpt-oss-20b")
+    large = small | {"num_hidden_layers": 36, "layer_types": small["layer_types"][:2] * 18}
+    assert read_config(large).cache_numbers(1) * 2 == 73_728  # bytes of a token, as vLLM logs it
+    gib = [cache_gib(read_config(small), 8_192, windows=one)["bfloat16"] for one in (True, False)]
+    assert [round(32 * one, 2) for one in gib] == [6.09, 12.0]
+    sizes = {
+        "num_hidden_layers": 64, "hidden_size": 5_120, "num_attention_heads": 24, "head_dim": 256,
+        "num_key_value_heads": 4, "linear_num_value_heads": 48, "linear_num_key_heads": 16,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+        "max_position_embeddings": 262_144, "rope_theta": 1e7,
+    }  # fmt: skip
+    hybrid = read_config({"model_type": "qwen3_5_text"} | sizes)  # Qwen3.6-27B, in llama.cpp's log
+    state = hybrid.cache_numbers(0)
+    assert (hybrid.cache_numbers(262_144) - state) * 2 / 2**20 == 16_384
+    # llama.cpp keeps 3 columns of the convolution, transformers 4; 598.5 MiB of float32 for 4 sequences.
+    assert (state - 48 * (2 * 16 + 48) * 128) * 4 * 4 / 2**20 == 598.5
+    assert full_cache_note(hybrid, 262_144).startswith(
+        f"{state * 2 / 2**20:,.4g} MiB of the bfloat16 cache"
+    )
+
+
 def test_cache_in_blocks_is_a_count_by_hand() -> None:
     """1,000 tokens are 63 blocks of 16; a window of 1,024 may begin inside a block: 65 blocks."""
     a_token = 2 * 4 * 256
