@@ -7,6 +7,7 @@ and the assumed model type if there is one.
 import base64
 import binascii
 import dataclasses
+import functools
 import json
 import re
 import zlib
@@ -44,8 +45,12 @@ READERS: Mapping[str, Reader] = {
     "mt5": bias_models.read_t5,
 }
 TYPES = Path(__file__).with_name("model_types.json")  # written from the source of transformers
-# Why a type is not read, by what its class does with position. "other": it may have RoPE, or is unclear.
+# Why a type is not read, by what its class does with position.
 _REASONS = {
+    "text_part": "it holds a text model, whose config is text_config, which is missing",
+    "parts": "it is made of several models, of which no text_config is its text model",
+    "rope": "its class has RoPE, and how it rotates is not established",
+    "rope_part": "its class rotates features, but it is no text model, and its positions are not read",
     "image": "its positions are those of patches or pixels of an image, not of tokens of a text",
     "none": "its class has no attention, and no position encoding that acts on it",
     "buckets": "it adds a bias by bucket of distance, as T5 does, of which posenc reads t5 and mt5 alone",
@@ -68,11 +73,6 @@ _TEXT_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
 }
-# Models of several parts whose text model is what its own config says, as of transformers 5.23.
-_WRAPPERS = (
-    "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
-    "idefics3", "internvl", "llama4", "llava", "llava_next", "llava_onevision", "mistral3", "smolvlm",
-)  # fmt: skip
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = dict.fromkeys(
     ("axk2", "deepseek_v32", "dots3_note_text", "glm_moe_dsa", "hy_v4"),
@@ -80,6 +80,13 @@ _NOT_READ = dict.fromkeys(
 )
 # Keys of published files that their class never reads.
 _NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
+
+
+@functools.cache
+def _kinds() -> dict[str, str]:
+    """Return what the class of each type that is not read does with position."""
+    kinds: dict[str, str] = json.loads(TYPES.read_text("utf-8"))
+    return kinds
 
 
 def model_types() -> tuple[str, ...]:
@@ -117,14 +124,15 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         key = keys.named("model_type")
         problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"
         if own:
-            problem = f'{key} "{_short(own)}" {_NOT_READ.get(own, "is not known, and nothing is guessed")}'
+            problem = f'{key} "{_short(own)}" {_not_read(own)}'
         elif "hidden_size" not in keys.record:
             raise ConfigFileError(f"{problem}.", key)
-        if reason := _REASONS.get(json.loads(TYPES.read_text("utf-8")).get(own, "")):
-            raise ConfigFileError(f'{key} "{own}" is not read: {reason}.', key)
+        if _kinds().get(own, "rope") != "rope":
+            raise ConfigFileError(f"{problem}.", key)
         raise _refusal(problem, key, "llama", "read it as a Llama model")
     read_as = known if known in READERS else str(assume)
-    wrapper = "" if keys is top or outer is None or outer in _WRAPPERS else outer
+    unknown = keys is not top and outer is not None and _kinds().get(outer) != "text_part"
+    wrapper = outer if unknown and outer else ""
     if wrapper and assume is None:
         raise _refusal(
             f'model_type "{_short(wrapper)}" is not known as one that holds a text model, and nothing '
@@ -161,6 +169,15 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         section=keys.path,
     )
     return model, top
+
+
+def _not_read(model_type: str) -> str:
+    """Return that a type is not read, and why where that is known."""
+    if reason := _NOT_READ.get(model_type):
+        return reason
+    if reason := _REASONS.get(_kinds().get(model_type, "")):
+        return f"is not read: {reason}"
+    return "is not known, and nothing is guessed"
 
 
 def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:

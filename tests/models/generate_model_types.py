@@ -11,7 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from transformers.models.auto.configuration_auto import (
+    CONFIG_MAPPING,
     CONFIG_MAPPING_NAMES,
+    AutoConfig,
     model_type_to_module_name,
 )
 
@@ -25,15 +27,22 @@ KINDS = {
     "added": r"(?i)sinusoid|(embed_positions|position\w*_embeddings?|wpe|pos_embed\w*) = nn\."
     r"(Embedding|Parameter)|LearnedPositionalEmbedding",
 }
-
-
 ROPE = r"(?<![pP])rope|RoPE|Rope|(?i:rotary|rotate)"
+# The text model of a model of several parts, made by what its own config says.
+TEXT_PART = (
+    r"(AutoModel\w*|\w+Model|\w+ForCausalLM)(\._?from_config)?"
+    r"\(\s*(config=)?(self\.)?(config\.)?text_config"
+)
 
 
 @cache
 def source(model_type: str, part: str) -> str:
+    """Return the source of a type's class; a type without a folder of its own is that of its config."""
     folder = MODELS / model_type_to_module_name(model_type)
-    return "\n".join(path.read_text("utf-8") for path in sorted(folder.glob(f"{part}_*.py")))
+    if not (files := sorted(folder.glob(f"{part}_*.py"))):
+        folder = MODELS / CONFIG_MAPPING[model_type].__module__.split(".")[-2]
+        files = sorted(folder.glob(f"{part}_*.py"))
+    return "\n".join(path.read_text("utf-8") for path in files)
 
 
 def config_fields(model_type: str) -> set[str]:
@@ -46,17 +55,25 @@ def config_fields(model_type: str) -> set[str]:
 
 def kind_of(model_type: str) -> str:
     """Return what the class of a type does with position, as its source shows."""
-    fields = config_fields(model_type)
+    fields, code = config_fields(model_type), source(model_type, "modeling")
+    parts = {
+        name: part
+        for name, part in CONFIG_MAPPING[model_type].sub_configs.items()
+        if part is AutoConfig or part.model_type in CONFIG_MAPPING_NAMES
+    }
+    if "text_config" in parts and re.search(TEXT_PART, code):
+        return "text_part"
     if not fields & {"vocab_size", "text_config"} and {"patch_size", "image_size"} <= fields:
         return "image"
-    code = source(model_type, "modeling")
     if any(re.match("feat_extract_|speech_|num_mel_bins|input_feat_per", name) for name in fields):
         return "audio"
-    # A class that takes parts from other folders may have their RoPE.
-    whole = code and not re.search(r"AutoModel|AutoBackbone|from \.\.\w", code)
-    if whole and not re.search(ROPE, code):
-        return text_kind(fields, model_type, code) or "no_rope"
-    return "other"
+    if parts:
+        return "parts"
+    borrowed = {MODELS / name for name in re.findall(r"from \.\.(\w+)", code)}
+    files = (path for folder in borrowed for path in sorted(folder.glob("modeling_*.py")))
+    if re.search(ROPE, "\n".join((code, *(path.read_text("utf-8") for path in files)))):
+        return "rope" if "vocab_size" in fields else "rope_part"
+    return text_kind(fields, model_type, code) or "no_rope"
 
 
 def text_kind(fields: set[str], model_type: str, code: str) -> str:
