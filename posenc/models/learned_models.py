@@ -1,4 +1,4 @@
-"""Models with a learned table of positions: BERT, RoBERTa, GPT-2, OPT, DistilBERT."""
+"""Models with a learned table of positions: BERT and RoBERTa with their families, GPT-2, OPT and others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.models.config_json import Keys
 from posenc.models.families import Family, SizeNames
-from posenc.models.layers import read_sizes
+from posenc.models.layers import WIDTH_LIMIT, read_sizes
 from posenc.models.model_config import ModelConfig, uniform_model
 from posenc.schemes.learned import LearnedConfig
 
@@ -20,19 +20,55 @@ class LearnedFamily(Family):
 
     first_row: the row of position 0, "padding" for one more than pad_token_id. added: whether the
     class adds the rows before it to those that the config says.
-    decoder: whether tokens see only what is before them, and keys are cached.
+    decoder: whether tokens see only what is before them, and keys are cached. table_width: default of
+    embedding_size, the width of the table where it is not that of the layers. multi_query: whether the
+    class has this key, by default true: one head of keys and values.
     """
 
     first_row: int | str = 0
     added: bool = False
     decoder: bool = False
+    table_width: int | None = None
+    multi_query: bool = False
 
 
 _BERT = LearnedFamily(config_class="BertConfig", hidden_size=768, layers=12, heads=12, context=512)
+_GPT2 = replace(
+    _BERT, config_class="GPT2Config", context=1_024, decoder=True,
+    names=SizeNames(
+        ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
+        ("n_head", "num_attention_heads"), ("n_positions", "max_position_embeddings", "n_ctx"),
+    ),
+)  # fmt: skip
 LEARNED_FAMILIES: Mapping[str, LearnedFamily] = {
     "bert": _BERT,
     "roberta": replace(_BERT, config_class="RobertaConfig", first_row="padding"),
     "xlm-roberta": replace(_BERT, config_class="XLMRobertaConfig", first_row="padding"),
+    "xlm-roberta-xl": replace(
+        _BERT, config_class="XLMRobertaXLConfig", hidden_size=2_560, layers=36, heads=32, context=514,
+        first_row="padding",
+    ),
+    "camembert": replace(_BERT, config_class="CamembertConfig", first_row="padding"),
+    "data2vec-text": replace(_BERT, config_class="Data2VecTextConfig", first_row="padding"),
+    "roberta-prelayernorm": replace(
+        _BERT, config_class="RobertaPreLayerNormConfig", first_row="padding"
+    ),
+    "xmod": replace(_BERT, config_class="XmodConfig", first_row="padding"),
+    "bert-generation": replace(
+        _BERT, config_class="BertGenerationConfig", hidden_size=1_024, layers=24, heads=16
+    ),
+    "ernie": replace(_BERT, config_class="ErnieConfig"),
+    "megatron-bert": replace(
+        _BERT, config_class="MegatronBertConfig", hidden_size=1_024, layers=24, heads=16
+    ),
+    "roc_bert": replace(_BERT, config_class="RoCBertConfig"),
+    "splinter": replace(_BERT, config_class="SplinterConfig"),
+    "electra": replace(
+        _BERT, config_class="ElectraConfig", hidden_size=256, heads=4, table_width=128
+    ),
+    "albert": replace(
+        _BERT, config_class="AlbertConfig", hidden_size=4_096, heads=64, table_width=128
+    ),
     "distilbert": replace(
         _BERT, config_class="DistilBertConfig", layers=6,
         names=SizeNames(
@@ -40,16 +76,14 @@ LEARNED_FAMILIES: Mapping[str, LearnedFamily] = {
             ("n_heads", "num_attention_heads"),
         ),
     ),
-    "gpt2": replace(
-        _BERT, config_class="GPT2Config", context=1_024, decoder=True,
-        names=SizeNames(
-            ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
-            ("n_head", "num_attention_heads"),
-            ("n_positions", "max_position_embeddings", "n_ctx"),
-        ),
-    ),
+    "gpt2": _GPT2,
+    "gpt_bigcode": replace(_GPT2, config_class="GPTBigCodeConfig", multi_query=True),
     "opt": replace(
         _BERT, config_class="OPTConfig", context=2_048, first_row=2, added=True, decoder=True
+    ),
+    "biogpt": replace(
+        _BERT, config_class="BioGptConfig", hidden_size=1_024, layers=24, heads=16, context=1_024,
+        first_row=2, added=True, decoder=True,
     ),
 }  # fmt: skip
 
@@ -68,7 +102,12 @@ def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:
             family.names.context[0],
             f"must be more than the {first} rows before position 0, got {rows:,}",
         )
-    scheme, unsupported = _scheme(keys, sizes.hidden_size, rows - first)
+    width = sizes.hidden_size
+    if family.table_width is not None:
+        width = keys.get("embedding_size", WIDTH_LIMIT, family.table_width, family.source)
+    if family.multi_query and keys.flag("multi_query", True):
+        sizes = replace(sizes, kv_heads=1)
+    scheme, unsupported = _scheme(keys, width, rows - first)
     is_cached = family.decoder or keys.flag("is_decoder", False)
     notes = ["The config holds the shape of the table, not its rows: they are untrained here."]
     if first:

@@ -14,6 +14,7 @@ from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, ModelConfig, read_config
 from posenc.models.families import FAMILIES
+from posenc.models.learned_models import LEARNED_FAMILIES
 from posenc.models.read_config import TYPES as TYPES_FILE
 from posenc.models.rope_block import TRAINED
 from posenc.schemes.base import NoneConfig
@@ -180,25 +181,50 @@ def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(o
         assert model.layer_kinds == read_config(text).layer_kinds
 
 
-def test_learned_tables_have_the_shape_of_transformers_embeddings() -> None:
-    for model_type, changes, rows, first in (
-        ("bert", {"max_position_embeddings": 40, "hidden_size": 48}, 40, 0),
-        ("roberta", {"max_position_embeddings": 514}, 512, 2),
-        ("xlm-roberta", {"max_position_embeddings": 514, "pad_token_id": 3}, 510, 4),
-        ("distilbert", {}, 512, 0), ("gpt2", {"n_positions": 77}, 77, 0), ("opt", {}, 2_048, 2),
-    ):  # fmt: skip
-        config = config_of(model_type, changes | {"num_hidden_layers": 1})
-        model = read_config(config.to_dict())
-        assert model.main.scheme == LearnedConfig(dim=config.hidden_size, max_len=rows)
-        assert model.context == rows
-        with torch.device("meta"):
-            built = transformers.AutoModel.from_config(config)
-        (table,) = [
-            weight for name, weight in built.named_parameters()
-            if any(word in name for word in ("position_embeddings", "wpe", "embed_positions"))
-        ]  # fmt: skip
-        assert table.shape == (rows + first, config.hidden_size)
-        assert any(f"row p + {first}" in note for note in model.notes) == bool(first)
+LEARNED_CHANGES: dict[str, Config] = {
+    "bert": {"max_position_embeddings": 40, "hidden_size": 48},
+    "xlm-roberta": {"max_position_embeddings": 514, "pad_token_id": 3},
+    "gpt2": {"n_positions": 77}, "electra": {"embedding_size": 32},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", LEARNED_FAMILIES)
+def test_learned_tables_have_the_shape_of_transformers_embeddings(model_type: str) -> None:
+    config = config_of(model_type, LEARNED_CHANGES.get(model_type, {}))
+    model = read_config(config.to_dict())
+    with torch.device("meta"):
+        built = transformers.AutoModel.from_config(config)
+    (table,) = [
+        weight for name, weight in built.named_parameters()
+        if any(word in name for word in ("position_embeddings", "wpe", "embed_positions"))
+    ]  # fmt: skip
+    padding = LEARNED_FAMILIES[model_type].first_row == "padding"
+    first = config.pad_token_id + 1 if padding else 2 if model_type in ("opt", "biogpt") else 0
+    assert model.main.scheme == LearnedConfig(dim=table.shape[1], max_len=len(table) - first)
+    assert model.context == len(table) - first
+    assert any(f"row p + {first}" in note for note in model.notes) == bool(first)
+    sizes = config.hidden_size, config.num_hidden_layers, config.num_attention_heads
+    assert (model.hidden_size, model.layers, model.main.heads) == sizes
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [
+        ("gpt2", {}),
+        ("biogpt", {}),
+        ("gpt_bigcode", {}),
+        ("gpt_bigcode", {"multi_query": False, "num_key_value_heads": 4}),
+    ],
+)
+def test_cache_of_a_model_with_a_learned_table_is_transformers_own(
+    model_type: str, changes: Config
+) -> None:
+    small = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 9}
+    config = config_of(model_type, small | {"bos_token_id": 0, "eos_token_id": 0} | changes)
+    built = transformers.AutoModel.from_config(config)
+    cache = built(torch.zeros(1, 5, dtype=torch.int64), use_cache=True).past_key_values
+    numbers = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+    assert read_config(config.to_dict()).cache_numbers(5) == numbers
 
 
 @pytest.mark.parametrize(("model_type", "on"), [("gemma3_text", True), ("gemma4_text", "all")])
