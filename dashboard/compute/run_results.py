@@ -85,7 +85,12 @@ def past_training(curve: Curve) -> PastTraining:
     effect = None if loss is None else summary.effect(curve, loss)
     if loss is None or effect is None:
         return PastTraining(None, None, f"ends at {last.x:,} tokens")
-    return PastTraining(effect, last.mean - loss, f"{effect}: {last.mean - loss:+.2f} nats")
+    return PastTraining(effect, last.mean - loss, f"{effect}: {nats(last.mean - loss)}")
+
+
+def nats(change: float) -> str:
+    """Return a change of loss; its third decimal tells 4.6% and 5.4% of perplexity apart."""
+    return f"{change:+.{2 if abs(change) >= 1 else 3}f} nats"
 
 
 def lengths(curves: Sequence[Curve]) -> str:
@@ -104,9 +109,7 @@ def _classes(curves: Sequence[Curve]) -> str:
         if curve.variant != TRAINED or loss is None:
             continue
         name, effect = summary.label(curve, curves), summary.effect(curve, loss)
-        change = curve.points[-1].mean - loss
-        # The third decimal tells 4.6% and 5.4% of perplexity apart, which are of two classes.
-        text = f"{change:+.{2 if abs(change) >= 1 else 3}f} nats"
+        text = nats(curve.points[-1].mean - loss)
         groups.setdefault(effect, []).append(f"{name} ({text})" if effect else name)
     parts = []
     for effect in Effect:

@@ -275,7 +275,7 @@ def table(found: pd.DataFrame | AB[pd.DataFrame]) -> None:
     if frame.shape[1] < 2:
         return  # names without a number
     columns: dict[str, Any] = {
-        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%d")
+        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%,d")
         for name, kind in frame.dtypes.items()
         if kind.kind in "fi"
     }

@@ -65,7 +65,7 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(at: AppTest) -
         holds = all(loss <= LOSS[kind][LENGTH] + np.log(1.05) for loss in LOSS[kind].values())
         assert holds == (kind == "alibi")
         colour, word = ("green", "holds") if holds else ("red", "breaks")
-        expected.append((colour, f"{word}: {change:+.2f} nats"))
+        expected.append((colour, f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"))
     assert badges == expected
     assert "small models trained on 128 tokens, evaluated at 2,048." in at.main.caption[0].value
     rules = "Holds: perplexity at most 5% higher. Degrades: at most 10% higher. Breaks: more than "
