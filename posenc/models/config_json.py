@@ -158,6 +158,7 @@ _LENGTH = re.compile(r"^n_ctx$|context_len|max_seq|seq_len|seq_length|sequence_l
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _PATTERNS = (
     "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers",
+    "prefix_dense_sliding_window_pattern",
     "global_attn_every_n_layers",
 )  # fmt: skip
 _NEUTRAL = {"rotary_scaling_factor": 1, "rope_ratio": 1, "rotary_pct": 1, "num_kv_shared_layers": 0}

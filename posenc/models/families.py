@@ -24,11 +24,14 @@ class SizeNames(NamedTuple):
 
 _NAMES = SizeNames()
 
-FULL, SLIDING, CHUNKED, NO_ROPE, MLP = (
-    "full_attention", "sliding_attention", "chunked_attention", "no_rope", "mlp",
+# Ends of names of layers that use the keys and values of an earlier one, or the tokens its index chose.
+SHARED, SHARED_INDEX = ", shared cache", ", shared index"
+FULL, SLIDING, CHUNKED, NO_ROPE, MLP, INDEXED = (
+    "full_attention", "sliding_attention", "chunked_attention", "no_rope", "mlp", "indexed_attention",
 )  # fmt: skip
 Windows = Literal[
-    "none", "every layer", "last layers", "pattern", "if any", "listed", "chunks"
+    "none", "every layer", "last layers", "late layers", "pattern", "if any", "listed", "if listed",
+    "chunks",
 ]  # fmt: skip
 GENERATED = Path(__file__).with_name("families.json")  # written from transformers' classes
 
@@ -78,25 +81,33 @@ class RopeFamily(Family):
     block_defaults: defaults of keys of a rope block.
     types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
     windows: which layers see `window` tokens; the last ones start at max_window_layers (default
-    `first_windowed`); in a pattern the last (or, with `first_full`, the first) of every `period` layers
-    has full attention; "if any" means all layers where the config has a window; "listed" all that
-    layer_types does not list otherwise; "chunks" those with RoPE, and a chunk in place of a window.
+    `first_windowed`), the late ones without the switch use_sliding_window; in a pattern the last (or,
+    with `first_full`, the first) of every `period` layers has full attention; "if any" means all layers
+    where the config has a window; "listed" all that layer_types does not list otherwise, "if listed" only
+    those that it lists; "chunks" those with RoPE, and a chunk in place of a window.
+    also_full: further layers of full attention in a pattern, from the end if negative.
     rope_only_in_windows: where the config has a window, layers of full attention do not rotate.
     scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
     scale_key: the scale where the class fixes it, and its key; scale_default None: head width^(-1/2).
     encoder: every token sees both sides, and nothing is cached. both_sides: type of the key
     use_bidirectional_attention (flag; or word: all or vision), "" without that key.
-    latent: keys and values come from one latent vector per token (DeepSeek's MLA).
+    latent: keys and values come from one latent vector per token (DeepSeek's MLA). indexed: an index
+    chooses the keys that a query sees, and has keys of its own.
+    value_width: default width of a value where it differs from a key's. windowed_kv: factor on the heads
+    of keys and values in layers with a window.
     unrotated: default number of features of such a head that are not rotated.
     no_rope: the config lists layers without RoPE.
     rotates: whether layers have RoPE: always, never, or if position_embedding_type is rope ("key").
     state: the name of layers that keep a state in place of a cache, "" without any; state_size: the rule
-    for its numbers. offset: the first layer with attention, of every `period`.
+    for its numbers, which without `state` every layer keeps beside its cache. offset: the first layer
+    with attention, of every `period`.
     query_factor: queries grow with their position by llama_4_scaling_beta of the rope block.
     rotary_key: the config may give the rotated width under rotary_dim. interleaved_sections: the class
     interleaves the axes of mrope_section, whatever the config says.
     head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
     global_head_dim: default head width of full attention layers, where it differs.
+    shared_layers: default number of last layers that use the keys and values of an earlier one; None
+    without that key.
     notes: what the layers do in addition to the scheme.
     """
 
@@ -116,6 +127,7 @@ class RopeFamily(Family):
     period: int = 2
     period_key: str = ""
     first_full: bool = False
+    also_full: tuple[int, ...] = ()
     scalar: int | None = None
     softmax_scale: float | None = None
     scale_key: str = ""
@@ -123,6 +135,9 @@ class RopeFamily(Family):
     encoder: bool = False
     both_sides: Literal["", "flag", "word"] = ""
     latent: bool = False
+    indexed: bool = False
+    value_width: int | None = None
+    windowed_kv: int = 1
     unrotated: int = 128
     no_rope: bool = False
     rope_only_in_windows: bool = False
@@ -137,6 +152,7 @@ class RopeFamily(Family):
     head_dim_key: bool = True
     head_dim_unset: bool = False
     global_head_dim: int | None = None
+    shared_layers: int | None = None
     notes: tuple[str, ...] = ()
 
     def base_of(self, kind: str) -> Base:
@@ -172,10 +188,6 @@ _QWEN_VL = RopeFamily(
     context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_all_layers(1e6),
     block_defaults={"mrope_section": (16, 24, 24)},
 )  # fmt: skip
-_GLM = RopeFamily(
-    config_class="GlmConfig", layers=40, kv_heads=2, head_dim=128, context=131_072, share=0.5,
-    layout="interleaved",
-)  # fmt: skip
 _DEEPSEEK_V3 = RopeFamily(
     config_class="DeepseekV3Config", hidden_size=7_168, layers=61, heads=128, kv_heads=128,
     context=4_096, layout="interleaved", latent=True,
@@ -193,19 +205,8 @@ FAMILIES: dict[str, RopeFamily] = {
     ),
     "qwen2": _QWEN,
     "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
-    "qwen2_moe": RopeFamily(
-        config_class="Qwen2MoeConfig", hidden_size=2_048, layers=24, heads=16, kv_heads=16,
-        context=32_768,
-    ),
-    "qwen3_moe": RopeFamily(
-        config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, kv_heads=4, context=32_768,
-    ),
     "qwen2_vl_text": _QWEN_VL,
     "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
-    "gemma": RopeFamily(
-        config_class="GemmaConfig", hidden_size=3_072, layers=28, heads=16, kv_heads=16,
-        head_dim=256, context=8_192,
-    ),
     "gemma2": RopeFamily(
         config_class="Gemma2Config", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
         head_dim=256, context=8_192, windows="pattern", window=4_096, scalar=256,
@@ -219,7 +220,6 @@ FAMILIES: dict[str, RopeFamily] = {
             Base(default=1e6), Base(default=1e4, names=("rope_local_base_freq",), scaled=False)
         ),
     ),
-    "phi": RopeFamily(config_class="PhiConfig", hidden_size=2_048, layers=24, share=0.5),
     "phi3": RopeFamily(
         config_class="Phi3Config", hidden_size=3_072, context=4_096, share=1.0,
         windows="every layer", trained_length=4_096, types={"yarn": "longrope"},
@@ -242,55 +242,9 @@ FAMILIES: dict[str, RopeFamily] = {
         }},
         notes=("Each head has a learned logit more in its softmax, the attention sink.",),
     ),
-    "olmo": RopeFamily(config_class="OlmoConfig"),
-    "olmo2": RopeFamily(config_class="Olmo2Config"),
     "olmo3": RopeFamily(
         config_class="Olmo3Config", windows="pattern", window=4_096, period=4,
         bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),
-    ),
-    "olmoe": RopeFamily(
-        config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096,
-    ),
-    "smollm3": RopeFamily(
-        config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
-        context=32_768, bases=_all_layers(2e6), no_rope=True,
-    ),
-    "starcoder2": RopeFamily(
-        config_class="Starcoder2Config", hidden_size=3_072, layers=30, heads=24, kv_heads=2,
-        context=4_096, windows="every layer",
-    ),
-    "granite": RopeFamily(config_class="GraniteConfig", scale_key="attention_multiplier"),
-    "granitemoe": RopeFamily(config_class="GraniteMoeConfig", scale_key="attention_multiplier"),
-    "stablelm": RopeFamily(
-        config_class="StableLmConfig", hidden_size=2_560, kv_heads=32, context=4_096, share=0.25,
-    ),
-    "cohere": RopeFamily(
-        config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
-        bases=_all_layers(5e5), layout="interleaved",
-    ),
-    "ernie4_5": RopeFamily(
-        config_class="Ernie4_5Config", hidden_size=1_024, layers=18, heads=16, kv_heads=2,
-        head_dim=128, context=131_072, bases=_all_layers(5e5), layout="interleaved",
-    ),
-    "helium": RopeFamily(
-        config_class="HeliumConfig", hidden_size=2_560, layers=24, heads=20, kv_heads=20,
-        head_dim=128, context=4_096, bases=_all_layers(1e5), layout="interleaved",
-    ),
-    "glm": _GLM,
-    "glm4": replace(_GLM, config_class="Glm4Config"),
-    "glm4_moe": RopeFamily(
-        config_class="Glm4MoeConfig", layers=46, heads=96, kv_heads=8, context=131_072, share=0.5,
-    ),
-    "nemotron": RopeFamily(
-        config_class="NemotronConfig", hidden_size=6_144, heads=48, context=4_096, share=0.5,
-    ),
-    "persimmon": RopeFamily(
-        config_class="PersimmonConfig", layers=36, heads=64, context=16_384, share=0.5,
-        kv_heads_key=False, head_dim_key=False,
-    ),
-    "seed_oss": RopeFamily(
-        config_class="SeedOssConfig", layers=64, heads=80, kv_heads=8, head_dim=128,
-        context=524_288,
     ),
     "falcon": RopeFamily(
         config_class="FalconConfig", hidden_size=4_544, heads=71, head_dim_key=False,
@@ -309,13 +263,36 @@ FAMILIES: dict[str, RopeFamily] = {
         config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
         head_dim=256, context=131_072, windows="pattern", window=512, period=6,
         bases=_full_and_sliding(Base(default=1e6, names=()), Base(default=1e4, names=())),
-        share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word",
+        share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word", shared_layers=0,
         blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
     ),
 }  # fmt: skip
 
 
-def _generated(base: float, block: Mapping[str, object] | None = None, **own: Any) -> RopeFamily:
+FAMILIES |= {
+    "phi4_multimodal": replace(
+        FAMILIES["phi3"], config_class="Phi4MultimodalConfig", kv_heads=8, context=131_072
+    ),
+    "modernbert-decoder": replace(
+        FAMILIES["modernbert"], config_class="ModernBertDecoderConfig", encoder=False
+    ),
+    "gemma4_unified_text": replace(
+        FAMILIES["gemma4_text"], config_class="Gemma4UnifiedTextConfig", context=262_144, window=1_024
+    ),
+    "gemma3n_text": replace(
+        FAMILIES["gemma3_text"], config_class="Gemma3nTextConfig", hidden_size=2_048, layers=35,
+        kv_heads=2, context=32_768, window=512, period=5, period_key="", scalar=None,
+        softmax_scale=1.0, both_sides="", shared_layers=15,
+    ),
+}  # fmt: skip
+
+
+def _generated(*, base: Any, block: Any = None, context_key: str = "", **own: Any) -> RopeFamily:
+    names = _NAMES._replace(context=(context_key, *_NAMES.context)) if context_key else _NAMES
+    own |= {"names": names, "also_full": tuple(own.get("also_full", ()))}
+    if isinstance(base, dict):  # by kind of layer, and only in rope_parameters
+        bases = {kind: Base(default=value, names=()) for kind, value in base.items()}
+        return RopeFamily(bases=bases, blocks=block or {}, **own)
     return RopeFamily(bases=_all_layers(base), blocks={"": block} if block else {}, **own)
 
 

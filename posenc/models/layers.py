@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posenc import fields, limits
 from posenc.errors import quoted
 from posenc.models.config_json import Keys
-from posenc.models.families import CHUNKED, FULL, SLIDING, Family, RopeFamily
+from posenc.models.families import CHUNKED, FULL, INDEXED, SLIDING, Family, RopeFamily
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 2**20  # of a token vector
@@ -18,6 +18,7 @@ EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2)
 HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM)
 _WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION)
 _KIND = fields.Choice(options=(FULL, SLIDING))
+_INDEXED_KIND = fields.Choice(options=(FULL, INDEXED))
 _CHUNKED_KIND = fields.Choice(options=(FULL, CHUNKED))
 _USES_ROPE = fields.IntRange(low=0, high=1)
 _FIRST_LAYER = fields.IntRange(low=0, high=MAX_LAYERS)
@@ -118,10 +119,12 @@ class Heads:
     cached per token and layer.
     """
 
+    heads: int
     kv_heads: int
     head_dim: int
     rope_dim: int
     cache_width: int
+    index_width: int = 0  # numbers of the cache that are of an index
     notes: tuple[str, ...] = ()
 
 
@@ -131,15 +134,33 @@ def heads_by_kind(
     """Return the heads of each kind of layer. kinds: the kind of every layer."""
     if family.latent:
         return dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
-    heads = dict.fromkeys(kinds, _plain_heads(sizes.kv_heads, sizes.head_dim))
+    value_width = sizes.head_dim
+    if family.value_width is not None:
+        value_width = keys.get("v_head_dim", HEAD_WIDTH_LIMIT, family.value_width, family.source)
+    name = "num_attention_heads_per_layer"
+    query_heads = keys.by_layer(name, sizes.layers, HEAD_LIMIT) or (sizes.heads,) * sizes.layers
+    heads = {}
+    for kind in dict.fromkeys(kinds):
+        own = {count for count, other in zip(query_heads, kinds, strict=True) if other == kind}
+        kv_heads = sizes.kv_heads * (family.windowed_kv if kind == SLIDING else 1)
+        if len(own) > 1 or min(own) % kv_heads:
+            raise keys.error(
+                name, f"must give all {kind} layers one number, a multiple of {kv_heads:,}"
+            )
+        heads[kind] = _plain_heads(min(own), kv_heads, sizes.head_dim, value_width)
     if family.global_head_dim is not None and FULL in heads:
         heads[FULL] = _global_heads(keys, family, sizes, kinds)
     return heads
 
 
-def _plain_heads(kv_heads: int, head_dim: int) -> Heads:
-    width = 2 * kv_heads * head_dim
-    return Heads(kv_heads=kv_heads, head_dim=head_dim, rope_dim=head_dim, cache_width=width)
+def _plain_heads(heads: int, kv_heads: int, head_dim: int, value_width: int) -> Heads:
+    return Heads(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        rope_dim=head_dim,
+        cache_width=kv_heads * (head_dim + value_width),
+    )
 
 
 def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
@@ -151,20 +172,38 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     keys.read.add("v_head_dim")  # values come from the latent vector, whatever their width
     keys.read.add("qk_head_dim")  # the sum of the two
     entry = keys.find("head_dim")
-    if entry is not None and entry[1] not in (rotated, unrotated + rotated):
+    # In Bailing's hybrids it is the head width of the layers with a state.
+    if not family.state and entry is not None and entry[1] not in (rotated, unrotated + rotated):
         raise keys.error(
             "head_dim",
             f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {entry[1]!r:.40}",
         )
+    index, notes = 0, [
+        f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
+        f"share the rotated key; a token's cache is one latent vector of {latent} and that key."
+    ]  # fmt: skip
+    if family.rotates == "never":
+        notes[0] = (
+            notes[0]
+            .replace("are rotated", "are not rotated either")
+            .replace("rotated key", "key of these")
+        )
+    if family.indexed:
+        index = keys.get("index_head_dim", WIDTH_LIMIT, 128, why)
+        seen = keys.get("index_topk", LENGTH_LIMIT, 2_048, why)
+        keys.read.add("index_n_heads")
+        notes.append(
+            f"An index chooses the {seen:,} tokens that a query sees; its key of {index} numbers per token "
+            "is rotated and cached, too."
+        )
     return Heads(
+        heads=sizes.heads,
         kv_heads=sizes.kv_heads,
         head_dim=unrotated + rotated,
         rope_dim=rotated,
-        cache_width=latent + rotated,
-        notes=(
-            f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
-            f"share the rotated key; a token's cache is one latent vector of {latent} and that key.",
-        ),
+        cache_width=latent + rotated + index,
+        index_width=index,
+        notes=tuple(notes),
     )
 
 
@@ -176,7 +215,7 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
         width = keys.get("global_head_dim", HEAD_WIDTH_LIMIT, family.global_head_dim, family.source)
         has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
         kv_heads = _read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
-        return _plain_heads(kv_heads, width)
+        return _plain_heads(sizes.heads, kv_heads, width, width)
     sections = {
         int(name): per_layer.section(name) for name in filter(str.isdecimal, per_layer.record)
     }
@@ -192,18 +231,20 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
         raise keys.error(
             "per_layer_config", "must give all layers of full attention the same heads"
         )
-    return _plain_heads(*variants.pop())
+    kv_heads, width = variants.pop()
+    return _plain_heads(sizes.heads, kv_heads, width, width)
 
 
 def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     """Return the kind of every layer, in the config's words."""
     if family.windows != "every layer":  # a class of one kind reads no list of them
         rule = _CHUNKED_KIND if family.windows == "chunks" else _KIND
+        rule = _INDEXED_KIND if family.indexed else rule
         listed = keys.by_layer("layer_types", layers, rule)
         if listed is not None:
-            return listed
+            return tuple(FULL if kind == INDEXED else kind for kind in listed)
     window = read_window(keys, family)
-    if window is None:
+    if window is None or family.windows == "if listed":
         return (FULL,) * layers
     if family.windows == "none" and family.no_rope:  # SmolLM3: the layers without RoPE have it
         return tuple(FULL if rope else SLIDING for rope in rope_by_layer(keys, family, layers))
@@ -211,7 +252,7 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
         return tuple(CHUNKED if rope else FULL for rope in rope_by_layer(keys, family, layers))
     if family.windows in ("every layer", "if any", "listed"):
         return (SLIDING,) * layers
-    if family.windows == "last layers":
+    if family.windows in ("last layers", "late layers"):
         default, why = family.first_windowed, family.source
         first = keys.get("max_window_layers", _FIRST_LAYER, default, why)
         return (FULL,) * min(first, layers) + (SLIDING,) * (layers - first)
@@ -220,6 +261,12 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
 
 def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     period = family.period
+    if family.config_class == "Cohere2MoeConfig":
+        keys.read.add(
+            "prefix_dense_sliding_window_pattern"
+        )  # of the layers of first_k_dense_replace
+        if keys.record.get("first_k_dense_replace"):
+            raise keys.error("layer_types", "is missing next to first_k_dense_replace")
     if family.period_key:
         why = f"{family.source}; its key layer_types is absent too"
         period = keys.get(family.period_key, LAYER_LIMIT, period, why)
@@ -229,7 +276,11 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
             f"attention, {family.source}."
         )
     shift = 0 if family.first_full else 1
-    return tuple(SLIDING if (index + shift) % period else FULL for index in range(layers))
+    full = {index % layers for index in family.also_full}
+    return tuple(
+        SLIDING if (index + shift) % period and index not in full else FULL
+        for index in range(layers)
+    )
 
 
 def read_window(keys: Keys, family: RopeFamily) -> int | None:
@@ -243,6 +294,9 @@ def read_window(keys: Keys, family: RopeFamily) -> int | None:
         keys.read.add("max_window_layers")
         return None
     name = family.window_key
+    if family.config_class == "ModernBertDecoderConfig":
+        own = keys.get(name, _WINDOW, family.window, family.source)
+        return keys.optional("sliding_window", _WINDOW) or max(own // 2, 1)
     if family.window is None or (name in keys.record and keys.record[name] is None):
         window = keys.optional(name, _WINDOW)
     else:
@@ -262,6 +316,16 @@ def is_bidirectional(keys: Keys, family: RopeFamily) -> bool:
         return keys.flag(name, False)
     # vision: among the tokens of a picture alone
     return bool(keys.get(name, fields.Choice(options=("all", "vision")), "vision") == "all")
+
+
+def index_by_layer(keys: Keys, layers: int) -> tuple[bool, ...]:
+    """Return whether each layer has an index of its own, or uses what an earlier one chose (GLM-5)."""
+    listed = keys.by_layer("indexer_types", layers, fields.Choice(options=("full", "shared")))
+    interval = keys.get("index_topk_freq", LAYER_LIMIT, 1)
+    offset = keys.get("index_skip_topk_offset", _FIRST_LAYER, 2)
+    if listed is not None:
+        return tuple(word == "full" for word in listed)
+    return tuple(max(index - offset + 1, 0) % interval == 0 for index in range(layers))
 
 
 def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ...]:

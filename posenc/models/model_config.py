@@ -6,6 +6,7 @@ from typing import Any
 
 from posenc.limits import check_count
 from posenc.models import rope_formats
+from posenc.models.families import SHARED
 from posenc.models.layers import Sizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -119,7 +120,7 @@ class ModelConfig:
 
     @property
     def _schemes(self) -> dict[str, SchemeConfig | None]:
-        return {kind.name: kind.scheme for kind in self.layer_kinds}
+        return {kind.name.removesuffix(SHARED): kind.scheme for kind in self.layer_kinds}
 
 
 def uniform_model(

@@ -75,7 +75,7 @@ _TEXT_TYPES = {
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = dict.fromkeys(
-    ("axk2", "deepseek_v32", "dots3_note_text", "glm_moe_dsa", "hy_v4"),
+    ("axk2", "dots3_note_text", "hy_v4"),
     "is not read, because an index chooses which keys a query sees",
 )
 # Keys of published files that their class never reads.
@@ -184,7 +184,7 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
     """Mark keys as read whose values agree with the model."""
     ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
     agreeing: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.main.kv_heads,)}
-    if all(kind.cache_width for kind in model.layer_kinds if kind.heads):
+    if model.main.cache_width and model.main.name != "decoder":
         agreeing["is_causal"] = (True,)
     if ropes:
         interleaved = any(scheme.layout == "interleaved" for scheme in ropes)

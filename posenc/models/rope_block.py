@@ -67,6 +67,8 @@ class BlockReader:
         share: float | None = inner_or_outer(self.keys, self.outer, "partial_rotary_factor", names)
         if share is None and self.family.rotary_key and self.outer.find("rotary_dim") is not None:
             share = self.outer.get("rotary_dim", EVEN_WIDTH_LIMIT) / self.heads.head_dim
+        if self.family.config_class == "Mistral4Config":  # of the whole head, which says the same
+            share = None if share == self.heads.rope_dim / self.heads.head_dim else share
         return share
 
     def shared(self) -> dict[str, Any]:

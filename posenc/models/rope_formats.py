@@ -32,11 +32,23 @@ Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
 
 _DEFAULT = "default"  # the rope_type of plain RoPE
 _LISTS = ("short_factor", "long_factor")
+_ALPHA = fields.FloatRange(low=1.0, high=1e9)
 _PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
 
 
 def _read_dynamic(block: BlockReader) -> RopeConfig:
     name, context = block.context
+    if block.family.config_class.startswith("HunYuan") and block.has("alpha"):
+        # NTK-aware scaling of a fixed factor: plain RoPE with a larger base.
+        alpha, shared = block.keys.get("alpha", _ALPHA), block.shared()
+        block.keys.read.update(block.keys.record)  # beta_fast, mscale and others have no effect
+        plain = RopeConfig(**shared)
+        power = plain.rotary_dim / max(plain.rotary_dim - 2, 1)
+        block.keys.assume(
+            f"The base is rope_theta {plain.base:,.10g} times alpha {alpha:,g}^{power:.4g}, as in "
+            "transformers."
+        )
+        return plain.replace(base=plain.base * alpha**power)
     block.keys.assume(
         f"dynamic scaling begins at {context:,}, which is {name}, as transformers has it; the model "
         "may have been trained on another length."

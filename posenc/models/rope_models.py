@@ -6,8 +6,11 @@ from posenc import fields
 from posenc.models.config_json import Keys
 from posenc.models.families import (
     FULL,
+    INDEXED,
     MLP,
     NO_ROPE,
+    SHARED,
+    SHARED_INDEX,
     SLIDING,
     Family,
     RopeFamily,
@@ -21,6 +24,7 @@ from posenc.models.layers import (
     Heads,
     Sizes,
     heads_by_kind,
+    index_by_layer,
     is_bidirectional,
     kinds_by_layer,
     read_sizes,
@@ -28,7 +32,12 @@ from posenc.models.layers import (
     rope_by_layer,
 )
 from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
-from posenc.models.rope_block import TRAINED, BlockReader, written_trained_length
+from posenc.models.rope_block import (
+    TRAINED,
+    BlockReader,
+    inner_or_outer,
+    written_trained_length,
+)
 from posenc.models.rope_formats import read_block
 from posenc.models.states import state_kinds, state_numbers
 from posenc.schemes.base import NoneConfig, SchemeConfig
@@ -39,6 +48,10 @@ from posenc.schemes.rope_scaling.yarn import attention_scale
 NEW, OLD = "rope_parameters", "rope_scaling"
 _POSITIVE = fields.FloatRange(low=0.0, high=float(MAX_WIDTH), closed=False)
 _STATE_NOTE = "A state does not grow with the text; it is counted in the number type of the cache."
+# Classes of MLA without the key rope_interleave.
+_FIXED_LAYOUT = (
+    "DeepseekV2Config", "DeepseekV32Config", "GlmMoeDsaConfig", "MiniCPM3Config", "BailingHybridConfig",
+)  # fmt: skip
 _GPTJ = Family(
     config_class="GPTJConfig", layers=28, heads=16,
     names=SizeNames(
@@ -79,7 +92,10 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     kind_of = (state_kinds if family.state else kinds_by_layer)(keys, family, sizes.layers)
     if FULL not in kind_of and family.state in kind_of:
         raise keys.error("layer_types", "names no layer with attention, which alone has positions")
+    if family.global_head_dim is not None:  # Gemma 4's class sets its last layer so
+        kind_of = (*kind_of[:-1], FULL)
     _skip_unused_blocks(keys, kind_of)
+    own_caches = sizes.layers - _shared_layers(keys, family, kind_of)
     uses_rope = rope_by_layer(keys, family, sizes.layers)
     if not _rotates(keys, family):
         uses_rope = (False,) * sizes.layers
@@ -87,12 +103,18 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     window = read_window(keys, family)
     if family.rope_only_in_windows and window is not None:
         uses_rope = tuple(kind != FULL for kind in kind_of)
+    if family.config_class in ("GraniteSWAConfig", "GraniteMoeSWAConfig"):
+        uses_rope = _with_base(keys, sizes.layers, uses_rope)
     heads = heads_by_kind(keys, family, sizes, kind_of)
+    has_index = index_by_layer(keys, sizes.layers) if family.indexed else ()
     kinds = []
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):
         is_named = rope or kind in (family.state, MLP)
         name = kind if is_named else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
+        name += SHARED if index >= own_caches else ""
+        if family.indexed:
+            name = INDEXED if has_index[index] else INDEXED + SHARED_INDEX
         indices_of.setdefault(name, []).append(index)
     for name, indices in indices_of.items():
         kind = kind_of[indices[0]]
@@ -107,18 +129,33 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         scheme: SchemeConfig = NoneConfig()
         if uses_rope[indices[0]]:
             scheme = _scheme(keys, family, sizes, own, kind)
+        width, notes = own.cache_width, [*own.notes, *family.notes]
+        if name.endswith(SHARED):
+            width = 0
+            source = max(index for index in range(own_caches) if kind_of[index] == kind)
+            notes.append(f"These layers use the keys and values of layer {source} and cache none.")
+        if name.endswith(SHARED_INDEX):
+            width -= own.index_width
+            notes.append("These layers see the tokens that the index of an earlier layer chose.")
+        state = 0
+        if family.state_size and not family.state:
+            state = state_numbers(keys, family, sizes)
+            notes.append(
+                f"Each layer also keeps a Mamba-2 state of {state:,} numbers per sequence. {_STATE_NOTE}"
+            )
         kinds.append(
             LayerKind(
                 name=name,
                 layers=tuple(indices),
                 scheme=scheme,
-                heads=sizes.heads,
+                heads=own.heads,
                 kv_heads=own.kv_heads,
                 head_dim=own.head_dim,
-                cache_width=0 if is_bidirectional(keys, family) else own.cache_width,
+                cache_width=0 if is_bidirectional(keys, family) else width,
                 softmax_scale=_softmax_scale(keys, family, own.head_dim, scheme),
                 window=None if kind == FULL else window,
-                notes=(*own.notes, *family.notes, *_query_factor(keys, family, scheme)),
+                state=state,
+                notes=(*notes, *_query_factor(keys, family, scheme)),
             )
         )
     kinds.sort(
@@ -140,7 +177,40 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     )
 
 
+def _shared_layers(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> int:
+    """Return how many of the last layers use the keys and values of an earlier layer of their kind."""
+    name, last = "num_kv_shared_layers", len(kinds) - 1
+    if family.shared_layers is None:
+        return 0
+    rule = fields.IntRange(low=0, high=len(kinds))
+    shared: int = keys.get(name, rule, min(family.shared_layers, last), family.source)
+    if shared == len(kinds):
+        raise keys.error(name, "is every layer: keys and values of another model are not read")
+    if shared and {*kinds[:-shared]} != {*kinds}:
+        raise keys.error(name, "must leave a layer of every kind with keys and values of its own")
+    return shared
+
+
+def _with_base(keys: Keys, layers: int, uses_rope: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Return which layers use RoPE by layer_rope_theta, where 0 stands for none."""
+    bases = keys.by_layer("layer_rope_theta", layers, fields.FloatRange(low=0.0, high=1e12))
+    if bases is None:
+        return uses_rope
+    block = keys.section(NEW)
+    base = inner_or_outer(block, keys, "rope_theta", ("rope_theta",)) or 1e4
+    if {*bases} - {0, base}:
+        raise keys.error(
+            "layer_rope_theta",
+            f"must be 0 or rope_theta {base:,.10g} in every layer: one base is read",
+        )
+    return tuple(map(bool, bases))
+
+
 def _rotates(keys: Keys, family: RopeFamily) -> bool:
+    block = keys.section(NEW) if family.config_class == "OlmoHybridConfig" else None
+    if block is not None and "rope_theta" in block.record and block.record["rope_theta"] is None:
+        block.read.update(block.record)
+        return False
     if family.rotates == "key":
         return keys.text("position_embedding_type") == "rope"
     return family.rotates == "always"
@@ -204,7 +274,7 @@ def _scheme(
 ) -> RopeConfig | NoneConfig:
     """Return the scheme of one kind of layer; blocks of both generations must agree."""
     base, layout = family.base_of(kind), family.layout
-    has_choice = family.latent and family.config_class != "DeepseekV2Config"
+    has_choice = family.latent and family.config_class not in _FIXED_LAYOUT
     if has_choice and not keys.flag("rope_interleave", True):
         layout = "half"
     reader = functools.partial(
@@ -267,6 +337,8 @@ def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: Scheme
         name = "query_pre_attn_scalar"
         scale = keys.get(name, _POSITIVE, float(family.scalar), family.source) ** -0.5
     scale = head_dim**-0.5 if scale is None else scale
+    if family.config_class == "FalconH1Config":
+        scale *= keys.get("key_multiplier", _POSITIVE, 1.0, family.source)
     weight = getattr(scheme, "mscale_all_dim", 0.0) if family.latent else 0.0
     factor: float = attention_scale(getattr(scheme, "factor", 1.0), weight)
     return scale * factor**2

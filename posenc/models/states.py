@@ -1,5 +1,6 @@
 """Layers that keep a state of constant size in place of a cache: which they are, and its numbers."""
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 
@@ -19,13 +20,16 @@ _LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 # Keys that bear on the state alone.
 _OF_STATE = re.compile(
     r"^(?:mamba_|time_step|linear_|conv_|ssm_|use_mamba|use_conv|chunk_size$|full_attention_interval$"
-    r"|attn_layer_indices$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
+    r"|attn_layer_indices$|kda_|short_conv_kernel_size$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
 )
 
 
 def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     """Return the kind of every layer: full attention, the family's state, or neither (mlp)."""
     keys.read.update(filter(_OF_STATE.search, keys.record))
+    section = keys.section("linear_attn_config")
+    if section is not None:
+        section.read.update(("full_attn_layers", "kda_layers"))
     for name in ("layer_types", "layers_block_type"):
         listed = keys.by_layer(name, layers, _WORDS)
         if listed is not None:
@@ -38,15 +42,24 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
                 f"must have one letter of {' '.join(_LETTERS)} for each of {layers:,} layers",
             )
         return tuple(_kind(_LETTERS[letter], family) for letter in pattern)
-    return tuple(FULL if full else family.state for full in _full_layers(keys, family, layers))
+    return tuple(
+        FULL if full else family.state for full in _full_layers(keys, section, family, layers)
+    )
 
 
 def _kind(word: str, family: RopeFamily) -> str:
     return FULL if word in _FULL_WORDS else MLP if word in _MLP_WORDS else family.state
 
 
-def _full_layers(keys: Keys, family: RopeFamily, layers: int) -> list[bool]:
-    """Return whether each layer has attention, by keys other than a list of words or by the class."""
+def _full_layers(keys: Keys, section: Keys | None, family: RopeFamily, layers: int) -> list[bool]:
+    """Return whether each layer has attention, by keys other than a list of words or by the class.
+
+    section: linear_attn_config of Kimi Linear, where layers are counted from 1.
+    """
+    if section is not None:
+        rule = fields.Numbers(low=1, high=layers, least=1, most=layers, whole=True)
+        numbers = {*section.get("full_attn_layers", rule)}
+        return [index + 1 in numbers for index in range(layers)]
     for name in ("full_attn_idxs", "attn_layer_indices"):
         if keys.find(name) is not None:
             rule = fields.Numbers(low=0, high=layers - 1, least=1, most=layers, whole=True)
@@ -59,24 +72,56 @@ def _full_layers(keys: Keys, family: RopeFamily, layers: int) -> list[bool]:
     if not family.period:
         return [False] * layers
     why = f"{family.source}; its key layer_types is absent too"
-    interval = keys.get("full_attention_interval", LAYER_LIMIT, family.period, why)
+    name = family.period_key or "full_attention_interval"
+    interval = keys.get(name, LAYER_LIMIT, family.period, why)
     return [not (index + 1) % interval for index in range(layers)]
 
 
 def state_numbers(keys: Keys, family: RopeFamily, sizes: Sizes) -> int:
     """Return the numbers that one layer keeps for one sequence, whatever its length."""
+    keys.read.update(filter(_OF_STATE.search, keys.record))
     return _SIZES[family.state_size](keys, sizes, family.source)
 
 
-def _delta_net(keys: Keys, sizes: Sizes, why: str) -> int:
+def _delta_net(
+    keys: Keys, sizes: Sizes, why: str, *, heads: tuple[int, int] = (16, 32), width: int = 128
+) -> int:
     # Gated DeltaNet (Yang et al. 2024, arXiv 2412.06464): a matrix per value head, and a convolution.
-    key_heads = keys.get("linear_num_key_heads", HEAD_LIMIT, 16, why)
-    value_heads = keys.get("linear_num_value_heads", HEAD_LIMIT, 32, why)
-    key_width = keys.get("linear_key_head_dim", WIDTH_LIMIT, 128, why)
-    value_width = keys.get("linear_value_head_dim", WIDTH_LIMIT, 128, why)
+    key_heads = keys.get("linear_num_key_heads", HEAD_LIMIT, heads[0], why)
+    value_heads = keys.get("linear_num_value_heads", HEAD_LIMIT, heads[1], why)
+    width = width or int(0.75 * sizes.hidden_size / key_heads)  # OLMo Hybrid
+    key_width = keys.get("linear_key_head_dim", WIDTH_LIMIT, width, why)
+    value_width = 2 * key_width if heads[0] == heads[1] else width
+    value_width = keys.get("linear_value_head_dim", WIDTH_LIMIT, value_width, why)
     kernel = keys.get("linear_conv_kernel_dim", _KERNEL, 4, why)
     convolved = 2 * key_heads * key_width + value_heads * value_width
     return int(convolved * kernel + value_heads * key_width * value_width)
+
+
+def _olmo_hybrid(keys: Keys, sizes: Sizes, why: str) -> int:
+    return _delta_net(keys, sizes, why, heads=(sizes.heads, sizes.heads), width=0)
+
+
+def _kimi_delta(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Kimi Delta Attention (Kimi Team 2025, arXiv 2510.26692): a matrix per head, and a convolution.
+    outer = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+    inner = ("num_heads", "head_dim", "short_conv_kernel_size")
+    section, names = keys.section("linear_attn_config"), inner
+    if section is None:
+        section, names = keys, outer
+    heads = section.get(names[0], HEAD_LIMIT, 32, why)
+    width = section.get(names[1], WIDTH_LIMIT, 128, why)
+    return int(heads * width * (3 * section.get(names[2], _KERNEL, 4, why) + width))
+
+
+def _bailing(keys: Keys, sizes: Sizes, why: str) -> int:
+    # Kimi Delta Attention under the model's own names; those of transformers count first.
+    width = keys.get("head_dim", WIDTH_LIMIT, 128, why)
+    width = keys.get("linear_head_dim", WIDTH_LIMIT, width)
+    kernel = keys.get("short_conv_kernel_size", _KERNEL, 4, why)
+    kernel = keys.get("linear_conv_kernel_dim", _KERNEL, kernel)
+    heads = keys.get("linear_num_heads", HEAD_LIMIT, sizes.heads)
+    return int(heads * width * (3 * kernel + width))
 
 
 def _mamba(keys: Keys, sizes: Sizes, why: str) -> int:
@@ -86,9 +131,11 @@ def _mamba(keys: Keys, sizes: Sizes, why: str) -> int:
     return int(inner * (state + keys.get("mamba_d_conv", _KERNEL, 4, why)))
 
 
-def _mamba_2(keys: Keys, sizes: Sizes, why: str) -> int:
+def _mamba_2(keys: Keys, sizes: Sizes, why: str, *, own: int | None = None) -> int:
     # Mamba 2 (Dao and Gu 2024, arXiv 2405.21060): a state per head; groups share its input and output.
     inner = keys.get("mamba_expand", _KERNEL, 2, why) * sizes.hidden_size
+    if own and keys.record.get("mamba_d_ssm", own) is not None:  # Falcon H1 has a width of its own
+        inner = keys.get("mamba_d_ssm", WIDTH_LIMIT, own, why)
     state = keys.get("mamba_d_state", WIDTH_LIMIT, 256, why)
     groups = keys.get("mamba_n_groups", HEAD_LIMIT, 1, why)
     kernel = keys.get("mamba_d_conv", _KERNEL, 4, why)
@@ -118,8 +165,12 @@ def _lightning(keys: Keys, sizes: Sizes, why: str) -> int:
 
 _SIZES: Mapping[str, Callable[[Keys, Sizes, str], int]] = {
     "delta_net": _delta_net,
+    "olmo_hybrid": _olmo_hybrid,
+    "kimi_delta": _kimi_delta,
+    "bailing": _bailing,
     "mamba": _mamba,
     "mamba_2": _mamba_2,
+    "falcon_h1": functools.partial(_mamba_2, own=1_024),
     "nemotron_h": _nemotron_h,
     "convolution": _short_convolution,
     "lightning": _lightning,

@@ -52,11 +52,40 @@ STATED: dict[str, dict[str, Any]] = {
     "jamba": {"state": "mamba", "state_size": "mamba", "rotates": "never", "period": 8, "offset": 4},
     "ministral3": {"windows": "every layer", "query_factor": True},
     "nemotron_h": {"state": "mamba", "state_size": "nemotron_h", "period": 0, "rotates": "never"},
+    "bailing_hybrid": {
+        "state": "linear_attention", "state_size": "bailing", "period": 6, "period_key": "layer_group_size",
+        "context_key": "model_max_length", "layout": "interleaved",
+    },
+    "kimi_linear": {
+        "state": "linear_attention", "state_size": "kimi_delta", "period": 4, "rotates": "never",
+        "context_key": "model_max_length",
+    },
+    "olmo_hybrid": {"state": "linear_attention", "state_size": "olmo_hybrid", "period": 4},
+    "falcon_h1": {"state_size": "falcon_h1"},
+    **{
+        name: {"scale_key": "attention_multiplier"}
+        for name in ("granite", "granitemoe", "granite_swa", "granitemoe_swa")
+    },
+    "smollm3": {"no_rope": True},
+    "starcoder2": {"windows": "every layer"},
+    "cohere2_moe": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
+    "dots1": {"windows": "late layers", "window": 4_096, "first_windowed": 62},
+    "laguna": {"windows": "if listed", "window": 512, "share": 1.0},
+    "mellum": {"windows": "if listed", "window": 1_024},
+    "mimo_v2_flash": {
+        "share": 1.0, "value_width": 128, "windowed_kv": 2, "period": 6, "first_full": False,
+        "also_full": [0],
+    },
+    "beam": {"rope_only_in_windows": True, "also_full": [-1]},
+    "mistral4": {"query_factor": True},
+    "deepseek_v32": {"indexed": True},
+    "glm_moe_dsa": {"indexed": True},
 }  # fmt: skip
 # What a class needs to run: its defaults do not work, or name one kind of layer alone.
 RUN_WITH: dict[str, dict[str, Any]] = {
     "bamba": {"num_hidden_layers": 8, "attn_layer_indices": [2, 6]},
     "bitnet": {"num_hidden_layers": 4},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "gemma4_assistant": {"text_config": {
         "model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0,
         "num_hidden_layers": 4, "num_kv_shared_layers": 4,
@@ -67,15 +96,22 @@ RUN_WITH: dict[str, dict[str, Any]] = {
         "position_embedding_type": "rope",
     },
     "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
     "lfm2": {"num_hidden_layers": 8, "layer_types": ["conv", "full_attention"] * 4},
     "lfm2_moe": {"num_hidden_layers": 8, "layer_types": ["conv", "full_attention"] * 4},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "mlp"] * 2},
 }  # fmt: skip
+# Attention of these classes reads a head_dim, though their configuration classes have no such field.
+READS_HEAD_DIM = (
+    "cohere", "glm4_moe", "granite", "granitemoe", "olmo", "olmo2", "olmoe", "phi", "qwen2_moe",
+    "qwen3_moe", "smollm3", "stablelm", "starcoder2",
+)  # fmt: skip
 PLAIN = (
+    "ernie4_5", "gemma", "glm", "glm4", "helium", "nemotron", "persimmon", "seed_oss",
     "apertus", "arcee", "aria_text", "axk1", "bitnet", "cwm", "diffllama", "ernie4_5_moe",
     "flex_olmo", "glm4_moe_lite", "hy_v3", "internlm3", "iquestcoder", "jais2",
-    "hunyuan_v1_dense", "nanochat", "solar_open", "youtu",
+    "hunyuan_v1_dense", "hunyuan_v1_moe", "minicpm3", "nanochat", "solar_open", "youtu",
 )  # fmt: skip
 SIZES = {
     "hidden_size": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
@@ -98,16 +134,20 @@ def family(model_type: str) -> dict[str, Any]:
     record |= {name: fields.get(key) for name, key in SIZES.items()}
     record |= {
         "kv_heads_key": "num_key_value_heads" in fields,
-        "head_dim_key": "head_dim" in fields,
+        "head_dim_key": "head_dim" in fields or model_type in READS_HEAD_DIM,
     }
     block = dict(getattr(built, "rope_parameters", None) or {})
+    by_kind = {kind: inner for kind, inner in block.items() if isinstance(inner, dict)}
     record["base"] = block.pop("rope_theta", 10_000.0)
-    if "partial_rotary_factor" in block:
+    if by_kind:
+        record["base"] = {kind: inner["rope_theta"] for kind, inner in by_kind.items()}
+        record["block"] = by_kind
+    elif "partial_rotary_factor" in block:
         record["share"] = block.pop("partial_rotary_factor")
-    if block.get("rope_type", "default") != "default":
+    if not by_kind and block.get("rope_type", "default") != "default":
         record["block"] = {key: value for key, value in block.items() if key != "type"}
     if "kv_lora_rank" in fields:
-        record |= {"latent": True, "head_dim": None, "head_dim_key": True}
+        record |= {"latent": True, "head_dim": None, "head_dim_key": True, "share": None}
         record["unrotated"] = fields["qk_nope_head_dim"]
     elif record["head_dim"] is None and whole.get("head_dim"):
         implied = whole["hidden_size"] // whole["num_attention_heads"]
@@ -155,5 +195,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     if "types" not in sys.argv:
-        write(GENERATED, {name: family(name) for name in sorted({*PLAIN, *STATED})})
+        write(
+            GENERATED, {name: family(name) for name in sorted({*PLAIN, *READS_HEAD_DIM, *STATED})}
+        )
     write(CAUSAL_TYPES, {name: outcome(name) for name in causal_types()})

@@ -16,6 +16,7 @@ import torch
 
 from posenc import rope_frequencies
 from posenc.models import LayerKind, ModelConfig, model_types, read_config
+from posenc.models.families import INDEXED
 from posenc.models.presets import MODELS
 from posenc.models.rope_formats import FORMATS
 from posenc.schemes.alibi import AlibiConfig
@@ -34,15 +35,13 @@ from tests.models.published_models.establish import LENGTHS, TRUTH, establish, s
 # Models of a known type that are refused all the same, by the key that is not read of them.
 REFUSED = {
     "cwm-mlx": "layer_types",
-    "gemma-4-e4b": "text_config.num_kv_shared_layers",
-    "hunyuan-7b": "rope_scaling.alpha",
     "minimax-text-01": "rotary_dim",
     "ministral-8b-2410": "layer_types",
     "phi-3.5-moe": "rope_scaling.short_mscale",
     "qwen2.5-7b-1m": "dual_chunk_attention_config",
 }
 # Kinds of layers whose cache is counted by their window and the numbers of a token.
-COUNTED = ("full", "window", "chunk", "state")
+COUNTED = ("full", "window", "chunk", "state", "sparse")
 
 
 @cache
@@ -90,6 +89,7 @@ def differences(model: ModelConfig, real: dict[str, Any]) -> Iterator[str]:
 def kind_differences(kind: LayerKind, real: dict[str, Any]) -> Iterator[str]:
     attention = "chunk" if "chunk" in kind.name else "full" if kind.window is None else "window"
     attention = attention if kind.heads else "state"
+    attention = "sparse" if kind.name.startswith(INDEXED) else attention
     fields: dict[str, object] = {
         "attention": attention,
         "window": kind.window,

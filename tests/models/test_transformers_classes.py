@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, ModelConfig, read_config
-from posenc.models.families import FAMILIES
+from posenc.models.families import FAMILIES, SHARED
 from posenc.models.learned_models import LEARNED_FAMILIES
 from posenc.models.read_config import TYPES as TYPES_FILE
 from posenc.models.rope_block import TRAINED
@@ -38,10 +38,12 @@ CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_te
 # The classes of these types are those of DeepSeek V3 and Llama.
 BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
 HYBRID = [name for name, family in FAMILIES.items() if family.state]
-# Blocks that are written back have no llama_4_scaling_beta, as a note of Ministral 3's layers says.
-TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, "ministral3")]
+# Blocks that are written back have no llama_4_scaling_beta, as a note of their layers says. Classes of Beam
+# and Laguna are run as a whole below.
+RUN_WHOLE = ("beam", "laguna", "ministral3", "mistral4")
+TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.
-NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense")
+NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense", "hunyuan_v1_moe")
 CASES = [(name, {}) for name in TYPES if name not in NO_DEFAULTS] + CHANGED
 
 
@@ -67,7 +69,7 @@ def rope_kinds(model: ModelConfig) -> list[tuple[LayerKind, RopeConfig]]:
 
 def attribute(rotary: Any, kind: str, name: str) -> Any:
     """An attribute of a rotary module, which some classes have once per kind of layer."""
-    own = f"{kind}_{name}"
+    own = f"{kind.removesuffix(SHARED)}_{name}"
     return getattr(rotary, own) if hasattr(rotary, own) else getattr(rotary, name)
 
 
@@ -92,20 +94,25 @@ def check_attention(kind: LayerKind, attention: Any) -> None:
         scaling = getattr(attention, "inv_norm_factor", attention.head_dim**-0.5)
     assert kind.softmax_scale == pytest.approx(float(scaling), rel=1e-12)
     if hasattr(attention, "kv_a_proj_with_mqa"):
-        assert kind.cache_width == attention.kv_a_proj_with_mqa.out_features
+        index = getattr(attention, "indexer", None)
+        index_width = index.wk.out_features if index else 0
+        assert kind.cache_width == attention.kv_a_proj_with_mqa.out_features + index_width
         assert kind.head_dim == attention.qk_head_dim
+        return
+    if kind.name.endswith(SHARED):
+        assert (kind.cache_width, hasattr(attention, "k_proj")) == (0, False)
         return
     queries = kind.heads * kind.head_dim
     if hasattr(attention, "q_proj"):
         assert attention.q_proj.out_features == queries
         keys = attention.k_proj.out_features
-        assert (attention.v_proj or attention.k_proj).out_features == keys
+        values = (attention.v_proj or attention.k_proj).out_features
     else:
         names = ("qkv_proj", "query_key_value", "Wqkv")
         fused = next(getattr(attention, name) for name in names if hasattr(attention, name))
-        keys = (fused.out_features - queries) // 2
+        keys = values = (fused.out_features - queries) // 2
     assert keys == kind.kv_heads * kind.head_dim
-    assert kind.cache_width in (0, 2 * keys)
+    assert kind.cache_width in (0, keys + values)
     if kind.cache_width and hasattr(attention, "sliding_window"):
         is_windowed = getattr(
             attention, "is_sliding", True
@@ -117,7 +124,8 @@ def check_written(model: ModelConfig, config: Any, model_type: str) -> None:
     """Both generations of keys that are written back give transformers the same frequencies."""
     record = {k: v for k, v in config.to_dict().items() if k != "rope_parameters"}
     blocks = [{"rope_parameters": model.to_rope_parameters()}]
-    if model_type not in ("gemma4_text", "olmo3"):  # no first generation, or half of one
+    bases = FAMILIES[model_type].bases.values()
+    if all(base.names for base in bases) and model_type != "olmo3":  # else none, or half of one
         blocks.append(model.to_rope_scaling())
     for block in blocks:
         text = json.loads(json.dumps(record | block))
@@ -147,7 +155,8 @@ def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config
                 attention = class_of(model_type, "Attention")(config, *positional, **arguments)
             check_attention(kind, attention)
             if getattr(config, "layer_types", None):
-                assert (kind.window is None) == (config.layer_types[index] == "full_attention")
+                is_windowed = bool(re.match("sliding|chunked", config.layer_types[index]))
+                assert (kind.window is not None) == is_windowed
     check_written(model, config, model_type)
     lists = ("layer_types", "no_rope_layers")
     if model_type not in ("gemma3_text", "gemma4_text") and not {*lists} & changes.keys():
@@ -174,7 +183,7 @@ def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(o
         problem = str(error)
     if problem:
         assert outer not in READ_BY_TEXT
-        assert text["model_type"] in problem
+        assert text["model_type"] in problem or "num_kv_shared_layers" in problem
         assert "not read" in problem
     else:
         assert (model.assumption, model.ignored) == ("", ())
@@ -298,15 +307,19 @@ def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
     assert not torch.allclose(frequencies[False][0], frequencies[True][0], rtol=1e-3)
 
 
-WITHOUT_ROPE_BETWEEN = ("afmoe", "cohere2", "exaone4", "exaone_moe", "kolibri1", "llama4_text")
+WITHOUT_ROPE_BETWEEN = (
+    "afmoe", "beam", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "kolibri1", "llama4_text",
+)  # fmt: skip
 RUN = (
     *WITHOUT_ROPE_BETWEEN,
     *HYBRID,
     "hunyuan_v1_dense",
     "internlm3",
     "iquestcoder",
+    "laguna",
     "ministral",
     "ministral3",
+    "mistral4",
 )
 
 
@@ -331,7 +344,8 @@ SMALL: Config = {
     "vocab_size": 64, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 8,
     "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0, "num_experts": 4,
     "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8,
-    "num_local_experts": 2, "head_dim": 16,
+    "num_local_experts": 2, "head_dim": 16, "num_expert_group": 1, "topk_group": 1,
+    "num_experts_per_token": 2,
 }  # fmt: skip
 STATES: dict[str, Config] = {
     "linear_attention": {
@@ -350,6 +364,8 @@ STATES: dict[str, Config] = {
 @pytest.mark.parametrize("model_type", HYBRID)
 def test_states_have_the_numbers_of_transformers_cache(model_type: str) -> None:
     sizes = SMALL | STATES[FAMILIES[model_type].state] | RUN_WITH.get(model_type, {})
+    if FAMILIES[model_type].latent:
+        sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     known = vars(transformers.CONFIG_MAPPING[model_type]()).keys()
     config = config_of(model_type, {key: sizes[key] for key in sizes if key in known})
     model = transformers.AutoModel.from_config(config).eval()

@@ -41,7 +41,8 @@ SMALL = {
 WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "local_attention")
 FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "ffn", "moe", "shared_mlp", "shared_moe")
 STATE = re.compile(
-    "Mamba|Mixer|GatedDelta|ShortConv|Lightning|LinearAttention|MLP|MoE|MOE|Moe.*Block"
+    "Mamba|Mixer|GatedDelta|DeltaAttention|ShortConv|Lightning|(?<!Kimi)LinearAttention|MLP|MOE|Moe.*Block"
+    "|MoE(?!V1(?:Attention|DecoderLayer))"
 )
 TWO_RESULTS = re.compile("Lightning|Llama4TextMoe|GptOssMLP")
 ROTATES = re.compile(r"^apply_.*rot")
@@ -52,7 +53,7 @@ UNIFORM = {
     "falcon", "bitnet", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe"
 }  # fmt: skip
 # Classes of narrow models whose head width follows from the width of a token.
-NARROW = {"modernbert", "nomic_bert"}
+NARROW = {"modernbert", "modernbert-decoder", "nomic_bert"}
 # Classes that compute attention themselves. None of them knows a window.
 OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj"}
 
@@ -219,8 +220,8 @@ def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.M
             made.head_dim = made.hidden_size // made.num_attention_heads
         made.hidden_size = 64
     for name, value in SMALL.items():
-        if getattr(made, name, None) is not None:
-            setattr(made, name, value)
+        if (old := getattr(made, name, None)) is not None:
+            setattr(made, name, [value] * depth if isinstance(old, list) else value)
     for name in WINDOWS:
         if window is not None and getattr(made, name, None):
             setattr(made, name, window)
@@ -257,11 +258,8 @@ def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int 
     found: list[int | None] = []
     for index, layer in enumerate(layers):
         names = [name for name, _ in layer.named_modules()]
-        latent = [one for name, one in layer.named_modules() if name.endswith("kv_a_proj_with_mqa")]
-        if any("indexer" in name or "compressor" in name for name in names):
-            found.append(None)  # keys of the index are cached, too
-        elif latent:
-            found.append(latent[0].out_features)  # the latent vector and the rotated key
+        if any("compressor" in name for name in names):
+            found.append(None)
         elif cache is None or index >= len(cache.layers):
             found.append(0)
         else:
@@ -269,7 +267,9 @@ def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int 
             both = [
                 one for one in (keys, values) if isinstance(one, torch.Tensor) and one.dim() == 4
             ]
-            found.append(sum(one.shape[1] * one.shape[3] for one in both))
+            indexer = getattr(cache.layers[index], "indexer_keys", None)  # also cached
+            width = 0 if indexer is None else indexer.shape[-1]
+            found.append(sum(one.shape[1] * one.shape[3] for one in both) + width)
     return found
 
 
@@ -303,11 +303,14 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
     for index in range(published.num_hidden_layers):
         place = index % len(layers)  # of a uniform class only some layers were built
         attends = own or place in near.masks
-        sparse = any("indexer" in name for name, _ in layers[place].named_modules())
+        sparse = any(
+            "indexer" in name or getattr(part, "skip_topk", False)
+            for name, part in layers[place].named_modules()
+        )
         kind: dict[str, Any] = {"attention": "state", "window": None}
         if attends:
             name, beyond = seen_keys(masked.masks.get(place))
-            order = ("attention_chunk_size",) if name == "chunk" else ("local_attention", *WINDOWS)
+            order = ("attention_chunk_size",) if name == "chunk" else _window_keys(published)
             size = next(
                 (getattr(published, one) for one in order if getattr(published, one, None)), 0
             )
@@ -340,6 +343,12 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _window_keys(published: Any) -> tuple[str, ...]:
+    # The class of ModernBERT's decoder halves local_attention itself.
+    halved = published.model_type == "modernbert-decoder"
+    return WINDOWS if halved else ("local_attention", *WINDOWS)
+
+
 def named_block(published: Any, index: int) -> dict[str, Any]:
     """Return the base and the type of scaling that transformers uses for a layer."""
     block = getattr(published, "rope_parameters", None)
@@ -348,6 +357,9 @@ def named_block(published: Any, index: int) -> dict[str, Any]:
     words = getattr(published, "layer_types", None)
     if words and words[index] in block:
         block = block[words[index]]
+    if block.get("alpha"):  # HunYuan's own type: a larger base
+        power = published.head_dim / (published.head_dim - 2)
+        return {"base": block["rope_theta"] * block["alpha"] ** power, "scaling": "default"}
     return {"base": float(block["rope_theta"]), "scaling": block.get("rope_type", "default")}
 
 
