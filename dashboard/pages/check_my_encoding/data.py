@@ -131,6 +131,8 @@ def _answer(name: str, setting: Setting) -> Answer:
     else:
         uploaded = cached_numbers.get(name)
         source, notes = f"{uploaded.source}: ", [*uploaded.notes]
+    if error is None or (result.recipe is not None and result.recipe.low):
+        notes.append(fit_sentence(result))  # else the largest error says the same
     values = record(result)
     scheme = (values["config"] or {}).get("kind")
     return Answer(
@@ -139,7 +141,7 @@ def _answer(name: str, setting: Setting) -> Answer:
         largest=None if error is None else error.largest,
         worst="" if error is None else error_sentence(result, error),
         code=corrected_code(result),
-        notes=(*notes, fit_sentence(result)),
+        notes=tuple(notes),
         found=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),

@@ -47,7 +47,7 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
         with left:
             _paste(plan, scaled)
     with right:
-        st.subheader("KV cache per sequence", anchor=False)
+        st.subheader("KV cache per sequence, GiB", anchor=False)
         page.table(both.map(_cache))
         if note := full_cache_note(plan.model, plan.target):
             st.caption(plain(note))
@@ -61,8 +61,10 @@ def _cache(found: PlannerRead) -> pd.DataFrame:
     shares = numbers.groupby([kind.name for kind in kinds], sort=False).sum() / max(
         numbers.sum(), 1
     )
-    parts = {f"{name}, GiB": cache.to_numpy() * share for name, share in shares.items()}
-    whole = {"number type": cache.index, "GiB": cache.to_numpy()}
+    parts = {
+        str(name).replace("_", " "): cache.to_numpy() * share for name, share in shares.items()
+    }
+    whole = {"number type": cache.index, "all layers": cache.to_numpy()}
     return pd.DataFrame(whole | (parts if len(parts) > 1 else {}))
 
 
