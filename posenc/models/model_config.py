@@ -192,7 +192,7 @@ def full_cache_note(model: ModelConfig, length: int) -> str:
         )
     if state := model.cache_numbers(0) * _BYTES["bfloat16"]:
         sentences.append(
-            f"{state / 2**20:,.4g} MiB of the bfloat16 cache is the state of layers without attention; "
-            "llama.cpp keeps it in float32, twice as much."
+            f"{state / 2**20:,.4g} MiB of the bfloat16 cache is state, whose size does not grow with the "
+            "text; llama.cpp keeps it in float32, twice as much."
         )
     return " ".join(sentences)
