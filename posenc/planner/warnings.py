@@ -265,8 +265,8 @@ def _of_bound(plan: ContextPlan) -> Iterator[PlanWarning]:
     window = plan.base_window
     if window is not None and window.narrow and window.end is not None:
         sentence = (
-            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} pass, and larger ones "
-            "fail again: a rounded base may be outside."
+            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} pass, and larger "
+            "bases fail again: do not round the base."
         )
         yield PlanWarning(_BOUND, sentence, _MEN)
 
@@ -292,9 +292,9 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
         configured = method.method.name == CONFIGURED
         length = plan.own_length if configured and plan.own_length else plan.trained_length
         yield PlanWarning(
-            "A pair that made less than a turn in training knows no angle past its last one.",
-            f"{label}: {count_of(unseen, 'pair')} of {len(method.pairs.before)} "
-            f"{'turns' if unseen == 1 else 'turn'} farther than texts of {length:,} tokens show.",
+            "A pair that made less than a turn in training has not met larger angles.",
+            f"{label}: {unseen} of {count_of(len(method.pairs.before), 'pair')} "
+            f"{'reaches' if unseen == 1 else 'reach'} angles unseen in {length:,} tokens of training.",
             "Liu et al. 2023, arXiv 2310.05209",
         )
     kind = IN_CODE.get(method.config.kind)
@@ -325,7 +325,7 @@ def _of_precision(plan: ContextPlan) -> Iterator[PlanWarning]:
     if plan.trained is not None and plan.distinct_bfloat16 < plan.target:
         yield PlanWarning(
             "bfloat16 has 8 bits of precision.",
-            f"{precision_sentence(plan)} Angles must be made in float32 or better.",
+            f"{precision_sentence(plan)} Compute angles in float32 or better.",
             "counted",
         )
     worst = max(plan.methods, key=_float32_error, default=None)

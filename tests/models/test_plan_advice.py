@@ -180,7 +180,7 @@ def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start
     (sentence,) = [
         one.sentence for one in warnings_of(found) if one.sentence.startswith("As config")
     ]
-    assert f"{slow} pairs" in sentence
+    assert f"{slow} of " in sentence
     assert "131,072" in sentence
     # As configured is how the weights are read now, so it changes nothing in short texts.
     assert configured.short.worst == 0

@@ -295,13 +295,10 @@ def _layout_sentence(found: LayoutInspection, width: int) -> str:
     """Return what a consistent mix-up changes and what tests do not find."""
     if width == 2:
         return "A head of width 2 has one pair, so its two layouts are the same."
-    both, single = found.mistakes["both"], found.mistakes["one"]
+    both = found.mistakes["both"]
     return (
         f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
-        f"(correlation {both.correlation:.2f}). Tests of norms and offsets pass all the same (changes of "
-        f"{both.norm_change:.1g} and {both.offset_spread:.1g}). In queries alone, the scores at one offset "
-        f"spread by {single.offset_spread:.2g}. Through the permutation, the layouts agree to "
-        f"{found.largest:.1g}."
+        f"(correlation {both.correlation:.2f}). Tests of norms and offsets do not notice it."
     )
 
 
