@@ -1,4 +1,4 @@
-"""Models whose layers add a bias to the logits: BLOOM, MPT and Falcon's first kind (ALiBi), and T5."""
+"""Models whose layers add a bias to the logits: BLOOM, MPT and Falcon's first kind (ALiBi), and T5's."""
 
 from posenc import fields
 from posenc.models.config_json import Keys
@@ -35,6 +35,16 @@ _MPT = Family(
         ("n_heads", "num_attention_heads"), ("max_seq_len",),
     ),
 )  # fmt: skip
+# Layers of the decoder where the key is absent; null stands for as many as in the encoder.
+_SWITCH_DECODER_LAYERS = 12
+T5_FAMILIES = {
+    "t5": Family(config_class="T5Config", hidden_size=512, layers=6, heads=8),
+    "mt5": Family(config_class="MT5Config", hidden_size=512, layers=8, heads=6),
+    "umt5": Family(config_class="UMT5Config", hidden_size=512, layers=8, heads=6),
+    "switch_transformers": Family(
+        config_class="SwitchTransformersConfig", hidden_size=768, layers=12, heads=12
+    ),
+}
 
 
 def read_bloom(model_type: str, keys: Keys) -> ModelConfig:
@@ -109,12 +119,15 @@ def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
 
 
 def read_t5(model_type: str, keys: Keys) -> ModelConfig:
-    """Return what a T5 config says: a learned bias by bucket of distance, both ways in the encoder."""
-    why = "the default of transformers' T5Config"
-    hidden = keys.get(("d_model", "hidden_size"), WIDTH_LIMIT, 512, why)
-    encoder_layers = keys.get(("num_layers", "num_hidden_layers"), LAYER_LIMIT, 6, why)
+    """Return what a config of T5's kind says: a learned bias by bucket, both ways in the encoder."""
+    family = T5_FAMILIES[model_type]
+    why = family.source
+    hidden = keys.get(("d_model", "hidden_size"), WIDTH_LIMIT, family.hidden_size, why)
+    encoder_layers = keys.get(("num_layers", "num_hidden_layers"), LAYER_LIMIT, family.layers, why)
     decoder_layers = keys.optional("num_decoder_layers", LAYER_LIMIT) or encoder_layers
-    heads = keys.get(("num_heads", "num_attention_heads"), HEAD_LIMIT, 8, why)
+    if model_type == "switch_transformers" and "num_decoder_layers" not in keys.record:
+        decoder_layers = keys.get("num_decoder_layers", LAYER_LIMIT, _SWITCH_DECODER_LAYERS, why)
+    heads = keys.get(("num_heads", "num_attention_heads"), HEAD_LIMIT, family.heads, why)
     head_dim = keys.get(("d_kv", "head_dim"), HEAD_WIDTH_LIMIT, 64, why)
     buckets = keys.get("relative_attention_num_buckets", _BUCKETS, 32, why)
     distance = keys.get("relative_attention_max_distance", LENGTH_LIMIT, 128, why)
@@ -137,6 +150,8 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
         )
 
     shared = "All layers of a stack share the biases of the first."
+    if model_type == "umt5":
+        shared = "Every layer has biases of its own."
     cross = "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
     return ModelConfig(
         model_type=model_type,

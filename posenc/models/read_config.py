@@ -41,8 +41,7 @@ READERS: Mapping[str, Reader] = {
     "mpt": bias_models.read_mpt,
     "falcon": _falcon,
     "gptj": read_gptj,
-    "t5": bias_models.read_t5,
-    "mt5": bias_models.read_t5,
+    **dict.fromkeys(bias_models.T5_FAMILIES, bias_models.read_t5),
 }
 TYPES = Path(__file__).with_name("model_types.json")  # written from the source of transformers
 # Why a type is not read, by what its class does with position.
@@ -53,7 +52,7 @@ _REASONS = {
     "rope_part": "its class rotates features, but it is no text model, and its positions are not read",
     "image": "its positions are those of patches or pixels of an image, not of tokens of a text",
     "none": "its class has no attention, and no position encoding that acts on it",
-    "buckets": "it adds a bias by bucket of distance, as T5 does, of which posenc reads t5 and mt5 alone",
+    "buckets": "it adds a bias by bucket of distance, as T5 does, and what else it does is not read",
     "relative": "it has a relative encoding of its own, such as Transformer-XL's or DeBERTa's, not RoPE",
     "added": "it adds learned or fixed position vectors to the tokens and has no RoPE",
     "no_rope": "its class has no RoPE, and what it does with position is not read",

@@ -13,6 +13,7 @@ from torch import Tensor
 from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, ModelConfig, read_config
+from posenc.models.bias_models import T5_FAMILIES
 from posenc.models.families import FAMILIES, SHARED
 from posenc.models.learned_models import LEARNED_FAMILIES
 from posenc.models.read_config import TYPES as TYPES_FILE
@@ -216,6 +217,20 @@ def test_learned_tables_have_the_shape_of_transformers_embeddings(model_type: st
     assert (model.hidden_size, model.layers, model.main.heads) == sizes
 
 
+@pytest.mark.parametrize("model_type", T5_FAMILIES)
+def test_stacks_with_buckets_have_the_sizes_of_transformers_classes(model_type: str) -> None:
+    """Absent keys take the class's own defaults, and biases stand in the layers that the notes name."""
+    decoder, encoder = read_config({"model_type": model_type}).layer_kinds
+    with torch.device("meta"):
+        built = transformers.AutoModel.from_config(config_of(model_type, {}))
+    for kind, stack in ((decoder, built.decoder), (encoder, built.encoder)):
+        tables = [part for name, part in stack.named_parameters() if "relative_attention" in name]
+        assert len(kind.layers) == len(stack.block)
+        assert {part.shape[1] for part in tables} == {kind.heads}
+        assert (len(tables) == len(stack.block)) == ("of its own" in kind.notes[0])
+        assert kind.heads * kind.head_dim == stack.block[0].layer[0].SelfAttention.q.out_features
+
+
 @pytest.mark.parametrize(
     ("model_type", "changes"),
     [
@@ -394,7 +409,7 @@ def test_every_causal_type_of_transformers_is_read_or_refused_by_name() -> None:
 
 
 # Classes without RoPE, whose tables and biases have tests of their own.
-WITHOUT_ROPE = ("bert", "gpt-sw3", "gpt2", "opt", "roberta", "xlm-roberta")
+WITHOUT_ROPE = ("gpt-sw3", *LEARNED_FAMILIES)
 
 
 @pytest.mark.long

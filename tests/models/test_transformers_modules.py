@@ -9,13 +9,17 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from transformers import T5Config
+from transformers import SwitchTransformersConfig, T5Config, UMT5Config
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 from transformers.models.speech_to_text.modeling_speech_to_text import (
     Speech2TextSinusoidalPositionalEmbedding,
 )
+from transformers.models.switch_transformers.modeling_switch_transformers import (
+    SwitchTransformersAttention,
+)
 from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.umt5.modeling_umt5 import UMT5Attention
 
 from posenc import attention, identification
 from posenc.checkpoints.find_tables import Confidence, find_position_tables
@@ -60,9 +64,19 @@ def test_llama_attention_layer_with_grouped_queries_gives_the_same_output(
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_t5_bias_equals_that_of_transformers(both: bool) -> None:
-    config = T5Config(num_heads=6, d_model=48, d_kv=8, is_decoder=not both)
-    peer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+@pytest.mark.parametrize(
+    ("config_class", "attention_class"),
+    [
+        (T5Config, T5Attention),
+        (UMT5Config, UMT5Attention),
+        (SwitchTransformersConfig, SwitchTransformersAttention),
+    ],
+)
+def test_t5_bias_equals_that_of_transformers(
+    config_class: Any, attention_class: Any, both: bool
+) -> None:
+    config = config_class(num_heads=6, d_model=48, d_kv=8, is_decoder=not both)
+    peer = attention_class(config, has_relative_attention_bias=True, layer_idx=0)
     scheme = config_of("t5", heads=6, bidirectional=both).build()
     scheme.load_state_dict({"weight": peer.relative_attention_bias.weight})
     q = torch.zeros(1, 6, 200, 8)
