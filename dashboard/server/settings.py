@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from dashboard.limits import (
 from dashboard.server import log_lines
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, quoted
-from posenc.fields import Choice, Flag, IntRange, Rule, Word
+from posenc.fields import Choice, Flag, IntRange, Rule, Word, rules
 from posenc.lab.runs import Store
 from posenc.settings import Setting
 from posenc.settings.setting import MAX_SHOWN_LENGTH
@@ -46,31 +46,13 @@ class ServerSettingError(PosencError):
     """A variable of the server cannot be used; the message names it and what it may be."""
 
 
-def _setting(rule: Rule, private: Any, shared: Any, *, secret: bool = False) -> Any:
-    """Make a field; its rule's label is the variable.
-
-    secret: whether a refusal must not repeat the value, which in the URL of a store holds a password.
-    """
-    return field(default=private, metadata={"rule": rule, SHARED: shared, "secret": secret})
+def _number(variable: str, high: int, *, low: int = 1, default: int | None = None) -> Any:
+    """Return a field for a whole number, by default the largest that is allowed."""
+    return IntRange(label=variable, low=low, high=high).field(high if default is None else default)
 
 
-def _choice(variable: str, private: str, shared: str) -> Any:
-    return _setting(Choice(label=variable, options=(private, shared)), private, shared)
-
-
-def _flag(variable: str, *, private: bool, shared: bool) -> Any:
-    return _setting(Flag(label=variable), private, shared)
-
-
-def _number(variable: str, low: int, high: int, *, shared: int, private: int | None = None) -> Any:
-    """Make a field of a whole number; private: the largest one if not given."""
-    rule = IntRange(label=variable, low=low, high=high)
-    return _setting(rule, high if private is None else private, shared)
-
-
-def _text(variable: str, pattern: str, in_words: str, *, secret: bool = False) -> Any:
-    rule = Word(label=variable, pattern=pattern, in_words=in_words)
-    return _setting(rule, "", "", secret=secret)
+def _text(variable: str, pattern: str, in_words: str) -> Any:
+    return Word(label=variable, pattern=pattern, in_words=in_words).field("")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,21 +62,19 @@ class ServerSettings:
     The table in .deploy/README.md says what every variable sets.
     """
 
-    profile: str = _choice("POSENC_PROFILE", PRIVATE, SHARED)
-    uploads: bool = _flag("POSENC_UPLOADS", private=True, shared=False)
-    upload_mb: int = _number("POSENC_UPLOAD_MB", 1, MAX_UPLOAD_BYTES // MB, shared=10)
-    text_mb: int = _number("POSENC_TEXT_MB", 1, MAX_TEXT_BYTES // MB, shared=2)
-    positions: int = _number("POSENC_POSITIONS", 2, MAX_SHOWN_LENGTH, shared=1_024)
-    running: int = _number("POSENC_RUNNING", 0, MAX_WORKERS, private=MAX_RUNNING, shared=0)
-    waiting: int = _number("POSENC_WAITING", 0, MAX_WORKERS, private=MAX_WAITING, shared=4)
-    each: int = _number("POSENC_EACH", 1, 2 * MAX_WORKERS, shared=2)
-    run_minutes: int = _number("POSENC_RUN_MINUTES", 1, MAX_RUN_SECONDS // 60, shared=30)
-    busy_training: bool = _flag("POSENC_BUSY_TRAINING", private=True, shared=False)
-    hub: bool = _flag("POSENC_HUB", private=False, shared=False)
-    store: str = _text(
-        ENVIRONMENT, _PLACE, f"a folder or an fsspec URL {_PLACE_IN_WORDS}", secret=True
-    )
-    work: str = _text(WORK_ENVIRONMENT, _PLACE, f"a folder {_PLACE_IN_WORDS}", secret=True)
+    profile: str = Choice(label="POSENC_PROFILE", options=(PRIVATE, SHARED)).field(PRIVATE)
+    uploads: bool = Flag(label="POSENC_UPLOADS").field(True)
+    upload_mb: int = _number("POSENC_UPLOAD_MB", MAX_UPLOAD_BYTES // MB)
+    text_mb: int = _number("POSENC_TEXT_MB", MAX_TEXT_BYTES // MB)
+    positions: int = _number("POSENC_POSITIONS", MAX_SHOWN_LENGTH, low=2)
+    running: int = _number("POSENC_RUNNING", MAX_WORKERS, low=0, default=MAX_RUNNING)
+    waiting: int = _number("POSENC_WAITING", MAX_WORKERS, low=0, default=MAX_WAITING)
+    each: int = _number("POSENC_EACH", 2 * MAX_WORKERS)
+    run_minutes: int = _number("POSENC_RUN_MINUTES", MAX_RUN_SECONDS // 60)
+    busy_training: bool = Flag(label="POSENC_BUSY_TRAINING").field(True)
+    hub: bool = Flag(label="POSENC_HUB").field(False)
+    store: str = _text(ENVIRONMENT, _PLACE, f"a folder or an fsspec URL {_PLACE_IN_WORDS}")
+    work: str = _text(WORK_ENVIRONMENT, _PLACE, f"a folder {_PLACE_IN_WORDS}")
     user_header: str = _text(
         "POSENC_USER_HEADER",
         "(?:(?!(?i:cookie|host|authorization)$)[A-Za-z][A-Za-z0-9-]{0,63})?",
@@ -110,7 +90,7 @@ class ServerSettings:
         r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
         "a path without slashes at its ends, such as tools/posenc",
     )
-    logs: str = _choice(LOGS, "text", "lines")
+    logs: str = Choice(label=LOGS, options=("text", "lines")).field("text")
 
     @property
     def upload_bytes(self) -> int:
@@ -133,30 +113,33 @@ class ServerSettings:
         return self.profile == PRIVATE
 
 
-FIELDS = {one.metadata["rule"].label: one for one in fields(ServerSettings)}  # by their variables
+NAMES = {rule.label: name for name, rule in rules(ServerSettings).items()}  # of fields, by variable
+# What the profile "shared" sets where the operator does not.
+OF_SHARED: dict[str, Any] = {
+    "uploads": False, "upload_mb": 10, "text_mb": 2, "positions": 1_024, "running": 0, "waiting": 4,
+    "each": 2, "run_minutes": 30, "busy_training": False, "logs": "lines",
+}  # fmt: skip
 
 
-def read(said: Mapping[str, str]) -> ServerSettings:
+def read(texts: Mapping[str, str]) -> ServerSettings:
     """Return the settings that these variables mean. Raises ServerSettingError for a bad value."""
     values = {
-        one.name: _value(one.metadata["rule"], said[variable], secret=one.metadata["secret"])
-        for variable, one in FIELDS.items()
-        if variable in said
+        name: _value(rule, texts[rule.label])
+        for name, rule in rules(ServerSettings).items()
+        if rule.label in texts
     }
-    if values.get("profile") == SHARED:
-        values = {one.name: one.metadata[SHARED] for one in FIELDS.values()} | values
-    return ServerSettings(**values)
+    return ServerSettings(**((OF_SHARED if values.get("profile") == SHARED else {}) | values))
 
 
 def current() -> ServerSettings:
     """Return the settings of this server. Raises ServerSettingError for a bad value."""
     secrets_to_environment()
-    return _of_environment(tuple((name, os.environ.get(name)) for name in FIELDS))
+    return _of_environment(tuple((name, os.environ.get(name)) for name in NAMES))
 
 
 @functools.lru_cache(maxsize=8)
-def _of_environment(said: tuple[tuple[str, str | None], ...]) -> ServerSettings:
-    return read({name: text for name, text in said if text is not None})
+def _of_environment(texts: tuple[tuple[str, str | None], ...]) -> ServerSettings:
+    return read({name: text for name, text in texts if text is not None})
 
 
 @functools.cache  # looked for once for each process: a file that is not there is looked for anew
@@ -171,11 +154,11 @@ def secrets_to_environment() -> None:
         try:
             tomllib.loads(place.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:  # Streamlit would go on as if there were none
-            said = error.strerror if isinstance(error, OSError) else error
-            raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ServerSettingError(f"{place.name} cannot be read: {reason}.") from None
     if not st.secrets.load_if_toml_exists():
         return
-    for variable in FIELDS:
+    for variable in NAMES:
         if variable in st.secrets:
             value = st.secrets[variable]
             os.environ[variable] = str(int(value)) if isinstance(value, bool) else str(value)
@@ -184,8 +167,8 @@ def secrets_to_environment() -> None:
 def check_places(allowed: ServerSettings) -> None:
     """Raise ServerSettingError where runs or work cannot be kept in the places that are set."""
     try:
-        found = Store(allowed.store or None)
-        if allowed.training and found.local and not _writable(Path(found.root)):
+        store = Store(allowed.store or None)
+        if allowed.training and store.local and not _writable(Path(store.root)):
             raise ServerSettingError(f"{ENVIRONMENT} must be a folder that this server can write.")
     except RunError as error:
         raise ServerSettingError(f"{ENVIRONMENT} cannot be used: {error}") from None
@@ -201,18 +184,18 @@ def _writable(folder: Path) -> bool:
 
 def written(allowed: ServerSettings) -> dict[str, str]:
     """Return every variable as it can be set, with the places that are used; passwords of URLs left out."""
-    found = {}
-    for variable, one in FIELDS.items():
-        value = getattr(allowed, one.name)
-        found[variable] = str(int(value)) if isinstance(value, bool) else str(value)
-    found[ENVIRONMENT] = re.sub(r"(?<=://)[^/@]*@", "...@", store_url())
-    found[WORK_ENVIRONMENT] = str(work_folder())
-    return found
+    texts = {}
+    for variable, name in NAMES.items():
+        value = getattr(allowed, name)
+        texts[variable] = str(int(value)) if isinstance(value, bool) else str(value)
+    texts[ENVIRONMENT] = re.sub(r"(?<=://)[^/@]*@", "...@", store_url())
+    texts[WORK_ENVIRONMENT] = str(work_folder())
+    return texts
 
 
 def unknown() -> list[str]:
     """Return variables that look like ours and are not, as a slip of the pen leaves them."""
-    return sorted(name for name in os.environ if name.startswith("POSENC_") and name not in FIELDS)
+    return sorted(name for name in os.environ if name.startswith("POSENC_") and name not in NAMES)
 
 
 def within(setting: Setting) -> tuple[Setting, list[str]]:
@@ -220,13 +203,13 @@ def within(setting: Setting) -> tuple[Setting, list[str]]:
     most = current().positions
     if setting.length <= most:
         return setting, []
-    said = (
+    notice = (
         f"This server shows at most {most:,} positions: {most:,} are used, not {setting.length:,}."
     )
-    return setting.replace(length=most), [said]
+    return setting.replace(length=most), [notice]
 
 
-def _value(rule: Rule, text: str, *, secret: bool) -> Any:
+def _value(rule: Rule, text: str) -> Any:
     value: Any = text
     allowed = rule.allowed()
     if isinstance(rule, Flag):
@@ -234,6 +217,7 @@ def _value(rule: Rule, text: str, *, secret: bool) -> Any:
     elif isinstance(rule, IntRange):
         value = int(text) if re.fullmatch("[0-9]{1,9}", text) else None
     if not rule.accepts(value):
-        got = "" if secret else f", got {quoted(text)}"
+        # The URL of a store may hold a password.
+        got = "" if rule.label in (ENVIRONMENT, WORK_ENVIRONMENT) else f", got {quoted(text)}"
         raise ServerSettingError(f"{rule.label} must be {allowed}{got}.")
     return value

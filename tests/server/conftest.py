@@ -6,7 +6,7 @@ import pytest
 import streamlit as st
 
 from dashboard.server import workers
-from dashboard.server.settings import FIELDS
+from dashboard.server.settings import NAMES
 from tests.dashboard.conftest import empty_result_cache, own_main, queue
 
 __all__ = ["empty_result_cache", "own_main", "queue"]
@@ -15,7 +15,7 @@ __all__ = ["empty_result_cache", "own_main", "queue"]
 @pytest.fixture
 def isolated_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test an environment without server settings, folders of its own, and no worker."""
-    for variable in FIELDS:
+    for variable in NAMES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))

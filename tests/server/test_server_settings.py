@@ -22,7 +22,8 @@ from dashboard.controls import pin
 from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
 from dashboard.server import settings, upload_limit, workers
 from dashboard.server.log_lines import JsonLines
-from dashboard.server.settings import FIELDS, ServerSettingError, ServerSettings, read
+from dashboard.server.settings import NAMES, OF_SHARED, ServerSettingError, ServerSettings, read
+from posenc import fields
 from posenc.__main__ import main as command_line
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
@@ -46,30 +47,30 @@ def test_defaults_are_private_and_the_shared_profile_allows_no_more() -> None:
     assert (private.positions, private.waiting) == (MAX_SHOWN_LENGTH, MAX_WAITING)
     assert (shared.uploads, shared.training, shared.hub) == (False, False, False)
     assert shared.logs == "lines"
-    for one in FIELDS.values():
-        ours, theirs = getattr(shared, one.name), getattr(private, one.name)
+    for name in NAMES.values():
+        ours, theirs = getattr(shared, name), getattr(private, name)
         if isinstance(ours, bool | int):
-            assert ours <= theirs, one.name
+            assert ours <= theirs, name
 
 
 BAD = json.loads(Path(__file__).with_name("bad_settings.json").read_text())["server"]
 
 
-@pytest.mark.parametrize("variable", FIELDS)
+@pytest.mark.parametrize("variable", NAMES)
 def test_bad_value_is_refused_by_variable_name(variable: str) -> None:
     for text in [*BAD[variable], *(["9" * 5_000] if variable == "POSENC_RUNNING" else [])]:
         with pytest.raises(ServerSettingError, match=rf"^{variable} must be .{{1,200}}\.$"):
             read({variable: text})
 
 
-@given(strategies.sampled_from(sorted(FIELDS)), strategies.text(max_size=40))
+@given(strategies.sampled_from(sorted(NAMES)), strategies.text(max_size=40))
 def test_any_text_is_within_limits_or_refused(variable: str, text: str) -> None:
     try:
         found = read({variable: text})
     except ServerSettingError:
         return
-    one = FIELDS[variable]
-    assert one.metadata["rule"].accepts(getattr(found, one.name))
+    name = NAMES[variable]
+    assert fields.rules(found)[name].accepts(getattr(found, name))
 
 
 @pytest.mark.parametrize("variable", ["POSENC_RUNS", "POSENC_WORK"])
@@ -88,14 +89,17 @@ def test_refused_address_is_not_logged_because_it_may_hold_a_password(
 
 def test_readme_has_the_table_of_settings() -> None:
     readme = (ROOT / ".deploy/README.md").read_text()
-    for variable, one in FIELDS.items():
+    defaults = fields.defaults(ServerSettings)
+    of_shared = defaults | OF_SHARED | {"profile": "shared"}
+    for variable, name in NAMES.items():
         (row,) = re.findall(rf"^\| `{variable}` \| (.+) \| (.+) \| .+\. \|$", readme, re.MULTILINE)
-        for value, text in zip((one.default, one.metadata["shared"]), row, strict=True):
+        for value, text in zip((defaults[name], of_shared[name]), row, strict=True):
             words = value if isinstance(value, str) else f"{int(value):,}"
             assert text == words or not words, (
                 variable
             )  # an empty word stands for what the row says
-        assert all(map(one.metadata["rule"].accepts, (one.default, one.metadata["shared"])))
+        rule = fields.rules(ServerSettings)[name]
+        assert all(map(rule.accepts, (defaults[name], of_shared[name])))
 
 
 def test_library_and_server_share_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +176,7 @@ def test_check_prints_settings_that_can_be_set_and_names_unknown_variables(
     assert launcher.main(["--server.port=1", "--check"]) == 0
     printed = capsys.readouterr()
     said = dict(line.split("=", 1) for line in printed.out.splitlines())
-    assert [*said] == [*FIELDS]
+    assert [*said] == [*NAMES]
     assert said["POSENC_UPLOADS"] == "1"
     assert said["POSENC_WORK"] == str(tmp_path / "work")
     assert said["POSENC_RUNS"] == "memory://...@runs/x"
