@@ -174,23 +174,28 @@ def _waves_of(read: EncodingPage, kind: str, names: str) -> pd.DataFrame:
         return pd.DataFrame()
     own = read.schemes[kind].waves
     pairs, wavelengths = read.pairs[kind], read.frequencies[kind]["wavelength"]
-    level = own["y"].to_numpy()
-    which = np.searchsorted(pairs, own["pair"].to_numpy())
-    lane = -LANE * which  # every pair under the one before it
+    # Of each pair its sines, then its cosines.
+    values = own["y"].to_numpy().reshape(len(pairs), 2, -1)
+    count = values.shape[-1]
+    lane = np.repeat(-LANE * np.arange(len(pairs)), count)  # every pair under the one before it
     texts = [f"pair {pair}: {number(wavelengths[pair])} positions per turn" for pair in pairs]
-    numbers = {"y": level, "lane": lane, "level": lane + level, "ceiling": lane + 1.05}
+    levels = {
+        "sin": lane + values[:, 0].ravel(),
+        "cos": lane + values[:, 1].ravel(),
+        "lane": lane,
+        "ceiling": lane + 1.05,
+        "boundary": np.full(len(lane), own["boundary"].iloc[0]),
+    }
     return pd.DataFrame(
         {
-            "scheme": frames.word(SCHEMES[kind].label, len(own)),
-            "pair": own["pair"].to_numpy(np.int32),
-            "wave": own["wave"].array,
-            "x": own["x"].to_numpy(np.int32),
-            "boundary": own["boundary"].to_numpy(np.float32),
-            "name": pd.Categorical.from_codes(which, pd.Index(texts))
+            "scheme": frames.word(SCHEMES[kind].label, len(lane)),
+            "pair": np.repeat(np.array(pairs, np.int32), count),
+            "x": np.tile(np.arange(count, dtype=np.int32), len(pairs)),
+            "name": pd.Categorical.from_codes(np.arange(len(lane)) // count, pd.Index(texts))
             if names == "named"
-            else frames.word("", len(own)),
+            else frames.word("", len(lane)),
         }
-        | {name: column.astype(np.float32) for name, column in numbers.items()}
+        | {name: column.astype(np.float32) for name, column in levels.items()}
     )
 
 
