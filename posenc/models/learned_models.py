@@ -1,7 +1,8 @@
-"""Models with a learned table of positions: BERT and RoBERTa with their families, GPT-2, OPT and others."""
+"""Models that add a table of positions: BERT, RoBERTa, GPT-2, OPT, BART, Marian, Whisper and others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
@@ -9,7 +10,9 @@ from posenc.models.config_json import Keys
 from posenc.models.families import Family, SizeNames
 from posenc.models.layers import WIDTH_LIMIT, read_sizes
 from posenc.models.model_config import ModelConfig, uniform_model
+from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
 
 _PADDING = fields.IntRange(low=0, high=limits.MAX_POSITION)
 
@@ -23,6 +26,7 @@ class LearnedFamily(Family):
     decoder: whether tokens see only what is before them, and keys are cached. table_width: default of
     embedding_size, the width of the table where it is not that of the layers. multi_query: whether the
     class has this key, by default true: one head of keys and values.
+    waves: whether the table is of sines and cosines. unlike: what it is where no scheme has its rows.
     """
 
     first_row: int | str = 0
@@ -30,6 +34,8 @@ class LearnedFamily(Family):
     decoder: bool = False
     table_width: int | None = None
     multi_query: bool = False
+    waves: bool = False
+    unlike: str = ""
 
 
 _BERT = LearnedFamily(config_class="BertConfig", hidden_size=768, layers=12, heads=12, context=512)
@@ -88,9 +94,74 @@ LEARNED_FAMILIES: Mapping[str, LearnedFamily] = {
 }  # fmt: skip
 
 
+def _stacks(
+    config_class: str, hidden_size: int, layers: tuple[int, int], heads: int, rows: int, **more: Any
+) -> tuple[LearnedFamily, LearnedFamily]:
+    """Return the families of the decoder and the encoder. layers: of the encoder, then of the decoder."""
+    encoder, decoder = (
+        LearnedFamily(
+            config_class=config_class, hidden_size=hidden_size, layers=count, heads=heads, context=rows,
+            added=True, decoder=stack == "decoder",
+            names=SizeNames(
+                ("d_model", "hidden_size"), (f"{stack}_layers",), (f"{stack}_attention_heads",),
+                ("max_position_embeddings",),
+            ),
+            **more,
+        )
+        for stack, count in zip(("encoder", "decoder"), layers, strict=True)
+    )  # fmt: skip
+    return decoder, encoder
+
+
+_WHISPER, _FRAMES = _stacks("WhisperConfig", 384, (4, 4), 6, 448)
+# By model type: the decoder and the encoder, each with a table of its own.
+STACK_FAMILIES: Mapping[str, tuple[LearnedFamily, LearnedFamily]] = {
+    "bart": _stacks("BartConfig", 1_024, (12, 12), 16, 1_024, first_row=2),
+    "mbart": _stacks("MBartConfig", 1_024, (12, 12), 16, 1_024, first_row=2),
+    "mvp": _stacks("MvpConfig", 1_024, (12, 12), 16, 1_024, first_row=2),
+    "plbart": _stacks("PLBartConfig", 768, (6, 6), 12, 1_024, first_row=2),
+    "blenderbot": _stacks("BlenderbotConfig", 2_560, (2, 24), 32, 128),
+    "blenderbot-small": _stacks("BlenderbotSmallConfig", 512, (8, 8), 16, 512),
+    "marian": _stacks("MarianConfig", 1_024, (12, 12), 16, 1_024, waves=True),
+    "pegasus": _stacks("PegasusConfig", 1_024, (12, 12), 16, 1_024, waves=True),
+    "whisper": (
+        replace(_WHISPER, names=_WHISPER.names._replace(context=("max_target_positions",))),
+        replace(
+            _FRAMES, context=1_500, names=_FRAMES.names._replace(context=("max_source_positions",)),
+            unlike="A table of sines and cosines is added to the frames of audio; its frequencies run from "
+            "1 to 1/10,000 with both ends included: not among this version's schemes.",
+        ),
+    ),
+}  # fmt: skip
+
+
+def read_stacks(model_type: str, keys: Keys) -> ModelConfig:
+    """Return what the config of an encoder and a decoder with tables of positions says."""
+    decoder, encoder = (_read(model_type, keys, family) for family in STACK_FAMILIES[model_type])
+    family = STACK_FAMILIES[model_type][0]
+    # Keys of published files that the classes do not read, where they agree with what these do.
+    keys.read |= {"num_hidden_layers", "num_attention_heads"}
+    for name, values in (
+        ("static_position_embeddings", (family.waves,)),
+        ("extra_pos_embeddings", (1,) if family.waves else (family.first_row,)),
+    ):
+        if keys.record.get(name) in values:
+            keys.read.add(name)
+    kinds = replace(decoder.main, name="decoder"), replace(encoder.main, name="encoder")
+    note = "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
+    return replace(decoder, layer_kinds=kinds, notes=(*decoder.notes, note))
+
+
 def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a config with a learned table says."""
     family = LEARNED_FAMILIES[model_type]
+    return _read(
+        model_type, keys, replace(family, decoder=family.decoder or keys.flag("is_decoder", False))
+    )
+
+
+def _read(model_type: str, keys: Keys, family: LearnedFamily) -> ModelConfig:
+    """Return what the config says of one stack of layers."""
     sizes = read_sizes(keys, family)
     rows = sizes.context
     first = family.first_row
@@ -107,15 +178,25 @@ def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:
         width = keys.get("embedding_size", WIDTH_LIMIT, family.table_width, family.source)
     if family.multi_query and keys.flag("multi_query", True):
         sizes = replace(sizes, kv_heads=1)
-    scheme, unsupported = _scheme(keys, width, rows - first)
-    is_cached = family.decoder or keys.flag("is_decoder", False)
-    notes = ["The config holds the shape of the table, not its rows: they are untrained here."]
+    scheme: SchemeConfig | None
+    scheme, unsupported = None, family.unlike
+    notes = []
+    if family.waves:
+        scheme = SinusoidalConfig(dim=width, layout="half")
+        notes.append(
+            f"The class makes {rows:,} rows of its table of sines and cosines: longer texts are an error."
+        )
+    elif not unsupported:
+        scheme, unsupported = _scheme(keys, width, rows - first)
+        notes.append(
+            "The config holds the shape of the table, not its rows: they are untrained here."
+        )
     if first:
         notes.append(
             f"The table has {rows:,} rows, of which {rows - first:,} are positions: position p takes "
             f"row p + {first}."
         )
-    if not is_cached:
+    if not family.decoder:
         notes.append("Every token sees both sides: nothing is cached.")
     layer_notes: tuple[str, ...] = ()
     if keys.flag("scale_attn_by_inverse_layer_idx", False):
@@ -125,7 +206,7 @@ def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:
         sizes,
         scheme,
         unsupported=unsupported,
-        is_cached=is_cached,
+        is_cached=family.decoder,
         softmax_scale=None if keys.flag("scale_attn_weights", True) else 1.0,
         layer_notes=layer_notes,
         context=rows - first,

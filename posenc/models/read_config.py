@@ -19,7 +19,12 @@ from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.models import bias_models
 from posenc.models.config_json import ConfigSource, Keys, read_object
 from posenc.models.families import FAMILIES
-from posenc.models.learned_models import LEARNED_FAMILIES, read_learned_model
+from posenc.models.learned_models import (
+    LEARNED_FAMILIES,
+    STACK_FAMILIES,
+    read_learned_model,
+    read_stacks,
+)
 from posenc.models.model_config import ModelConfig
 from posenc.models.rope_models import read_gptj, read_rope_model
 from posenc.schemes.rope import RopeConfig
@@ -37,6 +42,7 @@ def _falcon(model_type: str, keys: Keys) -> ModelConfig:
 READERS: Mapping[str, Reader] = {
     **dict.fromkeys(FAMILIES, read_rope_model),
     **dict.fromkeys(LEARNED_FAMILIES, read_learned_model),
+    **dict.fromkeys(STACK_FAMILIES, read_stacks),
     "bloom": bias_models.read_bloom,
     "mpt": bias_models.read_mpt,
     "falcon": _falcon,

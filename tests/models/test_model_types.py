@@ -10,8 +10,8 @@ from tests.models.configs import of_type, refusal
 KINDS = json.loads(TYPES.read_text("utf-8"))
 # What papers and cards say of a few: parts of the sentence.
 KNOWN = {
-    "mamba": "no attention", "bart": "position vectors",
-    "xlnet": "relative encoding", "whisper": "audio", "vit": "image",
+    "mamba": "no attention", "led": "position vectors",
+    "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
     "llava": "text_config, which is missing", "sam": "several models", "jetmoe": "has RoPE",
     "qwen2_vl_vision": "no text model", "ctrl": "position vectors", "gpt_neo": "position vectors",
     "longt5": "bucket",

@@ -15,12 +15,13 @@ from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, ModelConfig, read_config
 from posenc.models.bias_models import T5_FAMILIES
 from posenc.models.families import FAMILIES, SHARED
-from posenc.models.learned_models import LEARNED_FAMILIES
+from posenc.models.learned_models import LEARNED_FAMILIES, STACK_FAMILIES
 from posenc.models.read_config import TYPES as TYPES_FILE
 from posenc.models.rope_block import TRAINED
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
 from tests.models.generate_families import (
     CAUSAL_TYPES,
@@ -217,6 +218,46 @@ def test_learned_tables_have_the_shape_of_transformers_embeddings(model_type: st
     assert (model.hidden_size, model.layers, model.main.heads) == sizes
 
 
+@pytest.mark.parametrize("model_type", STACK_FAMILIES)
+def test_tables_of_two_stacks_are_those_of_transformers(model_type: str) -> None:
+    """Each stack has its own table; one of sines is compared row by row, of a small model."""
+    small = {
+        "encoder_layers": 1, "decoder_layers": 2, "d_model": 64, "vocab_size": 9,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 8, "pad_token_id": 0,
+    }  # fmt: skip
+    for changes in ({}, small):
+        config = config_of(model_type, changes)
+        with torch.device("cpu" if changes else "meta"):
+            built = transformers.AutoModel.from_config(config)
+        model = read_config({"model_type": model_type} | changes)
+        decoder, encoder = model.layer_kinds
+        for kind, stack in ((decoder, built.get_decoder()), (encoder, built.get_encoder())):
+            table, attention = stack.embed_positions.weight, stack.layers[0].self_attn
+            first = getattr(stack.embed_positions, "offset", 0)
+            sizes = len(stack.layers), attention.num_heads, attention.head_dim, attention.scaling
+            assert (len(kind.layers), kind.heads, kind.head_dim, kind.softmax_scale) == sizes
+            assert any(f"row p + {first}" in note for note in model.notes) == bool(first)
+            if isinstance(kind.scheme, LearnedConfig):
+                assert table.requires_grad
+                assert table.shape == (first + kind.scheme.max_len, kind.scheme.dim)
+                continue
+            assert not table.requires_grad
+            assert (kind.scheme is None) == (model_type == "whisper")
+            if changes and isinstance(kind.scheme, SinusoidalConfig):
+                ours = kind.scheme.build().embed(torch.zeros(1, *table.shape))[0]
+                assert torch.equal(ours, table)
+        positions = built.get_decoder().embed_positions
+        assert model.context == len(positions.weight) - getattr(positions, "offset", 0)
+
+
+def test_bart_is_read_with_the_keys_of_its_published_file() -> None:
+    keys = {"extra_pos_embeddings": 2, "static_position_embeddings": False, "num_hidden_layers": 12}
+    bart = {"model_type": "bart"}
+    assert read_config(bart | keys).layer_kinds == read_config(bart).layer_kinds
+    with pytest.raises(ConfigFileError, match="static_position_embeddings bears on position"):
+        read_config(bart | {"static_position_embeddings": True})
+
+
 @pytest.mark.parametrize("model_type", T5_FAMILIES)
 def test_stacks_with_buckets_have_the_sizes_of_transformers_classes(model_type: str) -> None:
     """Absent keys take the class's own defaults, and biases stand in the layers that the notes name."""
@@ -409,7 +450,7 @@ def test_every_causal_type_of_transformers_is_read_or_refused_by_name() -> None:
 
 
 # Classes without RoPE, whose tables and biases have tests of their own.
-WITHOUT_ROPE = ("gpt-sw3", *LEARNED_FAMILIES)
+WITHOUT_ROPE = ("gpt-sw3", *LEARNED_FAMILIES, *STACK_FAMILIES)
 
 
 @pytest.mark.long
