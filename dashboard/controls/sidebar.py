@@ -17,6 +17,7 @@ from dashboard.text import plain
 from posenc import fields
 from posenc.schemes import SCHEMES
 from posenc.settings import PRESETS, Setting
+from posenc.settings.setting import head_count
 
 Owner = TypeVar("Owner")
 
@@ -35,7 +36,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     if drawn:
         used = page_controls.here(setting)
         with place:
-            _draw(used - page_controls.drawn_here())
+            _draw(used - page_controls.drawn_here(), setting)
             _drawer(
                 "Exact values",
                 [name for name in RULES if name in used and has_stops(RULES[name])],
@@ -51,7 +52,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     return setting
 
 
-def _draw(names: frozenset[str]) -> None:
+def _draw(names: frozenset[str], setting: Setting) -> None:
     """Draw what stands open, what sets many controls at once, and the rarer controls in a drawer."""
     for name in FIRST:
         if name in names:
@@ -62,17 +63,23 @@ def _draw(names: frozenset[str]) -> None:
         learned_table.picker(RULES["learned_source"])
     if names:
         _presets(names)
-    _drawer("More", [name for name in RULES if name in names and name not in (*FIRST, *PICKED)])
+    rarer = [name for name in RULES if name in names and name not in (*FIRST, *PICKED)]
+    _drawer("More", rarer, heads=head_count(setting.heads, setting.real_model))
 
 
-def _drawer(title: str, names: Sequence[str], *, exact: bool = False) -> None:
-    """Draw controls only once somebody opens them."""
+def _drawer(title: str, names: Sequence[str], *, exact: bool = False, heads: int = 0) -> None:
+    """Draw controls only once somebody opens them. heads: the largest number of the head shown."""
     if not names:
         return
     drawer = st.expander(title, key=title.lower().replace(" ", "_"), on_change="rerun")
     if drawer.open:
         for name in names:
-            control(drawer, name, RULES[name], exact=exact)
+            rule = RULES[name]
+            if name == "alibi_head" and isinstance(rule, fields.IntRange):
+                rule = replace(rule, high=min(rule.high, heads))
+                if st.session_state[name] > rule.high:  # the mean is used, a notice says so
+                    st.session_state[name] = 0
+            control(drawer, name, rule, exact=exact)
 
 
 def _presets(names: frozenset[str]) -> None:

@@ -83,6 +83,17 @@ def test_every_page_names_the_controls_it_uses() -> None:
         page_controls.controls("a page that says nothing", Setting())
 
 
+def test_slider_of_the_head_shown_ends_at_the_last_head() -> None:
+    at = visit("similarity", SMALL | {"alibi_head": "4"}, **OPEN, schemes=["alibi"])
+    head = drawn(at).slider(key="alibi_head_control")
+    assert (head.max, head.value) == (4, 4)
+    head = drawn(at.slider(key="heads_control").set_value(8).run()).slider(key="alibi_head_control")
+    assert (head.max, head.value) == (8, 4)
+    head = drawn(at.slider(key="heads_control").set_value(2).run()).slider(key="alibi_head_control")
+    assert (head.max, head.value, setting(at).alibi_head) == (2, 0, 0)
+    assert notices(at) == ["Head shown must be from 0 (the mean) to 2; the mean is used instead."]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     schemes = ["alibi", "none"]
