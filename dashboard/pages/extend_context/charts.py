@@ -27,7 +27,7 @@ _LINES = {method.label: name for name, method in METHODS.items()} | {
     AS_TRAINED: UNSCALED.name,
     DEMANDED: LARGER_BASE.name,
 }
-_HEIGHT = theme.HEIGHT + 40  # of which the legend of six methods takes a part
+_HEIGHT = theme.HEIGHT + 80  # of which the legend of six methods takes a part
 _SETTINGS_LEGEND = 50
 # A stroke long enough to show the longest dash.
 _LEGEND = alt.Legend(
