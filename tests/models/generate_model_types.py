@@ -71,9 +71,10 @@ def kind_of(model_type: str) -> str:
         return "parts"
     borrowed = {MODELS / name for name in re.findall(r"from \.\.(\w+)", code)}
     files = (path for folder in borrowed for path in sorted(folder.glob("modeling_*.py")))
-    if re.search(ROPE, "\n".join((code, *(path.read_text("utf-8") for path in files)))):
+    whole = "\n".join((code, *(path.read_text("utf-8") for path in files)))
+    if re.search(ROPE, whole):
         return "rope" if "vocab_size" in fields else "rope_part"
-    return text_kind(fields, model_type, code) or "no_rope"
+    return text_kind(fields, model_type, whole) or "no_rope"
 
 
 def text_kind(fields: set[str], model_type: str, code: str) -> str:

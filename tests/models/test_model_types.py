@@ -14,7 +14,7 @@ KNOWN = {
     "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
     "llava": "text_config, which is missing", "sam": "several models", "jetmoe": "has RoPE",
     "qwen2_vl_vision": "no text model", "ctrl": "position vectors", "gpt_neo": "position vectors",
-    "longt5": "bucket",
+    "longt5": "bucket", "dpr": "position vectors",
 }  # fmt: skip
 
 
