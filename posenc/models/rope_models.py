@@ -105,6 +105,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         uses_rope = tuple(kind != FULL for kind in kind_of)
     if family.config_class in ("GraniteSWAConfig", "GraniteMoeSWAConfig"):
         uses_rope = _with_base(keys, sizes.layers, uses_rope)
+    if not any(uses_rope):
+        _skip_blocks(keys)
     heads = heads_by_kind(keys, family, sizes, kind_of)
     has_index = index_by_layer(keys, sizes.layers) if family.indexed else ()
     kinds = []
@@ -257,6 +259,13 @@ def _query_factor(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> tuple
         f"The query at position p is multiplied by 1 + {scale:g} ln(1 + floor({position} / {length:,}))"
         f"{keep}.",
     )
+
+
+def _skip_blocks(keys: Keys) -> None:
+    """Count all rope blocks as read, where no layer rotates."""
+    keys.read.update((NEW, OLD, "rope_theta"))
+    for block in filter(None, (keys.section(NEW), keys.section(OLD))):
+        block.read.update(block.record)
 
 
 def _skip_unused_blocks(keys: Keys, kinds: tuple[str, ...]) -> None:
