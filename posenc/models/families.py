@@ -263,13 +263,17 @@ FAMILIES: dict[str, RopeFamily] = {
         config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
         head_dim=256, context=131_072, windows="pattern", window=512, period=6,
         bases=_full_and_sliding(Base(default=1e6, names=()), Base(default=1e4, names=())),
-        share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word", shared_layers=0,
+        softmax_scale=1.0, global_head_dim=512, both_sides="word", shared_layers=0,
         blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
     ),
 }  # fmt: skip
 
 
 FAMILIES |= {
+    "gpt_neox_japanese": replace(
+        FAMILIES["gpt_neox"], config_class="GPTNeoXJapaneseConfig", hidden_size=2_560, layers=32,
+        heads=32, share=1.0,
+    ),
     "phi4_multimodal": replace(
         FAMILIES["phi3"], config_class="Phi4MultimodalConfig", kv_heads=8, context=131_072
     ),

@@ -46,6 +46,7 @@ READERS: Mapping[str, Reader] = {
     "bloom": bias_models.read_bloom,
     "mpt": bias_models.read_mpt,
     "falcon": _falcon,
+    "codegen": read_gptj,
     "gptj": read_gptj,
     **dict.fromkeys(bias_models.T5_FAMILIES, bias_models.read_t5),
 }
@@ -80,9 +81,16 @@ _TEXT_TYPES = {
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = dict.fromkeys(
-    ("axk2", "dots3_note_text", "hy_v4"),
+    ("axk2", "dots3_note_text", "hy_v4", "minimax_m3_vl_text", "qwen4_exp_text"),
     "is not read, because an index chooses which keys a query sees",
-)
+) | {
+    "deepseek_v4": "is not read, because its layers cache several tokens as one",
+    "doge": "is not read, because a learned mask chooses which keys a query sees",
+    "jetmoe": "is not read, because a router chooses the query heads of each token",
+    "longcat_flash": "is not read, because each of its layers holds two attentions",
+    "roformer": "is not read, because its config decides whether values are rotated, too",
+    "zamba2": "is not read, because its layers share the weights of a few attentions",
+}  # fmt: skip
 # Keys of published files that their class never reads.
 _NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
 

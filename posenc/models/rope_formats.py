@@ -30,6 +30,7 @@ from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
 
+FIXED_BASE = ("gptj", "codegen")  # their base is in their code
 _DEFAULT = "default"  # the rope_type of plain RoPE
 _LISTS = ("short_factor", "long_factor")
 _ALPHA = fields.FloatRange(low=1.0, high=1e9)
@@ -210,7 +211,7 @@ def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
 def second_generation(model_type: str, kinds: Schemes) -> Block:
     """Return `rope_parameters`, with an entry per kind of layer where the model's class has them."""
     schemes = _with_rope(kinds)
-    if not schemes or model_type == "gptj":  # GPT-J's base is in its code
+    if not schemes or model_type in FIXED_BASE:
         return {}
     family = family_of(model_type)
     blocks = {name: _block(family, scheme) for name, scheme in schemes.items()}
@@ -229,7 +230,7 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
     schemes = _with_rope(kinds)
     if not schemes:
         return {}
-    if model_type == "gptj":
+    if model_type in FIXED_BASE:
         (scheme,) = schemes.values()
         return {"rotary_dim": scheme.rotary_dim}
     family = family_of(model_type)

@@ -1,6 +1,7 @@
 """Models with RoPE: by their configuration class, by their keys alone where it is unknown, and GPT-J."""
 
 import functools
+from dataclasses import replace
 
 from posenc import fields
 from posenc.models.config_json import Keys
@@ -60,11 +61,14 @@ _GPTJ = Family(
     ),
 )  # fmt: skip
 
+_CODEGEN = replace(_GPTJ, config_class="CodeGenConfig")
+
 
 def read_gptj(model_type: str, keys: Keys) -> ModelConfig:
-    """Return what a GPT-J config says: RoPE on the first rotary_dim features of a head."""
-    sizes = read_sizes(keys, _GPTJ)
-    rotary = keys.get("rotary_dim", EVEN_WIDTH_LIMIT, 64, _GPTJ.source)
+    """Return what a GPT-J or CodeGen config says: RoPE on the first rotary_dim features of a head."""
+    family = _CODEGEN if model_type == "codegen" else _GPTJ
+    sizes = read_sizes(keys, family)
+    rotary = keys.get("rotary_dim", EVEN_WIDTH_LIMIT, 64, family.source)
     if rotary > sizes.head_dim:
         raise keys.error(
             "rotary_dim", f"must be at most the head width {sizes.head_dim}, got {rotary}"
@@ -90,7 +94,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     family = family_of(model_type)
     sizes = read_sizes(keys, family)
     kind_of = (state_kinds if family.state else kinds_by_layer)(keys, family, sizes.layers)
-    if FULL not in kind_of and family.state in kind_of:
+    if not {FULL, SLIDING} & {*kind_of} and family.state in kind_of:
         raise keys.error("layer_types", "names no layer with attention, which alone has positions")
     if family.global_head_dim is not None:  # Gemma 4's class sets its last layer so
         kind_of = (*kind_of[:-1], FULL)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from posenc import fields
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, MLP, RopeFamily
+from posenc.models.families import FULL, MLP, SLIDING, RopeFamily
 from posenc.models.layers import HEAD_LIMIT, LAYER_LIMIT, MAX_LAYERS, WIDTH_LIMIT, Sizes
 
 _KERNEL = fields.IntRange(low=1, high=1_024)
@@ -15,7 +15,7 @@ _OFFSET = fields.IntRange(low=0, high=MAX_LAYERS)
 _FULL_WORDS = ("full_attention", "attention")
 _STATE_WORDS = ("linear_attention", "mamba", "conv")
 _MLP_WORDS = ("mlp", "moe")
-_WORDS = fields.Choice(options=(*_FULL_WORDS, *_STATE_WORDS, *_MLP_WORDS))
+_WORDS = fields.Choice(options=(*_FULL_WORDS, *_STATE_WORDS, *_MLP_WORDS, SLIDING))
 _LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 # Keys that bear on the state alone.
 _OF_STATE = re.compile(
@@ -48,6 +48,8 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
 
 
 def _kind(word: str, family: RopeFamily) -> str:
+    if word == SLIDING and family.windows != "none":
+        return SLIDING
     return FULL if word in _FULL_WORDS else MLP if word in _MLP_WORDS else family.state
 
 
@@ -155,7 +157,9 @@ def _nemotron_h(keys: Keys, sizes: Sizes, why: str) -> int:
 
 def _short_convolution(keys: Keys, sizes: Sizes, why: str) -> int:
     # LFM2's gated convolution: the last tokens that it reads.
-    return int(sizes.hidden_size * keys.get("conv_L_cache", _KERNEL, 3, why))
+    return int(
+        sizes.hidden_size * keys.get("conv_L_cache", _KERNEL, 7 if "Lfm3" in why else 3, why)
+    )
 
 
 def _lightning(keys: Keys, sizes: Sizes, why: str) -> int:

@@ -60,6 +60,10 @@ STATED: dict[str, dict[str, Any]] = {
         "state": "linear_attention", "state_size": "kimi_delta", "period": 4, "rotates": "never",
         "context_key": "model_max_length",
     },
+    "lfm3": {
+        "state": "conv", "state_size": "convolution", "period": 0, "windows": "if listed",
+        "first_full": False,
+    },
     "olmo_hybrid": {"state": "linear_attention", "state_size": "olmo_hybrid", "period": 4},
     "falcon_h1": {"state_size": "falcon_h1"},
     **{
@@ -71,7 +75,8 @@ STATED: dict[str, dict[str, Any]] = {
     "cohere2_moe": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
     "dots1": {"windows": "late layers", "window": 4_096, "first_windowed": 62},
     "laguna": {"windows": "if listed", "window": 512, "share": 1.0},
-    "mellum": {"windows": "if listed", "window": 1_024},
+    "mellum": {"windows": "if listed", "window": 1_024, "share": 1.0},
+    "solar_open": {"share": 1.0},
     "mimo_v2_flash": {
         "share": 1.0, "value_width": 128, "windowed_kv": 2, "period": 6, "first_full": False,
         "also_full": [0],
@@ -111,7 +116,7 @@ PLAIN = (
     "ernie4_5", "gemma", "glm", "glm4", "helium", "nemotron", "persimmon", "seed_oss",
     "apertus", "arcee", "aria_text", "axk1", "bitnet", "cwm", "diffllama", "ernie4_5_moe",
     "flex_olmo", "glm4_moe_lite", "hy_v3", "internlm3", "iquestcoder", "jais2",
-    "hunyuan_v1_dense", "hunyuan_v1_moe", "minicpm3", "nanochat", "solar_open", "youtu",
+    "hunyuan_v1_dense", "hunyuan_v1_moe", "minicpm3", "nanochat", "youtu",
 )  # fmt: skip
 SIZES = {
     "hidden_size": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",

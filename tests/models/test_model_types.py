@@ -12,7 +12,7 @@ KINDS = json.loads(TYPES.read_text("utf-8"))
 KNOWN = {
     "mamba": "no attention", "led": "position vectors",
     "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
-    "llava": "text_config, which is missing", "sam": "several models", "jetmoe": "has RoPE",
+    "llava": "text_config, which is missing", "sam": "several models", "jetmoe": "a router chooses",
     "qwen2_vl_vision": "no text model", "ctrl": "position vectors", "gpt_neo": "position vectors",
     "longt5": "bucket", "dpr": "position vectors",
 }  # fmt: skip

@@ -42,7 +42,7 @@ BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
 HYBRID = [name for name, family in FAMILIES.items() if family.state]
 # Blocks that are written back have no llama_4_scaling_beta, as a note of their layers says. Classes of Beam
 # and Laguna are run as a whole below.
-RUN_WHOLE = ("beam", "laguna", "ministral3", "mistral4")
+RUN_WHOLE = ("beam", "gpt_neox_japanese", "laguna", "ministral3", "mistral4")
 TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.
 NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense", "hunyuan_v1_moe")
@@ -372,6 +372,7 @@ RUN = (
     "hunyuan_v1_dense",
     "internlm3",
     "iquestcoder",
+    "gpt_neox_japanese",
     "laguna",
     "ministral",
     "ministral3",

@@ -50,12 +50,13 @@ SHALLOW = 4  # layers of a class whose layers are all alike, where its width can
 
 # Classes whose layers are all alike and whose head width follows from the width of a token.
 UNIFORM = {
-    "falcon", "bitnet", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe"
+    "falcon", "bitnet", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe",
+    "codegen", "gpt_neox_japanese",
 }  # fmt: skip
 # Classes of narrow models whose head width follows from the width of a token.
 NARROW = {"modernbert", "modernbert-decoder", "nomic_bert"}
 # Classes that compute attention themselves. None of them knows a window.
-OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj"}
+OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj", "codegen", "gpt_neox_japanese"}
 
 
 class Observer:
@@ -294,7 +295,10 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
     published = read(config)
     model, layers = build(config, WINDOW)
     near, cache = run(model, layers, [1, LENGTHS[0] - 1])
-    fixed = published.model_type == "gptj"  # its angles stand in a table of n_positions rows
+    fixed = published.model_type in (
+        "gptj",
+        "codegen",
+    )  # its angles stand in a table of n_positions rows
     far = near if fixed else run(model, layers, [1, LENGTHS[1] - 1])[0]
     cached = numbers_cached(model, layers, cache)
     masked, _ = run(model, layers, list(range(TEXT)))
