@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
             useless.append("[auth] of secrets.toml")
         for one in useless:
             print(f"posenc: {one} changes nothing.", file=sys.stderr)
-        for variable, text in settings.written(allowed).items():
+        for variable, text in settings.as_variables(allowed).items():
             print(f"{variable}={text}")
         return 0
     ours = options(allowed, arguments)

@@ -7,9 +7,8 @@ import streamlit as st
 from dashboard.compute import run_names, run_words, runs
 from dashboard.compute.upload_cache import cache_table, cached_tables
 from dashboard.controls import uploads
-from dashboard.controls.widgets import pressed, show
+from dashboard.controls.widgets import pressed, show, take_value
 from dashboard.server import settings
-from dashboard.server.incidents import answered
 from dashboard.text import plain
 from posenc import fields
 from posenc.checkpoints import find_position_tables, hub_table, minilm_table, read_header
@@ -57,7 +56,8 @@ def picker(rule: fields.Rule) -> None:
         key="learned_source_control",
         format_func=run_words.tables(st.session_state["uploaded_tables"]).__getitem__,
         help=rule.help,
-        on_change=_take_source,
+        on_change=take_value,
+        args=("learned_source", "learned_source_control"),
     )
     try:
         st.caption(_label(chosen))
@@ -93,11 +93,6 @@ def _hub() -> None:
             st.error(plain(f"{printable_name(model)}: {error}"), icon=":material/block:")
             return
         _choose(table)
-
-
-@answered
-def _take_source() -> None:
-    st.session_state["learned_source"] = st.session_state["learned_source_control"]
 
 
 def _label(source: str) -> str:

@@ -137,7 +137,7 @@ def read_setting() -> tuple[Setting, list[str]]:
     return setting, [*notices, *capped]
 
 
-def written(setting: Setting) -> dict[str, list[str]]:
+def to_query(setting: Setting) -> dict[str, list[str]]:
     """Return what a link says of every control of the page that is shown, defaults too."""
     texts = {name: _words(RULES[name], value) for name, value in pin.named_values(setting).items()}
     for owner in st.session_state["owners"]:

@@ -1,12 +1,12 @@
-"""The pinned setting, A: a whole setting as one word of the link, so that a link shares both."""
+"""The pinned setting, A: a whole setting as one token of the link, so that a link shares both."""
 
 from typing import Any
 
 import streamlit as st
 
 from dashboard.ab import AB
+from dashboard.controls.widgets import set_value
 from dashboard.server import settings as server_settings
-from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import fields
 from posenc.models.read_config import MAX_TOKEN
@@ -29,18 +29,18 @@ def named_values(setting: Setting) -> dict[str, Any]:
     return {name: value for name, value in record(setting).items() if name in names}
 
 
-def written(setting: Setting) -> str:
+def to_token(setting: Setting) -> str:
     """Return the token of a setting: every field by its name, defaults too."""
     rules = fields.rules(Setting) | own_rules()
     texts = {name: rules[name].write(value) for name, value in named_values(setting).items()}
     return SEPARATOR.join(part for pair in texts.items() for part in pair)
 
 
-def read(word: str) -> tuple[Setting | None, list[str]]:
-    """Return the setting that a word means, None for an empty one, and what had to be changed."""
-    if not word:
+def read(token: str) -> tuple[Setting | None, list[str]]:
+    """Return the setting that a token means, None for an empty one, and what had to be changed."""
+    if not token:
         return None, []
-    parts = word.split(SEPARATOR) if len(word) <= MOST_CHARACTERS else []
+    parts = token.split(SEPARATOR) if len(token) <= MOST_CHARACTERS else []
     named = dict(zip(parts[::2], parts[1::2], strict=False))
     known = fields.rules(Setting).keys() | own_rules().keys()
     if not known & named.keys():
@@ -50,21 +50,21 @@ def read(word: str) -> tuple[Setting | None, list[str]]:
     return setting, [f"Pinned setting: {notice}" for notice in notices + capped]
 
 
-def normal(word: str) -> tuple[str, list[str]]:
-    """Return the legal word nearest to one of a link, and what had to be changed."""
-    setting, notices = read(word)
-    return ("" if setting is None else written(setting)), notices
+def normal(token: str) -> tuple[str, list[str]]:
+    """Return the legal token nearest to that of a link, and what had to be changed."""
+    setting, notices = read(token)
+    return ("" if setting is None else to_token(setting)), notices
 
 
 def ab(setting: Setting) -> AB[Setting]:
     """Return the setting at hand beside the pinned one."""
-    return AB(setting, read(word())[0])
+    return AB(setting, read(token())[0])
 
 
-def word() -> str:
-    """Return the word of the pinned setting of this session, "" where none is pinned."""
-    found: str = st.session_state.get(KEY, "")
-    return found
+def token() -> str:
+    """Return the token of the pinned setting of this session, "" where none is pinned."""
+    pinned: str = st.session_state.get(KEY, "")
+    return pinned
 
 
 def _changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
@@ -106,17 +106,12 @@ def control(setting: Setting) -> None:
     row.button(
         "Pin this setting as A",
         key="pin",
-        on_click=_pin,
-        args=(written(setting),),
+        on_click=set_value,
+        args=(KEY, to_token(setting)),
         icon=":material/keep:",
     )
     row.button(
-        "Unpin", key="unpin", on_click=_pin, args=("",), disabled=not here.compared,
+        "Unpin", key="unpin", on_click=set_value, args=(KEY, ""), disabled=not here.compared,
         icon=":material/keep_off:",
     )  # fmt: skip
     st.caption(plain(differences(here)))
-
-
-@answered
-def _pin(word: str) -> None:
-    st.session_state[KEY] = word

@@ -18,13 +18,14 @@ def pressed(place: Any, label: str, *, key: str, **look: Any) -> bool:
     and when a rerun cuts that one short. Its callback is called in any case.
     """
     asked = f"{key}_asked"
-    place.button(label, key=key, on_click=_remember, args=(asked,), **look)
+    place.button(label, key=key, on_click=set_value, args=(asked, True), **look)
     return bool(st.session_state.pop(asked, False))
 
 
 @answered
-def _remember(name: str) -> None:
-    st.session_state[name] = True
+def set_value(name: str, value: Any) -> None:
+    """Put a value into the session, as the callback of a button."""
+    st.session_state[name] = value
 
 
 def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
@@ -87,7 +88,7 @@ def control(place: Any, name: str, rule: fields.Rule, *, exact: bool = False) ->
     key, value = f"{name}_{'exact' if exact else 'control'}", st.session_state[name]
     show(key, value)
     # Its default is what it shows: a browser that draws it anew, in another place, begins there.
-    common: dict[str, Any] = {"key": key, "on_change": _take, "args": (name, key)}
+    common: dict[str, Any] = {"key": key, "on_change": take_value, "args": (name, key)}
     if exact or not has_stops(rule):
         widget(place, rule, value, **common)
         return
@@ -102,7 +103,8 @@ def control(place: Any, name: str, rule: fields.Rule, *, exact: bool = False) ->
 
 
 @answered
-def _take(name: str, key: str) -> None:
+def take_value(name: str, key: str) -> None:
+    """Give a shared field the value of its widget, as the callback of that widget."""
     st.session_state[name] = st.session_state[key]
 
 

@@ -139,12 +139,8 @@ def _svg(picture: Picture) -> str:
     return drawing
 
 
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(frame: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the rows of a frame as JSON holds them: what is no number is null."""
-    return [
-        {
-            str(key): None if isinstance(v, float) and not math.isfinite(v) else v
-            for key, v in row.items()
-        }
-        for row in frame.astype(object).to_dict("records")
-    ]
+    cells = frame.replace([math.inf, -math.inf], math.nan).astype(object)
+    rows: list[dict[Any, Any]] = cells.where(cells.notna(), None).to_dict("records")
+    return rows

@@ -7,17 +7,17 @@ from posenc import fields
 from posenc.settings import Setting
 
 
-def written(setting: Setting) -> str:
+def to_python(setting: Setting) -> str:
     """Return a setting as Python: what differs from the defaults, all of it legal where it is run."""
     default = fields.defaults(Setting)
-    said = [
+    changed = [
         f"{name}={getattr(setting, name)!r}"
         for name in fields.rules(Setting)
         if getattr(setting, name) != default[name]
     ]
     if setting.own:
-        said.append(f"own={setting.own!r}")
-    return f"Setting({', '.join(said)})"
+        changed.append(f"own={setting.own!r}")
+    return f"Setting({', '.join(changed)})"
 
 
 def uploaded(setting: Setting) -> str:
@@ -37,4 +37,4 @@ def uploaded(setting: Setting) -> str:
 
 def script(imports: str, setting: Setting, body: str) -> str:
     """Return a whole script: imports, the setting, the body."""
-    return f"{imports.strip()}\n\nsetting = {written(setting)}\n{body.strip()}\n"
+    return f"{imports.strip()}\n\nsetting = {to_python(setting)}\n{body.strip()}\n"

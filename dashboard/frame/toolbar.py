@@ -151,12 +151,12 @@ def address(url: str, path: str) -> str:
 
 def link(setting: Setting) -> str:
     """Return the address of what is shown, with every control written out."""
-    said = links.written(setting)
-    if pin.word():
-        said[pin.KEY] = [pin.word()]
+    query = links.to_query(setting)
+    if token := pin.token():
+        query[pin.KEY] = [token]
     if presenting():
-        said[PRESENT] = ["true"]
+        query[PRESENT] = ["true"]
     url = address(st.context.url or "", st.session_state.get("page", ""))
     if url and urlparse(url).path == "":
         url += "/"
-    return f"{url}?{urlencode(said, doseq=True, safe=',~')}"
+    return f"{url}?{urlencode(query, doseq=True, safe=',~')}"

@@ -182,7 +182,7 @@ def _writable(folder: Path) -> bool:
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
-def written(allowed: ServerSettings) -> dict[str, str]:
+def as_variables(allowed: ServerSettings) -> dict[str, str]:
     """Return every variable as it can be set, with the places that are used; passwords of URLs left out."""
     texts = {}
     for variable, name in NAMES.items():

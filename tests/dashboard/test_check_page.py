@@ -211,7 +211,7 @@ def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
 
 def test_pinned_setting_is_shown_beside_the_current_one() -> None:
     pin = Setting(dim=32, heads=2, length=40, train_length=32, base=500.0)
-    link = SMALL | {"table": "tutorial code", "a": pinned.written(pin)}
+    link = SMALL | {"table": "tutorial code", "a": pinned.to_token(pin)}
     at = drawn(visit(PAGE, link, **opened(FOUND)))
     assert table(at, FOUND).set_index("setting")["base"].to_dict() == {"B": 1e4, "A": 500.0}
     assert set(charts(at)[0]["setting"]) == {"A", "B"}
@@ -348,7 +348,7 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     assert box.value is None  # the session does not keep the bytes
     name = str(at.selectbox(key="table").value)
     assert name.startswith("array-")
-    pin = pinned.written(Setting(base=500.0))
+    pin = pinned.to_token(Setting(base=500.0))
     other = drawn(visit(PAGE, {"table": name, "base": "77", "dim": "64", "a": pin}))
     assert as_read(headline(other)) == sentence  # settings do not change an uploaded table
     assert pages.notices(other) == []

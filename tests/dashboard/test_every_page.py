@@ -50,7 +50,7 @@ ODD = {
     "equal_width": "true", "alibi_head": "2", "precision": "bfloat16", "device": "cpu",
     "sinusoidal.layout": "half", "rope.layout": "half", "rope.partial_rotary_factor": "0.5",
 }  # fmt: skip
-PINNED = pin.written(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
+PINNED = pin.to_token(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
 ALL = {"schemes": ",".join(pages.KINDS)}
 SMALL = LEAST | ALL | {"learned_source": "random", "pair": "0", "places": "fastest"}
 OWN_CHOICES = {

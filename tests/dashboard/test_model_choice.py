@@ -242,7 +242,7 @@ def test_assumption_is_the_first_sentence_wherever_its_model_is_used() -> None:
         sheet = at.session_state["sheet"]
         assert sheet.sentences[0] == sentence  # also of the export
         assert sheet.script.splitlines()[0] == f"# {sentence}"
-    pin = pinned.written(Setting(model=word, schemes=("rope",), length=48, train_length=16))
+    pin = pinned.to_token(Setting(model=word, schemes=("rope",), length=48, train_length=16))
     of_pin = warnings(drawn(visit("similarity", SMALL | {"a": pin})))
     assert of_pin == [f"Pinned setting, A: {sentence}"]
     assert sentence not in warnings(drawn(visit("claims", {"model": word})))

@@ -43,7 +43,7 @@ def test_pinned_setting_is_read_back_as_it_was(
 ) -> None:
     schemes = tuple(kind for kind in SCHEMES if kind in kinds)
     asked = Setting(**numbers, heads=1, length=8, schemes=schemes, own=(("rope.layout", layout),))
-    assert pin.read(pin.written(asked)) == (asked, [])
+    assert pin.read(pin.to_token(asked)) == (asked, [])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ CURVES = "similarity by distance"
 
 
 def test_difference_of_matrices_is_b_minus_a() -> None:
-    at = drawn(visit("similarity", NOW | {"a": pin.written(THEN)}, **pages.opened(CURVES)))
+    at = drawn(visit("similarity", NOW | {"a": pin.to_token(THEN)}, **pages.opened(CURVES)))
     assert pages.notices(at) == []
     (_, now), (_, then), (header, change) = rows_of_matrices(at)
     assert header["scale"]["low"] == -header["scale"]["high"]
@@ -91,7 +91,7 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
 
 
 def test_equal_settings_differ_nowhere() -> None:
-    at = drawn(visit("similarity", to_text(THEN) | {"a": pin.written(THEN)}))
+    at = drawn(visit("similarity", to_text(THEN) | {"a": pin.to_token(THEN)}))
     *_, (_, change) = rows_of_matrices(at)
     assert {*change} == {LABELS[kind] for kind in MAIN}
     assert all(np.nanmax(np.abs(matrix)) == 0 for matrix in change.values())
@@ -125,7 +125,7 @@ SIZES = {"dim": "32", "heads": "2", "length": "24", "train_length": "12"}
 SMALL = Setting(dim=32, heads=2, base=50.0, length=24, train_length=12)
 LINK = SIZES | {
     "schemes": "rope,alibi",
-    "a": pin.written(SMALL.replace(schemes=("learned", "sinusoidal", "rope"))),
+    "a": pin.to_token(SMALL.replace(schemes=("learned", "sinusoidal", "rope"))),
 }
 
 
@@ -165,14 +165,14 @@ def test_charts_show_every_scheme_of_either_setting(
 
 
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
-    nothing = pin.written(SMALL.replace(schemes=("cope",)))
+    nothing = pin.to_token(SMALL.replace(schemes=("cope",)))
     at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": nothing}))
     assert set(at.session_state["sheet"].tables["scores"]()["setting"]) == {"B"}
 
 
 def test_measured_half_says_the_headline_of_either_setting() -> None:
     link = {"half": "measured", "schemes": "alibi"}
-    both = pin.written(Setting(schemes=("rope", "alibi")))
+    both = pin.to_token(Setting(schemes=("rope", "alibi")))
     at = drawn(visit("extrapolation", link | {"a": both}))
     assert set(charts(at)[0]["scheme"]) == {"RoPE", "ALiBi"}
     assert "RoPE" not in headline(at)

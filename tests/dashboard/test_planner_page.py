@@ -109,14 +109,14 @@ def test_model_without_rope_needs_no_scaling() -> None:
     texts = " ".join(as_read(text) for text in [*(box.value for box in at.markdown), *captions(at)])
     assert texts.count("ALiBi needs no scaling") == 1
     assert not at.dataframe[1:]
-    compared = drawn(visit(PAGE, link | {"a": pinned.written(Setting(model="llama-2-7b"))}))
+    compared = drawn(visit(PAGE, link | {"a": pinned.to_token(Setting(model="llama-2-7b"))}))
     assert set(compared.dataframe[1].value["setting"]) == {"A"}
 
 
 def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     pin = Setting(model="llama-2-7b")
     link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
-    link["a"] = pinned.written(pin)
+    link["a"] = pinned.to_token(pin)
     at = opened(COVERAGE, link)
     choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
     current, other = (data.read(setting, choice).plan for setting in (Setting(), pin))

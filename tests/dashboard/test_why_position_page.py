@@ -186,6 +186,6 @@ def test_table_too_short_for_the_sentence_is_named_and_the_others_stay() -> None
     assert "Learned" not in headline_text(at)
     assert len(matrices(at)[1]) == 2
     assert "Learned" not in pages.table(drawn(at), BY_WORD)["scheme"].tolist()
-    (box,) = drawn(visit(PAGE, {"a": pin.written(Setting(**SHORT))})).info
+    (box,) = drawn(visit(PAGE, {"a": pin.to_token(Setting(**SHORT))})).info
     assert box.value.startswith("Pinned setting, A: The learned table")
     assert "position 3 has none" in pages.as_read(box.value)

@@ -232,7 +232,7 @@ def test_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_limit_of_positions_holds_in_links_controls_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSENC_POSITIONS", "32")
-    link = {"length": "200", "a": pin.written(Setting(length=500))}
+    link = {"length": "200", "a": pin.to_token(Setting(length=500))}
     at = drawn(visit("similarity", SMALL | link))
     assert setting(at).length == 32
     (pinned_setting, *_) = pin.read(at.session_state["a"])

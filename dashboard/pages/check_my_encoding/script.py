@@ -1,7 +1,7 @@
 """Check my encoding as Python: what the chosen table is, or how well positions are decoded, as CSV."""
 
 from dashboard.compute.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
-from dashboard.frame.script import written
+from dashboard.frame.script import to_python
 from dashboard.limits import MAX_PROBED_ROWS
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.data import FIELDS, without_model
@@ -59,7 +59,7 @@ def script(setting: Setting, chosen: CheckChoice, part: str = TABLE) -> str:
     if chosen.table in examples.EXAMPLES:
         shared = without_model(setting)
         imports, recipe = examples.IMPORTS, examples.code(chosen.table)
-        table = f"\n{recipe}\n\nsetting = {written(shared)}\ntable, sines = recipe(setting)"
+        table = f"\n{recipe}\n\nsetting = {to_python(shared)}\ntable, sines = recipe(setting)"
         if shared.table_dtype is not None:
             table += f"\ntable = table.to({shared.table_dtype})"
             table += f"\nsines = None if sines is None else sines.to({shared.table_dtype})"
