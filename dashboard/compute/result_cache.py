@@ -19,6 +19,7 @@ Result = TypeVar("Result")
 MAX_BYTES = 160 * 2**20  # of all results; what is derived for drawing takes up to twice as much
 SHARE = 4  # one result takes at most this part of the cache: a kernel of 2,048 positions is 32 MB
 _SMALL = 64  # bytes of an object beside its arrays
+_ITSELF = object()  # stands for a result of which nothing new is derived
 
 
 def size_in_bytes(result: Any) -> int:
@@ -106,12 +107,12 @@ def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:
     @functools.wraps(make)
     def memoized(result: Any, *asked: Any, **named: Any) -> Result:
         key = make.__module__, make.__qualname__, *asked, *named.items()
-        memo: dict[Any, Result] = vars(result).setdefault("_memo", {})
-        if key in memo:
-            return memo[key]
-        derived = make(result, *asked, **named)
-        if derived is not result:  # a result that referred to itself would outlive its eviction
-            memo[key] = derived
-        return derived
+        memo: dict[Any, Any] = vars(result).setdefault("_memo", {})
+        if key not in memo:
+            derived = make(result, *asked, **named)
+            # Not the result itself: referring to itself, it would outlive its eviction.
+            memo[key] = _ITSELF if derived is result else derived
+        stored: Result = result if memo[key] is _ITSELF else memo[key]
+        return stored
 
     return memoized
