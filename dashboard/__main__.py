@@ -33,14 +33,14 @@ def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]
     """
     # The text of an upload that no page asks for is not worth its memory either.
     most = allowed.upload_mb if allowed.uploads else 1
-    found = [f"--server.maxUploadSize={most}", f"--server.baseUrlPath={allowed.base_path}"]
-    found += [f"--server.allowedHosts={host}" for host in allowed.hosts.split(",") if host]
+    ours = [f"--server.maxUploadSize={most}", f"--server.baseUrlPath={allowed.base_path}"]
+    ours += [f"--server.allowedHosts={host}" for host in allowed.hosts.split(",") if host]
     if allowed.user_header:
         known = json.dumps({allowed.user_header: identity.KEY})
-        found.append(f"--server.trustedUserHeaders={known}")
+        ours.append(f"--server.trustedUserHeaders={known}")
         if not _has_address(arguments):
-            found.append(f"--server.address={THIS_MACHINE}")
-    return found
+            ours.append(f"--server.address={THIS_MACHINE}")
+    return ours
 
 
 def _has_address(arguments: Sequence[str]) -> bool:

@@ -45,8 +45,8 @@ def table(curves: Sequence[Curve]) -> pd.DataFrame:
     """Return a row per curve: what it measured in training, and past it."""
     language = bool(curves) and curves[0].measure == "context"
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
-    found = pd.DataFrame([row(one, curves) for one in curves])
-    return found.astype({length: "Int64"}) if length in found else found  # or nothing, as a length
+    frame = pd.DataFrame([row(one, curves) for one in curves])
+    return frame.astype({length: "Int64"}) if length in frame else frame  # or nothing, as a length
 
 
 def about(curves: Sequence[Curve]) -> str:

@@ -55,11 +55,11 @@ def of_table(source: str) -> str:
 @st.cache_resource(max_entries=16, ttl=runs.BELIEVED_FOR, show_spinner=False)
 def tables(sources: tuple[str, ...]) -> dict[str, str]:
     """Return what visitors call the learned tables of these names, no two alike."""
-    found = {source: TABLES.get(source) or _called(source) for source in sources}
-    several = {name for name in found.values() if [*found.values()].count(name) > 1}
+    by_source = {source: TABLES.get(source) or _called(source) for source in sources}
+    several = {name for name in by_source.values() if [*by_source.values()].count(name) > 1}
     return {
         source: f"{name}, {source.partition('-')[2][:_SHOWN]}" if name in several else name
-        for source, name in found.items()
+        for source, name in by_source.items()
     }
 
 

@@ -72,23 +72,23 @@ def _ids(one: Store) -> list[str]:
 
 def unreadable() -> str:
     """Say what of this server's store is not shown, "" if nothing."""
-    found = own_store()
+    store = own_store()
     try:
-        ids = None if found is None else _names(found)
+        ids = None if store is None else _names(store)
     except RunError:
         ids = None
-    if found is None or ids is None:
+    if store is None or ids is None:
         return (
             "The models trained on this server cannot be read now; only those that come with the "
             "workbench are shown."
         )
-    said = {name: _read_info(name) for name in ids}
-    found.foreign = [name for name in ids if isinstance(said[name], RunOfAnotherVersion)]
-    found.broken = [f"{name}.parquet" for name in ids if type(said[name]) is RunError]
-    faults = found.left_out()
+    infos = {name: _read_info(name) for name in ids}
+    store.foreign = [name for name in ids if isinstance(infos[name], RunOfAnotherVersion)]
+    store.broken = [f"{name}.parquet" for name in ids if type(infos[name]) is RunError]
+    faults = store.left_out()
     faults += [
         f"run {name} cannot be read now"
-        for name, one in said.items()
+        for name, one in infos.items()
         if isinstance(one, StoreUnavailable)
     ]
     return "; ".join(faults) + "." if faults else ""
@@ -141,15 +141,15 @@ def _read_info(name: str) -> RunInfo | RunError:
     """Return what a run is, or why that cannot be told."""
     fault: RunError = RunMissing(f"There is no run {name}.")
     for one in _stores():
-        found: RunInfo | RunError
+        info: RunInfo | RunError
         try:
-            found = _judged(name, one.url)
+            info = _judged(name, one.url)
         except StoreUnavailable as error:
-            found = error
-        if isinstance(found, RunInfo):
-            return found
-        if not isinstance(found, RunMissing):
-            fault = found
+            info = error
+        if isinstance(info, RunInfo):
+            return info
+        if not isinstance(info, RunMissing):
+            fault = info
     return fault
 
 
@@ -189,25 +189,25 @@ def _has_table(name: str) -> bool:
 @st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
 def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
     """Return the runs by comparison: language first, what ships first, short lengths first."""
-    found: dict[str, list[RunInfo]] = {}
+    groups: dict[str, list[RunInfo]] = {}
     for one in headings(names):
-        found.setdefault(summary.comparison(one.specification), []).append(one)
+        groups.setdefault(summary.comparison(one.specification), []).append(one)
     tasks, first = list(TASKS), set(shipped())
 
     def order(name: str) -> tuple[int, bool, int, str]:
-        one = found[name][0].specification
-        own = not any(heading.run_id in first for heading in found[name])
+        one = groups[name][0].specification
+        own = not any(heading.run_id in first for heading in groups[name])
         return tasks.index(one.task), own, one.train_length, name
 
-    return {name: found[name] for name in sorted(found, key=order)}
+    return {name: groups[name] for name in sorted(groups, key=order)}
 
 
-def curves(found: list[RunInfo], measure: str) -> list[Curve]:
+def curves(infos: list[RunInfo], measure: str) -> list[Curve]:
     """Return the curves of one measure of these runs, schemes in their fixed order.
 
     A run that cannot be read now is left out, and is there again when it can.
     """
-    read = [one for info in found if (one := run(info.run_id)) is not None]
+    read = [one for info in infos if (one := run(info.run_id)) is not None]
     return _curves(tuple(one.run_id for one in read), measure, read)
 
 
@@ -225,10 +225,10 @@ def _curves(names: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curv
     )
 
 
-def of_kinds(found: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
+def of_kinds(infos: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
     """Return the runs of these schemes."""
     wanted = {*kinds}
-    return [one for one in found if one.specification.scheme.kind in wanted]
+    return [one for one in infos if one.specification.scheme.kind in wanted]
 
 
 def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:

@@ -67,11 +67,11 @@ def each(
     function: Callable[..., Result], queries: Mapping[str, Query], *arguments: Any
 ) -> tuple[dict[str, Result], dict[str, str]]:
     """Apply a function to every scheme: what it found, and why the other schemes have no answer."""
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     reasons: dict[str, str] = {}
     for kind, query in queries.items():
         try:
-            found[kind] = function(query, *arguments)
+            results[kind] = function(query, *arguments)
         except (
             CheckpointError,
             NoPositionKernel,
@@ -79,7 +79,7 @@ def each(
             PositionOutOfRange,
         ) as reason:
             reasons[kind] = str(reason)
-    return found, reasons
+    return results, reasons
 
 
 def query(setting: Setting, kind: str, length: int | None = None) -> Query:
@@ -145,16 +145,16 @@ def kernel(query: Query) -> Kernel:
 @cache_result
 def cosine(query: Query) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
-    found = kernel(query)
+    position_kernel = kernel(query)
     drawn = min(query.length, limits.MAX_DRAWN_CELLS)
-    read = analysis.scheme_similarity(query, found.values)
-    if found.stationary:
+    read = analysis.scheme_similarity(query, position_kernel.values)
+    if position_kernel.stationary:
         middle = len(read.cosine) // 2
         matrix: MatrixValues = Curve.from_tensor(read.cosine[middle - drawn + 1 : middle + drawn])
     else:
         matrix = smallest(_padded(read.cosine[:drawn, :drawn], drawn))
     return Similarity(
-        kernel=found,
+        kernel=position_kernel,
         matrix=matrix,
         offsets=read.distances.numpy(),
         mean=read.mean.numpy(),
@@ -183,11 +183,11 @@ def cosine_change(now: Query, then: Query) -> MatrixValues:
 @cache_result
 def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
     """Return (positions, cosine similarity) against one query position, None where it has no row."""
-    found = kernel(query)
-    if reference >= found.length:
+    position_kernel = kernel(query)
+    if reference >= position_kernel.length:
         return None
-    cosine = analysis.similarity_row(reference, **found.arguments())
-    return np.arange(found.length), cosine.numpy()
+    cosine = analysis.similarity_row(reference, **position_kernel.arguments())
+    return np.arange(position_kernel.length), cosine.numpy()
 
 
 @cache_result

@@ -37,10 +37,10 @@ def available() -> tuple[str, ...]:
     asked: str = st.session_state.get("learned_source", "")
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
-    held = (name for name in candidates if name.startswith("table-") and name in cached_tables)
+    cached = (name for name in candidates if name.startswith("table-") and name in cached_tables)
     shown = runs.listed(run_names.hidden_runs())
-    made = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
-    return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
+    trained = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
+    return tuple(dict.fromkeys(("trained", "random", *packaged, *cached, *trained)))
 
 
 def picker(rule: fields.Rule) -> None:
@@ -116,12 +116,12 @@ def _upload() -> None:
         return
     content, name = file.getvalue(), printable_name(file.name)
     try:
-        found = find_position_tables(read_header(content))
-        chosen = found[0]
-        if len(found) > 1:
+        candidates = find_position_tables(read_header(content))
+        chosen = candidates[0]
+        if len(candidates) > 1:
             chosen = st.selectbox(
                 "Several position tables",
-                found,
+                candidates,
                 format_func=_candidate_label,
                 key="use_upload_which",
             )
@@ -150,7 +150,7 @@ def _candidate_label(candidate: Candidate) -> str:
 
 def _notes(source: str) -> tuple[str, ...]:
     """Say what else is known of a table: of one learned here the model, of another what its file says."""
-    said = run_words.of_table(source)
-    if said:
-        return (said,)
+    sentence = run_words.of_table(source)
+    if sentence:
+        return (sentence,)
     return () if source == "random" else named_table(source).notes

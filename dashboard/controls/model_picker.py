@@ -107,8 +107,8 @@ def select(
     """
     current: str = st.session_state["model"]
     own = [current] if current and current not in MODELS else []
-    held = dict.fromkeys((*st.session_state.get("own_models", ()), *own))
-    st.session_state["own_models"] = tuple(held)[-MOST_PASTED:]
+    configs = dict.fromkeys((*st.session_state.get("own_models", ()), *own))
+    st.session_state["own_models"] = tuple(configs)[-MOST_PASTED:]
     show(key, current)
     place.selectbox(
         "Model",
@@ -246,14 +246,14 @@ def besides(model: ChosenModel, *, assumed: bool = True) -> None:
     """List what was assumed, unless the page says it, what the config says besides and was not read."""
     config = model.config
     taken = config.assumed if assumed else ()
-    said = [*taken, *config.notes, *model.layer_kind.notes]
+    sentences = [*taken, *config.notes, *model.layer_kind.notes]
     if config.ignored:
-        said.append(f"Not read: {listed(config.ignored)}.")
-    if not said:
+        sentences.append(f"Not read: {listed(config.ignored)}.")
+    if not sentences:
         return
     title = "What was assumed" if taken else "Other facts in the config"
     with st.expander(title, icon=":material/help_center:"):
-        for sentence in said:
+        for sentence in sentences:
             st.markdown(f"- {plain(sentence)}")
 
 

@@ -92,12 +92,12 @@ def of_scheme(setting: Setting, kind: str) -> set[str]:
     config = setting.config(kind)
     if setting.of_model(kind) is not None:
         fixed = {"heads": ("alibi_head",), "source": ("learned_source", "seed")}
-        kept = {name for field in config.shared for name in fixed.get(field, ())}
+        names_used = {name for field in config.shared for name in fixed.get(field, ())}
         if (
             "source" in config.own_rules()
         ):  # a start by seed, or a run's numbers instead of the model's
-            kept |= {"seed", f"{kind}.source"}
-        return kept | {"precision"}
+            names_used |= {"seed", f"{kind}.source"}
+        return names_used | {"precision"}
     names = {name for used in config.uses for name in _MADE_OF.get(used, (used,))}
     if "rope_width" in config.uses and not setting.equal_width:
         names.add("heads")

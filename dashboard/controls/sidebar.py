@@ -201,10 +201,10 @@ def _one_of(place: Any, name: str, rule: fields.Word, default: str, words: Seque
 
 def tell(notices: list[str]) -> None:
     """Show what had to be changed in the link or among the controls, in plain sentences."""
-    told = [*dict.fromkeys([*st.session_state["link_notices"], *notices])]
+    notices = [*dict.fromkeys([*st.session_state["link_notices"], *notices])]
     place = st.container()  # without a notice too: else the page below moves and is drawn anew
-    if len(told) == 1:
-        place.warning(plain(told[0]), icon=":material/info:")
-    elif told:
-        lines = [f"{len(told)} values were changed:", *(f"- {plain(notice)}" for notice in told)]
+    if len(notices) == 1:
+        place.warning(plain(notices[0]), icon=":material/info:")
+    elif notices:
+        lines = [f"{len(notices)} values were changed:", *(f"- {plain(text)}" for text in notices)]
         place.warning("\n".join(lines), icon=":material/info:")

@@ -66,18 +66,18 @@ def title(text: str) -> None:
 
 def head(text: str, headline: str | AB[str]) -> None:
     """Draw the page's title and the sentence that answers its question, of A under that of B."""
-    said = headline if isinstance(headline, AB) else AB(headline)
+    sentence = headline if isinstance(headline, AB) else AB(headline)
     title(text)
-    st.markdown(f"**{said.now}**")
-    if said.pinned == "":
+    st.markdown(f"**{sentence.now}**")
+    if sentence.pinned == "":
         st.caption("Pinned setting, A: nothing to show.")
-    elif said.pinned is not None:
-        st.caption("Pinned setting, A: the same." if said.pinned == said.now else
-                   f"Pinned setting, A: {said.pinned}")  # fmt: skip
+    elif sentence.pinned is not None:
+        st.caption("Pinned setting, A: the same." if sentence.pinned == sentence.now else
+                   f"Pinned setting, A: {sentence.pinned}")  # fmt: skip
     page = page_contents.current()
-    page.sentences.append(said.now)
-    if said.pinned is not None:
-        page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
+    page.sentences.append(sentence.now)
+    if sentence.pinned is not None:
+        page.pinned.append(f"Pinned setting, A (pinned.json): {sentence.pinned}")
 
 
 def show_assumption(settings: AB[Setting]) -> None:
@@ -123,8 +123,8 @@ def curves(
     fields: x and y of the frames. log: whether y is drawn on a log scale.
     """
     chart(frames, build, *arguments, key=key, **more)
-    if said := coinciding(frames.now, *fields, log=log):
-        st.caption(said)
+    if sentence := coinciding(frames.now, *fields, log=log):
+        st.caption(sentence)
 
 
 def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:
@@ -185,17 +185,17 @@ def panel_notes(setting: Setting, queries: Mapping[str, Query]) -> str | None:
     )
 
 
-def left_out(read: AB[Any], found: Mapping[str, Any], name: str) -> None:
+def left_out(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
     """Say which schemes have no place on this page and why; end the page where none is left.
 
-    found: the schemes that B shows. name: title of a page that ends here.
+    shown: the schemes that B shows. name: title of a page that ends here.
     """
-    if not found:
+    if not shown:
         title(name)
     for one, whose in zip(read.each, ("", "Pinned setting, A: "), strict=False):
         for reason in dict.fromkeys(one.reasons.values()):
             st.info(f"{whose}{plain(reason)}", icon=":material/info:")
-    if not found:
+    if not shown:
         raise Ended
 
 
@@ -264,12 +264,12 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
     page_contents.current().drawers |= {drawers.DEFINITION: define, drawers.CODE: code}
 
 
-def table(found: pd.DataFrame | AB[pd.DataFrame]) -> None:
+def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:
     """Draw a small table of findings, numbers with three significant digits, no empty column.
 
     With a pinned setting every row has A's under it, and the change from A to B.
     """
-    frames = found if isinstance(found, AB) else AB(found)
+    frames = findings if isinstance(findings, AB) else AB(findings)
     frame = frames.now if frames.pinned is None else compared(frames.now, frames.pinned)
     frame = filled(frame)
     if frame.shape[1] < 2:
@@ -293,13 +293,13 @@ def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
 
 
 def numbers(
-    found: pd.DataFrame | AB[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
+    frames: pd.DataFrame | AB[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
 ) -> None:
     """Put the numbers behind the pictures, and their CSV, into the page's data.
 
     With a pinned setting the rows of A follow those of B. renamed: columns by what they are called there.
     """
-    frame = side_by_side(found) if isinstance(found, AB) else found
+    frame = side_by_side(frames) if isinstance(frames, AB) else frames
     if not frame.empty:
         page_contents.current().tables[name] = functools.partial(plotless, frame, renamed or {})
 

@@ -21,8 +21,8 @@ PRESENT = "present"
 
 def presenting() -> bool:
     """Whether this visitor presents: no sidebar, larger type."""
-    asked = st.query_params.get(PRESENT) == "true"
-    return bool(st.session_state.get(PRESENT, asked))
+    by_link = st.query_params.get(PRESENT) == "true"
+    return bool(st.session_state.get(PRESENT, by_link))
 
 
 def follow_link() -> None:

@@ -51,16 +51,16 @@ class Counters:
         """Return every count, and what is held right now."""
         with self._lock:
             counts = sorted(self._counts.items())
-        found: dict[str, list[CounterStat | GaugeStat]] = {family: [] for family in HELP}
+        stats: dict[str, list[CounterStat | GaugeStat]] = {family: [] for family in HELP}
         for (family, page), number in counts:
             labels = {"page": page} if page else {}
-            found[family].append(CounterStat(family, number, labels, help=HELP[family]))
+            stats[family].append(CounterStat(family, number, labels, help=HELP[family]))
         gauges = [("posenc_runs", number, {"state": state}) for state, number in _runs().items()]
         gauges.append(("posenc_results_bytes", int(result_cache.RESULTS.currsize), {}))
         gauges += [("process_resident_memory_bytes", size, {}) for size in _memory()]
         for family, number, labels in gauges:
-            found[family].append(GaugeStat(family, number, labels, help=HELP[family]))
-        return found
+            stats[family].append(GaugeStat(family, number, labels, help=HELP[family]))
+        return stats
 
 
 here = Counters()

@@ -111,15 +111,16 @@ def _providers(section: Mapping[str, Any]) -> tuple[Provider, ...]:
                 f"{quoted(name)}."
             )
         _whole(keys, _PROVIDER_KEYS, f"[auth.{name}] of secrets.toml")
-    found = [*named]
+    providers = [*named]
     if not named or (UNNAMED not in named and any(key in section for key in _PROVIDER_KEYS)):
         _whole(section, _PROVIDER_KEYS, _HERE)
-        found.insert(0, UNNAMED)
-    if len(found) == 1:
-        return (Provider(found[0]),)
-    words = {one: one.capitalize() if one.islower() else one for one in found}
+        providers.insert(0, UNNAMED)
+    if len(providers) == 1:
+        return (Provider(providers[0]),)
+    words = {one: one.capitalize() if one.islower() else one for one in providers}
     return tuple(
-        Provider(one, "Log in" if one == UNNAMED else f"Log in with {words[one]}") for one in found
+        Provider(one, "Log in" if one == UNNAMED else f"Log in with {words[one]}")
+        for one in providers
     )
 
 
@@ -142,19 +143,19 @@ def _callback(address: str, path: str) -> None:
     path = path or st.get_option("server.baseUrlPath").strip("/")
     where = f"/{path}{CALLBACK}" if path else CALLBACK
     try:
-        found = urlsplit(address.replace("{port}", "8501"))
-        port = f":{found.port}" if found.port not in (None, _USUAL.get(found.scheme)) else ""
+        url = urlsplit(address.replace("{port}", "8501"))
+        port = f":{url.port}" if url.port not in (None, _USUAL.get(url.scheme)) else ""
     except ValueError:
-        found, port = urlsplit(""), ""
-    host = found.hostname or ""
+        url, port = urlsplit(""), ""
+    host = url.hostname or ""
     browsers = f"[{host}]{port}" if ":" in host else f"{host}{port}"
-    secure = found.scheme == "https" or (found.scheme == "http" and host in _OWN_MACHINE)
+    secure = url.scheme == "https" or (url.scheme == "http" and host in _OWN_MACHINE)
     if (
         not (secure and host)
-        or found.netloc != browsers
-        or found.path != where
-        or found.query
-        or found.fragment
+        or url.netloc != browsers
+        or url.path != where
+        or url.query
+        or url.fragment
     ):
         raise ServerSettingError(
             f"redirect_uri in {_HERE} must be https, the host as browsers write it, and {where}."
@@ -164,10 +165,10 @@ def _callback(address: str, path: str) -> None:
 def name() -> str:
     """Return who this is, "" where nobody says it; what can be no owner is nobody, too."""
     if settings.current().user_header:  # it alone: a provider's claims may have any name
-        said = st.user.get(KEY)
+        claim = st.user.get(KEY)
     else:
-        said = st.user.get("email") if logged_in() and _verified() else ""
-    return said if isinstance(said, str) and is_owner(said) else ""
+        claim = st.user.get("email") if logged_in() and _verified() else ""
+    return claim if isinstance(claim, str) and is_owner(claim) else ""
 
 
 def logged_in() -> bool:

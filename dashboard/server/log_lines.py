@@ -22,8 +22,8 @@ _ROOTS = ("site-packages/", "dist-packages/", f"{Path(__file__).parents[2].as_po
 
 def event(log: logging.Logger, name: str, **facts: str | float | bool | list[str] | None) -> None:
     """Write an event: its name, and facts of which none is a visitor's words."""
-    told = "".join(f" {key}={value}" for key, value in facts.items())
-    log.info("%s%s", name, told, extra={"event": name, "facts": facts})
+    text = "".join(f" {key}={value}" for key, value in facts.items())
+    log.info("%s%s", name, text, extra={"event": name, "facts": facts})
 
 
 class JsonLines(logging.Formatter):
@@ -32,21 +32,21 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, without a line feed at its end."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        said: dict[str, Any] = {"at": at, "level": record.levelname, "logger": record.name}
+        line: dict[str, Any] = {"at": at, "level": record.levelname, "logger": record.name}
         name = getattr(record, "event", None)
         if name is not None:
-            said |= {"event": str(name), **getattr(record, "facts", {})}
+            line |= {"event": str(name), **getattr(record, "facts", {})}
         elif record.name.split(".")[0] in OWN:
-            said["event"] = record.getMessage()
+            line["event"] = record.getMessage()
         else:  # a text without arguments may have been put together
-            said["event"] = str(record.msg)[:200] if record.args else "log"
-            said["place"] = f"{_place(record.pathname)}:{record.lineno}"
+            line["event"] = str(record.msg)[:200] if record.args else "log"
+            line["place"] = f"{_place(record.pathname)}:{record.lineno}"
         fault = getattr(record, "fault", None)
         if fault is None and record.exc_info:
             fault = record.exc_info[1]
         if fault is not None:
-            said |= _fault(fault)
-        return json.dumps(said, default=str)
+            line |= _fault(fault)
+        return json.dumps(line, default=str)
 
 
 def install(kind: str) -> None:

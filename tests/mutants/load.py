@@ -37,7 +37,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a process of another machine is taken for ours", "lab/jobs.py",
            'return f"{pid} {socket.gethostname()}"', 'return f"{pid}"', (_ELSEWHERE,)),
     Mutant("secrets that cannot be read are passed over", "dashboard/server/settings.py",
-           'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
+           'raise ServerSettingError(f"{place.name} cannot be read: {reason}.") from None', "break",
            ("server_settings",)),
     Mutant("an address that the provider does not stand by", "dashboard/server/identity.py",
            '.lower() == "true"', '.lower() != "false"', ("login",)),
