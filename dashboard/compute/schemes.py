@@ -29,11 +29,9 @@ class Kernel:
 
     values: torch.Tensor
     length: int  # positions that have a value; fewer than asked past a learned table
-    unit: str
     provenance: str
     untrained: bool  # whether these are numbers that nobody trained
     start: str  # what those are
-    heads: int | None
     notice: str | None
 
     @property
@@ -133,11 +131,9 @@ def kernel(query: Query) -> Kernel:
     return Kernel(
         values=values,
         length=length,
-        unit=scheme.kernel_unit,
         provenance=scheme.provenance,
         untrained=scheme.untrained,
         start=scheme.config.start,
-        heads=scheme.heads,
         notice=ran.notice,
     )
 
