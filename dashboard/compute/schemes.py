@@ -61,7 +61,7 @@ class Similarity:
 Result = TypeVar("Result")
 
 
-def each(
+def per_scheme(
     function: Callable[..., Result], queries: Mapping[str, Query], *arguments: Any
 ) -> tuple[dict[str, Result], dict[str, str]]:
     """Apply a function to every scheme: what it found, and why the other schemes have no answer."""

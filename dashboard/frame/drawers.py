@@ -59,7 +59,7 @@ TERMS = {
 
 
 @st.fragment
-@incidents.kind_errors()
+@incidents.show_errors()
 def draw() -> None:
     """Draw the row and what is open of it; to open a drawer does not run the page again."""
     contents = page_contents.current()

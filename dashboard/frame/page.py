@@ -91,7 +91,7 @@ def show_assumption(settings: AB[Setting]) -> None:
         page.pinned.append(f"Pinned setting, A: {sentence.pinned}")
 
 
-def also(sentence: AB[str]) -> None:
+def second_headline(sentence: AB[str]) -> None:
     """Draw a second sentence under the headline, of B and of A."""
     st.markdown(sentence.now)
     if sentence.pinned and sentence.pinned != sentence.now:
@@ -185,7 +185,7 @@ def panel_notes(setting: Setting, queries: Mapping[str, Query]) -> str | None:
     )
 
 
-def left_out(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
+def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
     """Say which schemes have no place on this page and why; end the page where none is left.
 
     shown: the schemes that B shows. name: title of a page that ends here.

@@ -52,7 +52,7 @@ def draw(
         for section, pages in sections.items()
     }
     begun = False
-    with incidents.kind_errors():
+    with incidents.show_errors():
         identity.offered()  # a setting that cannot be used is all that there is to say
         counters.visited()
         link.keep()
@@ -61,7 +61,7 @@ def draw(
     st.set_page_config(page_title=f"{chosen.title} - posenc")
     st.logo(LOGO, size="large")
     # After the navigation: a rerun before it would forget which page the link named.
-    with run_queue.server.turn(), incidents.kind_errors():
+    with run_queue.server.turn(), incidents.show_errors():
         if not begun:
             raise incidents.Ended
         counters.here.count("reruns", chosen.url_path or "start")
@@ -79,7 +79,7 @@ def draw(
         toolbar.before(setting)
         page.show_assumption(pin.ab(setting))
         workers.resume()
-        with incidents.kind_errors():
+        with incidents.show_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
             # would lose its value on the way between them.
             importlib.import_module(f"dashboard.pages.{folders[chosen.url_path]}.page").draw()

@@ -28,7 +28,7 @@ class Ended(Exception):
 
 
 @contextmanager
-def kind_errors(what: str = "This page could not be computed.") -> Iterator[None]:
+def show_errors(what: str = "This page could not be computed.") -> Iterator[None]:
     """Turn a library error into its sentence, anything else into an incident with an id in the log."""
     try:
         yield
@@ -56,7 +56,7 @@ def kind_errors(what: str = "This page could not be computed.") -> Iterator[None
 
 # Decorates what a widget calls before the page is run; else Streamlit says in a box of its own that
 # something failed, without an id, and draws no page.
-answered = kind_errors("What was asked for could not be done.")
+answered = show_errors("What was asked for could not be done.")
 
 
 def _logged(error: Exception, **facts: str) -> str:

@@ -54,7 +54,7 @@ def read(setting: Setting) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
-    read, reasons = schemes.each(_of_scheme, queries)
+    read, reasons = schemes.per_scheme(_of_scheme, queries)
     found = {kind: both[0] for kind, both in read.items()}
     measured = {kind: both[1] for kind, both in read.items()}
     if not found:

@@ -21,7 +21,7 @@ def draw() -> None:
     settings = page.settings()
     read = settings.map(data.read)
     now = read.now
-    page.left_out(read, now.found, TITLE)
+    page.show_excluded(read, now.found, TITLE)
     page.head(TITLE, read.map(lambda one: one.headline))
     page.show_notices(now.found)
     st.table(now.comparison.set_index("scheme").T)

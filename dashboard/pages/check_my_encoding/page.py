@@ -101,7 +101,7 @@ def _verdict(both: AB[Answer]) -> None:
     now = both.now
     if now.largest is not None:
         st.metric("Largest error", f"{now.largest:.3g}", width="content")
-        page.also(both.map(lambda answer: answer.worst))
+        page.second_headline(both.map(lambda answer: answer.worst))
     if now.result is not None:
         for deviation in now.result.deviations:
             st.markdown(f":material/error: {plain(deviation.sentence)}")

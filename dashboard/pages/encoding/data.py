@@ -83,7 +83,7 @@ class EncodingPage:
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    encodings, reasons = schemes.each(scheme_encoding, queries, setting, chosen)
+    encodings, reasons = schemes.per_scheme(scheme_encoding, queries, setting, chosen)
     return EncodingPage(setting, reasons, encodings)
 
 
@@ -254,7 +254,7 @@ SUM_COLUMNS = {
 def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     """Return position beside content, for the tab that shows it."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    read, _ = schemes.each(_sum, queries, setting.seed, chosen)
+    read, _ = schemes.per_scheme(_sum, queries, setting.seed, chosen)
     sums = {kind: one for kind, one in read.items() if one is not None}
     rows = [
         {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": one.width}

@@ -38,7 +38,7 @@ def draw() -> None:
     now = both.now
 
     with header:
-        page.left_out(both, now.schemes, "Encoding")
+        page.show_excluded(both, now.schemes, "Encoding")
         page.head("Encoding", both.map(sentences.headline))
         _cards(now)
     with clocks:

@@ -69,7 +69,7 @@ def read(setting: Setting, reach: int) -> Read:
     exact, trained = setting.replace(precision="float32"), setting.train_length
     length = reach * trained
     queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
-    past, reasons = schemes.each(schemes.past, queries, trained)
+    past, reasons = schemes.per_scheme(schemes.past, queries, trained)
     curves = {
         kind: (one.distances.numpy(), one.cosine.numpy()) if len(one.distances) else None
         for kind, one in past.items()
@@ -95,7 +95,7 @@ def read_turns(setting: Setting) -> Turns:
     """Return the turns of every pair within the training length."""
     exact, length = setting.replace(precision="float32"), setting.train_length
     queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
-    read, _ = schemes.each(schemes.coverage, queries, length)
+    read, _ = schemes.per_scheme(schemes.coverage, queries, length)
     coverage = {kind: one for kind, one in read.items() if one is not None}
     curves = {
         kind: (np.arange(len(one.turns)), one.turns.numpy()) for kind, one in coverage.items()
@@ -151,7 +151,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     chosen = sidebar.choices(FormulaChoice, row)
     results = settings.map(lambda setting: read(setting, int(chosen.reach)))
     now = results.now
-    page.left_out(results, now.past, "Extrapolation")
+    page.show_excluded(results, now.past, "Extrapolation")
     turns = settings.map(read_turns) if chosen.reason == TURNS else None
     picture = st.container()
     same = now.setting.replace(length=2), now.length  # positions shown have no effect here

@@ -80,7 +80,7 @@ def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
     fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.each(projected, queries, fitted, COMPONENTS)
+    found, reasons = schemes.per_scheme(projected, queries, fitted, COMPONENTS)
     if not found:
         return Read(setting, found, reasons, "", pd.DataFrame())
     return Read(setting, found, reasons, headline(found), variance(found))

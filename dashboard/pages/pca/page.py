@@ -26,7 +26,7 @@ def draw() -> None:
     read = settings.map(lambda setting: data.read(setting, chosen.fit))
     now = read.now
     with header:
-        page.left_out(read, now.found, "PCA")
+        page.show_excluded(read, now.found, "PCA")
         page.head("PCA", read.map(lambda one: one.headline))
     if chosen.plot == VARIANCE:
         page.curves(

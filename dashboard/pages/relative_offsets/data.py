@@ -64,7 +64,7 @@ class Read:
 def read(setting: Setting, chosen: OffsetChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    claims, reasons = schemes.each(schemes.offset_claims, queries)
+    claims, reasons = schemes.per_scheme(schemes.offset_claims, queries)
     queries = {kind: queries[kind] for kind in claims}
     maps = {
         kind: schemes.offset_map(query, chosen.offset, chosen.second)

@@ -31,7 +31,7 @@ def draw() -> None:
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with header:
-        page.left_out(read, now.claims, "Relative offsets")
+        page.show_excluded(read, now.claims, "Relative offsets")
         page.head("Relative offsets", read.map(lambda one: one.headline))
     notes = page.panel_notes(settings.now, now.queries)
     title.subheader("The matrix that moves a position", anchor=False, help=notes)

@@ -54,7 +54,7 @@ class Read:
 def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.each(schemes.cosine, queries)
+    found, reasons = schemes.per_scheme(schemes.cosine, queries)
     reference, key = (
         min(position, setting.length - 1) for position in (chosen.reference, chosen.key_position)
     )

@@ -35,7 +35,7 @@ def draw() -> None:
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with question:
-        page.left_out(read, now.found, "Similarity")
+        page.show_excluded(read, now.found, "Similarity")
         asked = questions(settings.now, now.found)
         looks = quiz.ask("similarity", settings.now, asked, now.found)
     with header:

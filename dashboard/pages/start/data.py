@@ -29,9 +29,9 @@ class Start:
 def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.each(schemes.cosine, queries)
+    found, reasons = schemes.per_scheme(schemes.cosine, queries)
     curves = frames.by_offset(found) if found else pd.DataFrame()
-    places, _ = schemes.each(lambda query: place(query.build("cpu")), queries)
+    places, _ = schemes.per_scheme(lambda query: place(query.build("cpu")), queries)
     return Start(found, reasons, curves, places)
 
 

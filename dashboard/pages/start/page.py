@@ -34,7 +34,7 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     read = settings.map(data.read)
-    page.left_out(read, read.now.found, TITLE)
+    page.show_excluded(read, read.now.found, TITLE)
     page.head(TITLE, settings.map(_headline))
     page.show_notices(read.now.found)
     measured = settings.map(lambda one: runs.shipped_loss(one.schemes))

@@ -34,7 +34,7 @@ def board() -> bool:
 
     @st.fragment(run_every=POLL if active else IDLE_POLL)
     def panel() -> None:
-        with incidents.kind_errors():  # a fragment by itself has none around it
+        with incidents.show_errors():  # a fragment by itself has none around it
             draw()
 
     def draw() -> None:

@@ -37,7 +37,7 @@ def draw() -> None:
     found = both.now
     with header:
         page.head("Why order matters", both.map(lambda one: sentences.headline(one, shown)))
-    page.left_out(both, found.schemes, "Why order matters")
+    page.show_excluded(both, found.schemes, "Why order matters")
 
     if found.words != found.other:  # the same sentence has nothing to compare
         _draw_chips(both, shown)
