@@ -31,10 +31,10 @@ def draw() -> None:
         if pressed(row, "Log out", key="logout", type="tertiary", icon=":material/logout:"):
             st.session_state[_LEAVING] = ""
     else:
-        for one in offered:
+        for provider, label in offered.items():
             icon = ":material/login:"
-            if pressed(row, one.words, key=f"login_{one.name}", type="tertiary", icon=icon):
-                st.session_state[_LEAVING] = one.name
+            if pressed(row, label, key=f"login_{provider}", type="tertiary", icon=icon):
+                st.session_state[_LEAVING] = provider
     leaving = st.session_state.get(_LEAVING)
     with row:
         browser.login_link(

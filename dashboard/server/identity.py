@@ -8,7 +8,6 @@ import functools
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,21 +31,15 @@ _USUAL = {"http": 80, "https": 443}  # ports that browsers leave out
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")  # where browsers trust http, too
 
 
-@dataclass(frozen=True)
-class Provider:
-    """One provider: what Streamlit calls it, and what its button says."""
+def offered() -> dict[str, str]:
+    """Return the label of the login button of each provider of this server, by the provider's name.
 
-    name: str
-    words: str = "Log in"
-
-
-def offered() -> tuple[Provider, ...]:
-    """Return the providers of this server; none where there is no [auth], or a proxy says who people are.
+    There is none without [auth], and none where a proxy says who people are.
 
     Raises ServerSettingError where nobody could log in.
     """
     allowed = settings.current()
-    return () if allowed.user_header else _of_secrets(allowed.base_path)
+    return {} if allowed.user_header else _of_secrets(allowed.base_path)
 
 
 def passed_over() -> bool:
@@ -55,19 +48,20 @@ def passed_over() -> bool:
 
 
 @functools.cache  # as all that secrets say, looked for once for each process
-def _of_secrets(path: str) -> tuple[Provider, ...]:
+def _of_secrets(path: str) -> dict[str, str]:
     section = _section()
-    return () if section is None else read(section, path)
+    return {} if section is None else read(section, path)
 
 
 def _section() -> Any:
     return st.secrets.get("auth") if st.secrets.load_if_toml_exists() else None
 
 
-def read(section: Any, path: str = "") -> tuple[Provider, ...]:
-    """Return the providers that a table [auth] names. path: where the proxy has the server.
+def read(section: Any, path: str = "") -> dict[str, str]:
+    """Return the labels of buttons, by the providers that a table [auth] names.
 
-    Raises ServerSettingError for the first thing for which nobody could log in.
+    path: where the proxy has the server. Raises ServerSettingError for the
+    first thing for which nobody could log in.
     """
     if not isinstance(section, Mapping):
         raise ServerSettingError(f"{_HERE} must be a table.")
@@ -96,7 +90,7 @@ def _has_library() -> bool:
     return is_authlib_installed()  # a version that Streamlit takes
 
 
-def _providers(section: Mapping[str, Any]) -> tuple[Provider, ...]:
+def _providers(section: Mapping[str, Any]) -> dict[str, str]:
     named = {
         name: keys
         for name, keys in section.items()
@@ -116,12 +110,10 @@ def _providers(section: Mapping[str, Any]) -> tuple[Provider, ...]:
         _whole(section, _PROVIDER_KEYS, _HERE)
         providers.insert(0, UNNAMED)
     if len(providers) == 1:
-        return (Provider(providers[0]),)
-    words = {one: one.capitalize() if one.islower() else one for one in providers}
-    return tuple(
-        Provider(one, "Log in" if one == UNNAMED else f"Log in with {words[one]}")
-        for one in providers
-    )
+        return {providers[0]: "Log in"}
+    words = {name: name.capitalize() if name.islower() else name for name in providers}
+    labels = {name: f"Log in with {words[name]}" for name in providers}
+    return labels | ({UNNAMED: "Log in"} if UNNAMED in labels else {})
 
 
 def _whole(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:

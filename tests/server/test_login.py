@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import __main__ as launcher
 from dashboard.frame import login
 from dashboard.server import identity, settings
-from dashboard.server.identity import Provider, read
+from dashboard.server.identity import read
 from dashboard.server.settings import ServerSettingError
 from tests.dashboard.pages import as_read, drawn, visit
 from tests.server.served_process import ROOT
@@ -50,15 +50,15 @@ def set_login(monkeypatch: pytest.MonkeyPatch, section: Any, **user: object) -> 
 
 
 def test_each_provider_has_one_button() -> None:
-    assert read(ONE) == (Provider("default", "Log in"),)
-    assert read(SHARED | {"okta": CLIENT}) == (Provider("okta", "Log in"),)
-    assert read(SHARED | {"google": CLIENT, "myOrg": CLIENT}) == (
-        Provider("google", "Log in with Google"),
-        Provider("myOrg", "Log in with myOrg"),
-    )
-    assert [one.words for one in read(ONE | {"okta": CLIENT})] == ["Log in", "Log in with Okta"]
+    assert read(ONE) == {"default": "Log in"}
+    assert read(SHARED | {"okta": CLIENT}) == {"okta": "Log in"}
+    assert read(SHARED | {"google": CLIENT, "myOrg": CLIENT}) == {
+        "google": "Log in with Google",
+        "myOrg": "Log in with myOrg",
+    }
+    assert [*read(ONE | {"okta": CLIENT}).values()] == ["Log in", "Log in with Okta"]
     kwargs = {"client_kwargs": {"prompt": "login"}}  # a table that is no provider
-    assert read(ONE | kwargs) == (Provider("default", "Log in"),)
+    assert read(ONE | kwargs) == {"default": "Log in"}
 
 
 LACKING: list[tuple[Any, str]] = [
