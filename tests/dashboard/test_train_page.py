@@ -76,7 +76,7 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
     assert [text.startswith(plan) for text in texts(at)].count(True) == 1
     monkeypatch.setattr(form, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
     at.run()
-    assert ["One start may take at most 4.0 h" in box.value for box in at.warning] == [True]
+    assert ["A job may take at most 4.0 h" in box.value for box in at.warning] == [True]
     assert at.button(key="start_training").disabled
 
 
@@ -162,7 +162,7 @@ def test_file_that_is_no_text_for_training_is_refused(queue: Queue) -> None:
 def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) -> None:
     name = "![x](http://evil.example/p.png)**b**.txt"
     at = give_text(visit("train", TRAIN_LINK), sentences() + b"\xff" * 3, name)
-    assert ["3 bytes were no UTF-8" in box.value for box in at.info] == [True]
+    assert ["3 bytes were not UTF-8" in box.value for box in at.info] == [True]
     drawn(press(at))
     (entry,) = queue.jobs()
     text = queue.text(entry.name)

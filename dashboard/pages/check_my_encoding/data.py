@@ -105,8 +105,6 @@ def answer(setting: Setting, name: str) -> Answer:
             return _answer(name, without_model(setting))
         cached_numbers.get(name)  # raises once the upload is gone, whose answer may still be cached
         return _answer(name, Setting())
-    except CheckpointError as error:
-        return Answer(NO_TABLE, f"{error} Nothing is shown in its place.")
     except PosencError as error:
         return Answer(NO_TABLE, str(error))
 

@@ -17,8 +17,8 @@ class CheckPart:
     part: str = fields.Choice(
         options=(TABLE, LAYOUTS, DECODING),
         label="Check",
-        help="A table against its formula, mixed-up layouts of queries and keys, or how well vectors "
-        "tell their position.",
+        help="A table against its formula, mixed-up layouts of queries and keys, or how well positions "
+        "are decoded from vectors.",
     ).field(TABLE)
 
 

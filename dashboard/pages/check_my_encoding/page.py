@@ -173,9 +173,9 @@ def _layouts(settings: AB[Setting], header: Any) -> None:
     for answer in answers:
         st.info(plain(answer), icon=":material/rotate_right:")
     st.caption(
-        f"{both.now.sizes} Scores of one query and one key at every position; of an upload, its first. If "
-        "all diagonals have one colour, only the offset counts. The table has all queries and keys. They "
-        "are random without an upload."
+        f"{both.now.sizes} The pictures show the first query and key at every position. If every diagonal "
+        "has one colour, only the offset counts. The table covers all queries and keys: random vectors, "
+        "or your upload."
     )
     panels.rows_of_both(
         both.map(lambda layouts: layouts.scores),

@@ -142,10 +142,10 @@ def _headline(found: ContextPlan) -> str:
 
 
 def _partial(found: ContextPlan) -> str:
-    skipped = "the base that satisfies B(k) is not searched"
+    skipped = "the base that satisfies B(k)"
     if found.scanned < found.reach:
-        skipped = f"B(k) is computed up to {found.scanned:,} only, and {skipped}"
-    return f"To open at once, {skipped}."
+        skipped = f"B(k) past {found.scanned:,}, and {skipped}"
+    return f"Not computed yet: {skipped}."
 
 
 def _methods(found: ContextPlan) -> pd.DataFrame:

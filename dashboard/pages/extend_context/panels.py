@@ -189,7 +189,7 @@ def beside_scalings(found: PlannerRead) -> None:
     methods = at_inference(found.plan)
     if not methods:
         return
-    with st.expander("Methods at inference, beside scalings", icon=":material/bolt:"):
+    with st.expander("Other methods at inference", icon=":material/bolt:"):
         for method in methods:
             st.markdown(
                 f"**{method.label}**: {plain(method.statement)} *{plain(method.source)}*  \n"
@@ -224,5 +224,5 @@ def layers(found: PlannerRead) -> None:
     """List what the target means for each kind of layer."""
     st.subheader("Layers", anchor=False)
     for note in layer_notes(found.plan.model, found.plan.target, found.plan.trained_length):
-        sentence = "as said above." if note.sentence in found.headline else note.sentence
+        sentence = "see above." if note.sentence in found.headline else note.sentence
         st.markdown(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")

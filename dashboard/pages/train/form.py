@@ -158,7 +158,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         return None
     if corpus is not None and corpus.replaced:
         st.info(
-            f"{corpus.replaced:,} bytes were no UTF-8 and became U+FFFD.", icon=":material/info:"
+            f"{corpus.replaced:,} bytes were not UTF-8 and became U+FFFD.", icon=":material/info:"
         )
     names = {one.run_id for one in runs.headings(runs.known())}
     made = [one for one in asked if one.run_id in names]
@@ -189,7 +189,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
     too_long = seconds > allowed.run_seconds
     if too_long:
         st.warning(
-            f"One start may take at most {duration(allowed.run_seconds)}. Choose fewer steps, seeds or "
+            f"A job may take at most {duration(allowed.run_seconds)}. Choose fewer steps, seeds or "
             "schemes, or a smaller model.",
             icon=":material/block:",
         )
@@ -222,7 +222,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         try:
             run_names.label_started(left, called)
         except RunError:  # a name is no reason to stop
-            st.toast("Started, but its name cannot be saved now.", icon=":material/info:")
+            st.toast("The job is queued, but its name cannot be saved now.", icon=":material/info:")
         with contextlib.suppress(QueueUnwritable):  # the board says so
             crew.ensure()
         st.rerun()
