@@ -41,7 +41,10 @@ def board() -> bool:
         try:
             crew.ensure()
         except QueueUnwritable as error:
-            st.warning(plain(f"{error} No job starts until the queue can be written."), icon=":material/warning:")
+            st.warning(
+                plain(f"{error} No job starts until the queue can be written."),
+                icon=":material/warning:",
+            )
         now = crew.queue.jobs()
         if tuple(entry.name for entry in now) != shown:
             st.rerun()  # one that ended or began: the page around knows of it, too
