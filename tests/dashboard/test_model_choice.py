@@ -13,7 +13,7 @@ from streamlit.testing.v1.element_tree import Toggle
 
 from dashboard.controls import learned_table
 from dashboard.controls import pin as pinned
-from dashboard.pages.extend_context import script as planner_script
+from dashboard.pages.extend_context import data as planner_data
 from dashboard.pages.extend_context.options import PlanChoice
 from posenc import limits
 from posenc.checkpoints import hub_is_enabled
@@ -247,7 +247,7 @@ def test_assumption_is_the_first_sentence_wherever_its_model_is_used() -> None:
     assert of_pin == [f"Pinned setting, A: {sentence}"]
     assert sentence not in warnings(drawn(visit("claims", {"model": word})))
     choice = PlanChoice(context=16_384, methods=("none",))
-    printed = run(planner_script.script(Setting(model=word), choice)).stderr
+    printed = run(planner_data.script(Setting(model=word), choice)).stderr
     assert printed.splitlines()[0] == sentence
 
 

@@ -2,13 +2,15 @@
 
 import functools
 
+import altair as alt
 import numpy as np
 import streamlit as st
 
 from dashboard.ab import AB
+from dashboard.charts import theme
 from dashboard.compute import run_results, runs
 from dashboard.frame import page
-from dashboard.pages.at_a_glance import charts, data, properties
+from dashboard.pages.at_a_glance import data, properties
 from dashboard.text import number, plain
 from posenc.analysis import properties as analysis
 from posenc.analysis import similarity
@@ -72,7 +74,7 @@ def _draw_scheme(read: AB[data.Read], kind: str) -> None:
     st.subheader(page.label(kind), anchor=False, help=plain(note))
     page.chart(
         read.map(functools.partial(data.curve, kind=kind)),
-        charts.small_curve,
+        small_curve,
         kind,
         key=f"curve_{kind}",
     )
@@ -109,3 +111,32 @@ def _equal_width(read: data.Read) -> str:
         "At equal base and width, sinusoidal and RoPE have the same position similarity if RoPE rotates "
         f"all features exactly. At this setting they differ by up to {number(gap)}."
     )
+
+
+@functools.cache
+def small_curve(kind: str, *, pinned: bool = False) -> theme.Spec:
+    """One scheme's curve by distance, small, on the axes of all that stand beside it.
+
+    Frame: x, y, low, high, boundary, last, least (the ends of both axes); pinned: setting, too.
+    """
+    axis = alt.Axis(tickCount=4)
+    x = alt.X("x:Q", title="query-key distance (tokens)", scale=alt.Scale(nice=False), axis=axis)
+    y = alt.Y("y:Q", title="similarity", axis=axis)
+    tip = [
+        *theme.told(pinned),
+        alt.Tooltip("x:Q", title="distance", format=","),
+        alt.Tooltip("y:Q", title="position similarity", format=".3g"),
+    ]
+    apart = {"detail": "setting:N"} if pinned else {}
+    band = alt.Chart().mark_area(opacity=0.1 if pinned else 0.2, color=theme.COLOURS[kind])
+    line = alt.Chart().mark_line(color=theme.COLOURS[kind], strokeWidth=2)
+    style = theme.line_style((kind,), pinned=True) if pinned else {}
+    ends = alt.Chart().mark_point(opacity=0, tooltip=None)
+    layers = [
+        band.encode(x=x, y="low:Q", y2="high:Q", **apart),
+        line.encode(x=x, y=y, tooltip=tip, **style),
+        theme.boundary_rule(),
+        ends.encode(x=alt.X("max(last):Q"), y=alt.Y("min(least):Q")),
+    ]
+    height = 220 if pinned else 160  # its legend stands below
+    return theme.spec_of(alt.layer(*layers).properties(height=height))

@@ -5,7 +5,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import model_picker, sidebar
 from dashboard.frame import page, toolbar
-from dashboard.pages.extend_context import data, panels, script
+from dashboard.pages.extend_context import data, panels
 from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.text import plain
 from posenc import fields, limits
@@ -87,7 +87,7 @@ def draw() -> None:
     page.numbers(both.map(lambda one: one.pairs), "pairs")
     page.numbers(both.map(lambda one: one.kernel), "expected logit to the target")
     page.numbers(both.map(lambda one: one.bound), "base bound by distance")
-    page.script(script.script(settings.now, chosen, every))
+    page.script(data.script(settings.now, chosen, every))
 
 
 def _follow_model(token: str, length: int | None) -> None:

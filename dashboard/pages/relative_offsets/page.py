@@ -1,15 +1,18 @@
 """Relative offsets: three separate claims, each with a control, each able to fail."""
 
+import functools
+
+import altair as alt
 import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
-from dashboard.charts import theme
+from dashboard.charts import lines, theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.frame import page, panels
-from dashboard.pages.relative_offsets import charts, data
+from dashboard.pages.relative_offsets import data
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed, number, plain
 from posenc import rotation
@@ -168,10 +171,10 @@ def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
         return
     found = read.map(data.by_offset)
     checked = pd.concat([one.dropna(subset="error") for one in found.each])
-    lines = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
+    drawn = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
     with drawer:
-        if lines:
-            page.curves(read.map(data.errors), charts.map_errors, lines, key="map_errors", log=True)
+        if drawn:
+            page.curves(read.map(data.errors), map_errors, drawn, key="map_errors", log=True)
             st.caption("Thin grey dashes: control, the mean of random tables.")
         rows = found.now.groupby("scheme", sort=False).size()
         if wide := [str(name) for name, count in rows.items() if count < len(OFFSETS)]:
@@ -195,3 +198,20 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
     page.table(dense)
     page.numbers(dense, "dense fits")
     page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})
+
+
+@functools.cache
+def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
+    """Error of one matrix per offset, log scale, with the random control as a thin line.
+
+    Frame: scheme, x (offset), y (error), control; pinned: setting, too.
+    """
+    x = alt.X("x:Q", title="offset k", scale=alt.Scale(type="log", base=2))
+    y = alt.Y("y:Q", title="relative error", scale=alt.Scale(type="log"), axis=theme.decades(".0e"))
+    spec = lines.line_spec(kinds, x, y, "offset k", form=".3e", points=True, pinned=pinned)
+    control = (
+        alt.Chart()
+        .mark_line(strokeWidth=1, color="gray", strokeDash=[2, 3])
+        .encode(x=x, y="mean(control):Q")
+    )
+    return spec | {"layer": [*spec["layer"], theme.spec_of(control)]}

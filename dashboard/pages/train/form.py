@@ -47,6 +47,21 @@ PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
     "2 minutes": (MEDIUM, 120.0),
     "as shipped": (SHIPPED, None),
 }
+_SCRIPT = """
+from posenc.lab import Store, run_once, standard_library
+from posenc.lab.sweep import specifications
+
+corpus = {corpus}
+plan = specifications(
+    {schemes!r}, seeds={seeds}, bases=({base!r},), widths=({width},), layers={layers}, heads={run_heads},
+    corpus=corpus, train_length={run_length}, task={task!r}, steps={steps},
+)
+store = Store()  # your own, a folder of your user data
+print("run,scheme,seed,last loss")
+for specification in plan:
+    run = run_once(specification, corpus, store)
+    print(run.run_id, specification.scheme.label, specification.seed, run.losses[-1], sep=",")
+"""
 
 
 @st.cache_resource(max_entries=1, ttl=SPEED_FOR, show_spinner="Timing a small model")
@@ -281,3 +296,10 @@ def _started() -> list[str]:
     """Return the jobs that this session put in the queue, for a visitor without a name."""
     started: list[str] = st.session_state.setdefault("entries_started", [])
     return started
+
+
+def script(setting: Setting, chosen: TrainingChoice) -> str:
+    """Return a script that makes the runs a start would make, on the default text."""
+    corpus = "standard_library()" if chosen.task == Language.kind else None
+    values = vars(chosen) | {"schemes": setting.schemes, "base": setting.base, "corpus": corpus}
+    return _SCRIPT.lstrip().format(**values)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.train import board, form, script
+from dashboard.pages.train import board, form
 from dashboard.pages.train.options import TrainingChoice
 from posenc import fields
 from posenc.lab.train import Trainer, learning_rate_at
@@ -48,4 +48,4 @@ def draw() -> None:
         learning_rate_at,
         Trainer.step,
     )
-    page.script(script.script(setting, form.fitted(chosen)))
+    page.script(form.script(setting, form.fitted(chosen)))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
+from dashboard.frame.script import script as whole
 from dashboard.pages.why_order_matters.options import OrderChoice, order_of
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.errors import CheckpointError, PositionOutOfRange
@@ -18,6 +19,18 @@ from posenc.settings import Query, Setting
 NO_POSITION = "none"  # first, whatever is chosen: every scheme is compared with it
 MASKS = ("no mask", "causal mask")
 SAME = 1e-12  # what rounding in float64 leaves of outputs about 1
+_IMPORTS = """
+import csv
+import sys
+
+import torch
+
+from posenc import PositionOutOfRange
+from posenc.analysis import RandomLayer, read_orders
+from posenc.settings import Setting
+
+torch.set_num_threads(1)
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,3 +171,29 @@ def _weights(named: list[str], patterns: Mapping[str, tuple[Array, Array]]) -> p
         for order, values in zip(("first", "other"), both, strict=True)
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def script(setting: Setting, chosen: OrderChoice) -> str:
+    """Return a program that prints the page's difference by word, every digit of it."""
+    words = tuple(chosen.sentence.split())
+    kinds = tuple(dict.fromkeys((NO_POSITION, *setting.schemes)))
+    body = f"""
+words = {words!r}
+order = {order_of(len(words), chosen.reorder)!r}  # the other order has words[order[i]] at place i
+
+out = csv.writer(sys.stdout)
+out.writerow(["scheme", "mask", "word", "difference"])
+for kind in {kinds!r}:
+    scheme = setting.config(kind).build(seed=setting.seed)
+    layer = RandomLayer.of(setting, scheme)
+    for mask in ("no mask", "causal mask"):
+        try:
+            found = read_orders(scheme, layer, words, order, causal=mask == "causal mask")
+        except PositionOutOfRange as error:
+            print(error, file=sys.stderr)
+            continue
+        for n, difference in enumerate(found.differences.tolist()):
+            nth = f" ({{words[: n + 1].count(words[n])}})" if words.count(words[n]) > 1 else ""
+            out.writerow([scheme.config.label, mask, words[n] + nth, repr(difference)])
+"""
+    return whole(_IMPORTS, setting, body)

@@ -7,7 +7,7 @@ from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
 from dashboard.frame import page, panels
-from dashboard.pages.why_order_matters import data, script, sentences
+from dashboard.pages.why_order_matters import data, sentences
 from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, labels
 from dashboard.pages.why_order_matters.options import OrderChoice
 from posenc import attention
@@ -73,7 +73,7 @@ def draw() -> None:
     )
     page.numbers(both.map(lambda one: one.differences), "difference by word")
     page.numbers(both.map(lambda one: one.weights), "attention weights")
-    page.script(script.script(settings.now, chosen))
+    page.script(data.script(settings.now, chosen))
 
 
 def _draw_chips(both: AB[WhyPosition], shown: str) -> None:
