@@ -246,7 +246,7 @@ def test_only_short_or_known_plans_are_computed_at_once() -> None:
     assert not data.takes_long("bloom-176b", PlanChoice(context=100_000))
     assert data.takes_long(data.DEFAULT, PlanChoice(context=1_048_576))
     read = data.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
-    assert "up to 65,536 only" in read.partial
+    assert "B(k) past 65,536, and the base" in read.partial
     assert read.bound["x"].max() == 65_535
     assert read.kernel["x"].max() == 1_048_575
 
