@@ -200,7 +200,7 @@ def _print_rotations(
             if as_json:
                 values = _table_record(result, *tables, match) | values
             else:
-                _print_identification(result, *tables, match)
+                _print_identification(result, *tables, match, of_vectors=True)
         elif match is not None and not as_json:
             click.echo(match.sentence)
         records.append(values)
@@ -229,7 +229,7 @@ def _codes(result: Identification, match: ModelMatch | None) -> dict[str, str]:
 
 def _print_identification(
     result: Identification, table: Tensor, sines: Tensor | None, match: ModelMatch | None,
-    notes: Sequence[str] = (),
+    notes: Sequence[str] = (), of_vectors: bool = False,
 ) -> None:  # fmt: skip
     exact = from_exact(result, table, sines) if result.known else None
     if leading := leading_error(result, exact):
@@ -238,7 +238,8 @@ def _print_identification(
         result.known or match is None or not match.belongs
     ):  # else the model's own scaling is the answer
         click.echo(headline(result))
-        click.echo(fit_sentence(result))
+        if not of_vectors:  # whose angles have the rounding of two numbers
+            click.echo(fit_sentence(result))
     if match is not None:
         click.echo(match.sentence)
     also = [f"It may also be {words}." for words in result.also]

@@ -23,7 +23,11 @@ from posenc.rotation import pair_columns
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 
-_LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
+_Use = tuple[Layout, Layout]  # of the pairs before and after the rotation
+# DeepSeek's code takes neighbours and puts out all first members, then all second ones.
+_USES: tuple[_Use, ...] = (
+    ("half", "half"), ("interleaved", "interleaved"), ("interleaved", "half"),
+)  # fmt: skip
 _UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
 
 
@@ -31,8 +35,8 @@ _UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
 class VectorRotation:
     """How vectors were rotated.
 
-    layout: of the pairs, None if no layout keeps their norms. features: how many come first and are
-    rotated. norm_change: for each layout, root mean square change of the pairs' norms over that of the
+    layout: of the pairs, None if no layout keeps their norms. features: how many are rotated, one after
+    the other. norm_change: for each layout, root mean square change of the pairs' norms over that of the
     norms, after the common factor. cosines, sines (positions, pairs): of the angles, times the factor, in
     the narrowest format of the vectors; None without a layout. sentence: the answer.
     """
@@ -61,17 +65,20 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     changed = ((y - x).abs() > _UNCHANGED * x.abs().max()).flatten(0, 1).any(0).nonzero()
     if not len(changed):
         return VectorRotation(None, 0, {}, None, None, "Nothing is rotated: no feature changes.")
+    start = int(changed.min()) // 2 * 2  # of MLA the last features of a head are rotated
+    x, y = x[..., start:], y[..., start:]
     # The slowest pairs may change less than a 16-bit number shows, so the whole width is tried, too.
-    least = min(width // 2 * 2, (int(changed.max()) + 2) // 2 * 2)
+    whole = x.shape[-1] // 2 * 2
+    least = min(whole, (int(changed.max()) - start + 2) // 2 * 2)
     change = {
-        (layout, features): _norm_change(x, y, layout, features)
-        for features in sorted({least, width // 2 * 2})
-        for layout in _LAYOUTS
+        (use, features): _norm_change(x, y, use, features)
+        for features in sorted({least, whole})
+        for use in _USES
     }
-    norms = {
-        layout: min(change[layout, f] for n, f in change if n == layout) for layout in _LAYOUTS
+    norms: dict[Layout, float] = {
+        use[0]: min(off for (other, _), off in change.items() if other == use) for use in _USES[:2]
     }
-    fitting = [use for use in change if change[use] <= FITS]
+    fitting = [key for key in change if change[key] <= FITS]
     if not fitting:
         sentence = (
             "These features are not rotated in pairs: the norms of pairs change by "
@@ -82,18 +89,22 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
         narrowest_format(x.flatten(0, 1)), narrowest_format(y.flatten(0, 1)), key=_precision
     )
     dtype = torch.bfloat16 if _precision(dtype) < _precision(torch.float32) else dtype
-    layout = min(fitting, key=lambda use: change[use])[0]
-    for features in (features for name, features in fitting if name == layout):
-        tables = _cosines_and_sines(x, y, layout, features, dtype)
+    use = min(fitting, key=lambda key: change[key])[0]
+    for features in (features for other, features in fitting if other == use):
+        tables = _cosines_and_sines(x, y, use, features, dtype)
         if identify(*tables).known:
             break
-    share = f"all {width:,}" if features == width else f"the first {features:,} of {width:,}"
+    where = "last" if start else "first"
+    share = f"all {width:,}" if features == width else f"the {where} {features:,} of {width:,}"
+    if start and start + features < width:
+        share = f"{features:,} of {width:,}, from feature {start:,} on,"
+    moved = "" if use[0] == use[1] else " They come out as halves."
     sentence = (
-        f"The layout is {_words(layout, features)}; {share} features are rotated."
+        f"The layout is {_words(use[0], features)}; {share} features are rotated.{moved}"
         if features > 2
         else "One pair is rotated, so both layouts are the same."
     )
-    return VectorRotation(layout, features, norms, *tables, sentence)
+    return VectorRotation(use[0], features, norms, *tables, sentence)
 
 
 def match_rotation(
@@ -148,20 +159,24 @@ def _pairs(x: Float[Tensor, "h t d"], layout: Layout, features: int) -> Tensor:
 
 
 def _norm_change(
-    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], layout: Layout, features: int
+    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], use: _Use, features: int
 ) -> float:
-    before, after = (_pairs(part, layout, features).abs() for part in (x, y))
+    before, after = (
+        _pairs(part, layout, features).abs() for part, layout in zip((x, y), use, strict=True)
+    )
     factor = after.square().sum().sqrt() / before.square().sum().sqrt()
     off = (after - factor * before).square().sum().sqrt() / after.square().sum().sqrt()
     return float(off) if bool(off.isfinite()) else 1.0
 
 
 def _cosines_and_sines(
-    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], layout: Layout, features: int,
+    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], use: _Use, features: int,
     dtype: torch.dtype,
 ) -> tuple[Float[Tensor, "t p"], Float[Tensor, "t p"]]:  # fmt: skip
     """Return the factor by which each pair is multiplied, fitted over heads by least squares."""
-    before, after = (_pairs(part, layout, features) for part in (x, y))
+    before, after = (
+        _pairs(part, layout, features) for part, layout in zip((x, y), use, strict=True)
+    )
     size = before.abs().square().sum(0)
     if bool((size == 0).any()):
         position, pair = (size == 0).nonzero()[0].tolist()

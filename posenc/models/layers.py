@@ -163,12 +163,17 @@ def _plain_heads(heads: int, kv_heads: int, head_dim: int, value_width: int) -> 
     )
 
 
+# Defaults of qk_rope_head_dim and kv_lora_rank that are not DeepSeek's.
+_LATENT_WIDTHS = {"MiniCPM3Config": (32, 256), "Mistral4Config": (64, 256)}
+
+
 def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     # DeepSeek: a part of each head is rotated, and all heads share its key.
     why = family.source
-    rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, 64, why)
+    widths = _LATENT_WIDTHS.get(family.config_class, (64, 512))
+    rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, widths[0], why)
     unrotated = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, family.unrotated, why)
-    latent = keys.get("kv_lora_rank", WIDTH_LIMIT, 512, why)
+    latent = keys.get("kv_lora_rank", WIDTH_LIMIT, widths[1], why)
     keys.read.add("v_head_dim")  # values come from the latent vector, whatever their width
     keys.read.add("qk_head_dim")  # the sum of the two
     entry = keys.find("head_dim")

@@ -193,6 +193,6 @@ def full_cache_note(model: ModelConfig, length: int) -> str:
     if state := model.cache_numbers(0) * _BYTES["bfloat16"]:
         sentences.append(
             f"{state / 2**20:,.4g} MiB of the bfloat16 cache is state, whose size does not grow with the "
-            "text; llama.cpp keeps it in float32, twice as much."
+            "text; transformers and llama.cpp keep it in float32, up to twice as much."
         )
     return " ".join(sentences)

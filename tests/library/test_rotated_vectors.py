@@ -79,6 +79,26 @@ def test_layout_width_and_base_are_named(
     assert result.deviations == () or dtype is torch.float16
 
 
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_last_features_of_a_head_are_found(layout: Layout) -> None:
+    before, kept = vectors(2), vectors(2, seed=3)[..., :12]
+    whole = torch.cat((kept, before), -1)
+    rotation = rotation_of(whole, torch.cat((kept, rotate(before, layout)), -1))
+    assert (rotation.layout, rotation.features) == (layout, WIDTH)
+    assert f"the last {WIDTH} of {WIDTH + 12} features" in rotation.sentence
+    result = named(rotation)
+    assert result.hypothesis is not None
+    assert result.hypothesis.base == pytest.approx(10_000)
+
+
+def test_neighbours_that_come_out_as_halves_are_named() -> None:
+    before = vectors(2)
+    rotated = rotate(before, "interleaved")
+    rotation = rotation_of(before, torch.cat((rotated[..., 0::2], rotated[..., 1::2]), -1))
+    assert rotation.layout == "interleaved"
+    assert rotation.sentence.endswith("They come out as halves.")
+
+
 def test_factor_of_a_scaling_is_named() -> None:
     before = vectors()
     rotation = rotation_of(before, rotate(before, factor=1.25))

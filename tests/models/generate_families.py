@@ -109,8 +109,10 @@ RUN_WITH: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Attention of these classes reads a head_dim, though their configuration classes have no such field.
 READS_HEAD_DIM = (
-    "cohere", "glm4_moe", "granite", "granitemoe", "olmo", "olmo2", "olmoe", "phi", "qwen2_moe",
-    "qwen3_moe", "smollm3", "stablelm", "starcoder2",
+    "apertus", "bitnet", "cohere", "cohere2", "ernie4_5_moe", "exaone4", "exaone_moe", "falcon_h1",
+    "flex_olmo", "glm4_moe", "granite", "granite_swa", "granitemoe", "granitemoe_swa",
+    "granitemoeshared", "lfm2", "nanochat", "olmo", "olmo2", "olmo_hybrid", "olmoe", "phi",
+    "phimoe", "qwen2_moe", "qwen3_moe", "smollm3", "stablelm", "starcoder2",
 )  # fmt: skip
 PLAIN = (
     "ernie4_5", "gemma", "glm", "glm4", "helium", "nemotron", "persimmon", "seed_oss",

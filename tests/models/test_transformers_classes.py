@@ -25,6 +25,7 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
 from tests.models.generate_families import (
     CAUSAL_TYPES,
+    READS_HEAD_DIM,
     RUN_WITH,
     causal_types,
     default_config,
@@ -190,6 +191,32 @@ def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(o
     else:
         assert (model.assumption, model.ignored) == ("", ())
         assert model.layer_kinds == read_config(text).layer_kinds
+
+
+@pytest.mark.parametrize("model_type", READS_HEAD_DIM)
+def test_a_head_width_of_its_own_is_read_where_the_class_reads_it(model_type: str) -> None:
+    sizes = {"hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24}
+    config = config_of(model_type, sizes)
+    kinds = read_config(json.loads(json.dumps(config.to_dict(), default=str))).layer_kinds
+    assert {kind.head_dim for kind in kinds if kind.heads} == {24}
+    assert {kind.kv_heads for kind in kinds if kind.heads} == {2}
+
+
+LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]
+
+
+@pytest.mark.parametrize("model_type", [name for name in LATENT if name not in BORROWED])
+def test_absent_widths_of_a_latent_cache_are_the_defaults_of_the_class(model_type: str) -> None:
+    record = json.loads(
+        json.dumps(transformers.CONFIG_MAPPING[model_type]().to_dict(), default=str)
+    )
+    whole = read_config(record)
+    absent = {"qk_rope_head_dim", "kv_lora_rank", "qk_nope_head_dim", "head_dim", "qk_head_dim"}
+    model = read_config({key: value for key, value in record.items() if key not in absent})
+    assert model.cache_numbers(10) == whole.cache_numbers(10)
+    assert [kind.head_dim for kind in model.layer_kinds] == [
+        kind.head_dim for kind in whole.layer_kinds
+    ]
 
 
 LEARNED_CHANGES: dict[str, Config] = {
