@@ -133,6 +133,10 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     keys = top.section("text_config") or top
     own = keys.text("model_type") or outer or ""
     known = _TEXT_TYPES.get(own, own)
+    if keys is top and _kinds().get(own) == "text_part" and "hidden_size" not in record:
+        raise ConfigFileError(
+            f'model_type "{own}" is not read: {_REASONS["text_part"]}.', "text_config"
+        )
     if known not in READERS and assume is None:
         key = keys.named("model_type")
         problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"

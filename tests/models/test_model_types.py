@@ -23,6 +23,12 @@ def test_a_type_is_refused_by_its_reason(model_type: str) -> None:
     assert KNOWN[model_type] in str(refusal(of_type(model_type)))
 
 
+def test_a_model_of_several_parts_without_its_text_is_refused_and_not_guessed() -> None:
+    for model_type in ("gemma3", "llava", "qwen3_vl"):
+        error = str(refusal({"model_type": model_type, "textconfig": {"hidden_size": 64}}))
+        assert "text_config, which is missing" in error
+
+
 def test_llama_is_offered_for_a_type_of_tomorrow() -> None:
     assert refusal(of_type("of_tomorrow")).assume == "llama"
 
