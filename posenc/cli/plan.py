@@ -194,9 +194,8 @@ def _print_rotations(
         values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
         if not as_json:
             click.echo(f"{name.capitalize()}: {rotation.sentence}")
-        if rotation.cosines is not None:
+        if rotation.cosines is not None and (result := rotation.identified) is not None:
             tables = rotation.cosines, rotation.sines
-            result = identify(*tables)
             if as_json:
                 values = _table_record(result, *tables, match) | values
             else:

@@ -17,7 +17,7 @@ from posenc.frequencies import Layout
 from posenc.hook_arguments import is_real, type_and_shape
 from posenc.identification.columns import MIN_ROWS
 from posenc.identification.frequency_fit import narrowest_format
-from posenc.identification.identify import FITS, identify
+from posenc.identification.identify import FITS, Identification, identify
 from posenc.identification.model_match import ModelMatch, match_model
 from posenc.rotation import pair_columns
 from posenc.schemes.base import SchemeConfig
@@ -33,12 +33,13 @@ _UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
 
 @dataclass(frozen=True, eq=False)
 class VectorRotation:
-    """How vectors were rotated.
+    """The layout, width and angles of a rotation of vectors.
 
     layout: of the pairs, None if no layout keeps their norms. features: how many are rotated, one after
     the other. norm_change: for each layout, root mean square change of the pairs' norms over that of the
     norms, after the common factor. cosines, sines (positions, pairs): of the angles, times the factor, in
-    the narrowest format of the vectors; None without a layout. sentence: the answer.
+    the narrowest format of the vectors, and identified: what these tables are; None without a layout.
+    sentence: the answer.
     """
 
     layout: Layout | None
@@ -46,6 +47,7 @@ class VectorRotation:
     norm_change: dict[Layout, float]
     cosines: Float[Tensor, "t p"] | None
     sines: Float[Tensor, "t p"] | None
+    identified: Identification | None
     sentence: str
 
 
@@ -64,7 +66,9 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     width = x.shape[-1]
     changed = ((y - x).abs() > _UNCHANGED * x.abs().max()).flatten(0, 1).any(0).nonzero()
     if not len(changed):
-        return VectorRotation(None, 0, {}, None, None, "Nothing is rotated: no feature changes.")
+        return VectorRotation(
+            None, 0, {}, None, None, None, "Nothing is rotated: no feature changes."
+        )
     start = int(changed.min()) // 2 * 2  # of MLA the last features of a head are rotated
     x, y = x[..., start:], y[..., start:]
     # The slowest pairs may change less than a 16-bit number shows, so the whole width is tried, too.
@@ -84,7 +88,7 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
             "These features are not rotated in pairs: the norms of pairs change by "
             f"{norms['half']:.0%} as halves and by {norms['interleaved']:.0%} as neighbours."
         )
-        return VectorRotation(None, 0, norms, None, None, sentence)
+        return VectorRotation(None, 0, norms, None, None, None, sentence)
     dtype = max(
         narrowest_format(x.flatten(0, 1)), narrowest_format(y.flatten(0, 1)), key=_precision
     )
@@ -92,7 +96,8 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     use = min(fitting, key=lambda key: change[key])[0]
     for features in (features for other, features in fitting if other == use):
         tables = _cosines_and_sines(x, y, use, features, dtype)
-        if identify(*tables).known:
+        identified = identify(*tables)
+        if identified.known:
             break
     where = "last" if start else "first"
     share = f"all {width:,}" if features == width else f"the {where} {features:,} of {width:,}"
@@ -104,7 +109,7 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
         if features > 2
         else "One pair is rotated, so both layouts are the same."
     )
-    return VectorRotation(use[0], features, norms, *tables, sentence)
+    return VectorRotation(use[0], features, norms, *tables, identified, sentence)
 
 
 def match_rotation(
@@ -114,10 +119,9 @@ def match_rotation(
 
     schemes: of each kind of layer, by its name.
     """
-    if rotation.cosines is None or rotation.sines is None or rotation.layout is None:
+    if rotation.cosines is None or rotation.identified is None or rotation.layout is None:
         return ModelMatch(False, "These vectors are not those of the model's RoPE.")
-    tables = rotation.cosines, rotation.sines
-    match = match_model(identify(*tables), schemes, *tables)
+    match = match_model(rotation.identified, schemes, rotation.cosines, rotation.sines)
     layouts = {scheme.layout for scheme in schemes.values() if isinstance(scheme, RopeConfig)}
     if not layouts or rotation.layout in layouts or rotation.features == 2:
         return match

@@ -239,8 +239,8 @@ def rotations(setting: Setting, before: NumberTable | None, after: NumberTable |
             raise CheckpointError(_SHAPE)
         rotation = rotation_of(x, y)
         sentences = [f"Your {name}: {rotation.sentence}"]
-        if rotation.cosines is not None:
-            sentences.append(headline(identify(rotation.cosines, rotation.sines)))
+        if rotation.identified is not None:
+            sentences.append(headline(rotation.identified))
         if setting.real_model is not None:
             kinds = setting.real_model.config.layer_kinds
             schemes = {kind.name: kind.scheme for kind in kinds}
