@@ -1,8 +1,11 @@
 """The clocks in a bare page, whose time passes only where a test says so, and on the Encoding page."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
@@ -21,6 +24,14 @@ SETTING = Setting(dim=64, heads=4, base=500.0, length=300, train_length=200)
 PAIRS = {"sinusoidal": (0, 10, 21, 31), "rope": (0, 2, 5, 7)}
 
 
+def waves(kind: str, pairs: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Return sine and cosine of the pairs at 250 positions, (pairs, 2, positions)."""
+    scheme = SETTING.config(kind).build()
+    assert scheme.frequencies is not None
+    cos, sin = cos_sin(torch.arange(250), scheme.frequencies, dtype=torch.float64)
+    return torch.stack([sin, cos])[:, :, list(pairs)].permute(2, 0, 1).numpy()
+
+
 def show_clocks(page: Page, pairs: Mapping[str, tuple[int, ...]] = PAIRS) -> Locator:
     """Draw one face per scheme with hands for these pairs, over 300 positions; return the clock."""
     faces = []
@@ -31,7 +42,8 @@ def show_clocks(page: Page, pairs: Mapping[str, tuple[int, ...]] = PAIRS) -> Loc
         period = 2 * math.pi / chosen
         faces.append(
             Face(title=kind, subtitle="<b>small</b>", color="#0072b2", pairs=numbers,
-                 inv_freq=chosen, wavelengths=period, turns=SETTING.train_length / period)
+                 inv_freq=chosen, wavelengths=period, turns=SETTING.train_length / period,
+                 waves=waves(kind, numbers))
         )  # fmt: skip
     data = encode(faces, 299, SETTING.train_length, "Two clocks")
     bare_page.show_data(page, "clock", "clocks", data)
@@ -88,6 +100,37 @@ def test_every_hand_stands_at_the_angle_of_the_library(page: Page, clock: Locato
     assert position(clock) == 299
     assert [tuple(face) for face in hands(clock)] == [(3,), (1, 6)]
     check_hands(clock, 299)
+
+
+def test_waves_are_drawn_where_the_library_says_and_a_line_follows_the_hands(
+    page: Page, clock: Locator
+) -> None:
+    for face, (kind, pairs) in zip(clock.locator(".face").all(), PAIRS.items(), strict=True):
+        zeros = face.locator(".zero").evaluate_all(
+            "all => all.map((path) => path.getAttribute('d'))"
+        )
+        middles = [float(path.split()[2]) for path in zeros]
+        for which, name in enumerate(("sine", "cosine")):
+            paths = face.locator(f".{name}").evaluate_all(
+                "all => all.map((path) => path.getAttribute('d'))"
+            )
+            points = np.array([re.findall(r"[-\d.]+", path) for path in paths], float)
+            points = points.reshape(len(pairs), 250, 2)
+            assert (points[:, :, 0] == np.arange(250)).all()
+            drawn = np.array(middles)[:, None] - points[:, :, 1]  # up is less
+            np.testing.assert_allclose(drawn, waves(kind, pairs)[:, which], atol=6e-4)
+        assert face.locator(".pair").all_inner_texts() == [f"pair {pair}" for pair in pairs]
+    face = clock.locator(".face").first
+    plot = box_of(face.locator(".plot"))
+    for at in (0, 83, 249):
+        clock.locator(".slider").fill(str(at))
+        line = box_of(face.locator(".now"))
+        assert line["x"] == pytest.approx(plot["x"] + plot["width"] * at / 249, abs=0.51)
+    assert box_of(face.locator(".trained"))["x"] == pytest.approx(
+        plot["x"] + plot["width"] * 200 / 249, abs=0.51
+    )
+    clock.locator(".slider").fill("250")  # past the last position of the waves
+    expect(face.locator(".now")).to_be_hidden()
 
 
 def test_clock_plays_pauses_stops_and_begins_again(page: Page, clock: Locator) -> None:

@@ -4,6 +4,7 @@ The browser moves the hands by itself, from float64 frequencies and without a re
 matrices, the code is a component of its own whose message never changes, so it is sent once.
 """
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,8 @@ class Face:
 
     pairs: the number of each hand's pair. inv_freq, wavelengths, turns: (hands,) float64: radians per
     position, positions per full turn, turns within the training length. color: #rrggbb. offset: how many
-    positions the hands are ahead of the slider.
+    positions the hands are ahead of the slider. waves: (hands, 2, positions) sine and cosine of every pair,
+    drawn beside the clock; None draws the clock alone.
     """
 
     title: str
@@ -51,6 +53,7 @@ class Face:
     wavelengths: Array
     turns: Array
     offset: int = 0
+    waves: Array | None = None
 
 
 def clock_row(
@@ -75,7 +78,7 @@ def clock_row(
 def encode(
     faces: Sequence[Face], last: int, trained: int, text: str, first: int = 0
 ) -> dict[str, Any]:
-    """Return what the browser draws; every float64 arrives exactly, infinite ones as null."""
+    """Return what the browser draws: hands in float64, infinite numbers as null; waves in float32."""
     return {
         "text": text,
         "first": first,
@@ -87,6 +90,7 @@ def encode(
                 "subtitle": face.subtitle,
                 "color": face.color,
                 "offset": face.offset,
+                "waves": None if face.waves is None else _as_text(face.waves),
                 "hands": [
                     {
                         "pair": pair,
@@ -102,3 +106,8 @@ def encode(
             for face in faces
         ],
     }
+
+
+def _as_text(waves: Array) -> str:
+    """Return the waves as float32 in base64: numbers as JSON would be five times as long."""
+    return base64.b64encode(waves.astype("<f4").tobytes()).decode()

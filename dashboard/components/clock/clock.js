@@ -10,6 +10,7 @@ const SPEEDS = [1, 4, 16, 64, 256, 1024]; // positions per second
 const TURN = 2 * Math.PI;
 const OUTER = 90; // radius of the fastest pair's ring, in a picture 236 wide
 const INNER = 30;
+const LANE = 3; // from one wave to the next below it, where a wave goes from -1 to 1
 const STILL = 500; // milliseconds between steps where motion is not wanted
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -60,9 +61,57 @@ function seenPath(radius, turns) {
   return `M 0 ${-radius} ${arc} ${middle} ${arc} ${end}`;
 }
 
-/** One clock: picture and table, made anew when the hands change. */
+/** Sine and cosine of every pair by position, one pair under the other, and a line where the hands are. */
+class WavesView {
+  constructor({ hands, waves }, trained, parent) {
+    const bytes = Uint8Array.from(atob(waves), (letter) => letter.charCodeAt(0));
+    const values = new Float32Array(bytes.buffer);
+    const count = values.length / (2 * hands.length);
+    this.last = Math.max(count - 1, 1);
+    const figure = make("div", "waves", parent);
+    this.plot = make("div", "plot", figure);
+    const lanes = draw("svg", "", this.plot, {
+      viewBox: `0 0 ${this.last} ${LANE * hands.length}`, preserveAspectRatio: "none",
+      "aria-hidden": true,
+    });
+    hands.forEach(({ pair }, n) => {
+      const middle = LANE * n + 1.95; // the name above
+      draw("path", "zero", lanes, { d: `M 0 ${middle} H ${this.last}` });
+      ["sine", "cosine"].forEach((name, which) => {
+        const from = (2 * n + which) * count;
+        const points = Array.from(
+          values.subarray(from, from + count), (value, x) => `${x} ${(middle - value).toFixed(3)}`,
+        );
+        draw("path", name, lanes, { d: `M ${points.join(" L ")}` });
+      });
+      const label = make("span", "pair", this.plot, `pair ${pair}`);
+      label.style.top = `${(100 * n) / hands.length}%`;
+    });
+    if (trained < count) this.rule("trained").style.left = this.place(trained);
+    this.cursor = this.rule("now");
+    const axis = make("div", "axis", figure);
+    make("span", "", axis, "0");
+    make("span", "", axis, "position; sine solid, cosine dotted");
+    make("span", "", axis, whole(this.last));
+  }
+
+  rule(name) {
+    return make("span", `rule ${name}`, this.plot);
+  }
+
+  place(position) {
+    return `${(100 * position) / this.last}%`;
+  }
+
+  turn(position) {
+    this.cursor.hidden = position > this.last;
+    this.cursor.style.left = this.place(position);
+  }
+}
+
+/** One clock: picture, waves if there are any, and table, made anew when the hands change. */
 class FaceView {
-  constructor(face, parent) {
+  constructor(face, trained, parent) {
     this.face = face;
     const figure = make("figure", "face", parent);
     figure.style.setProperty("--scheme", face.color);
@@ -70,8 +119,10 @@ class FaceView {
     make("span", "swatch", title);
     make("span", "", title, face.title);
     make("div", "subtitle", figure, face.subtitle);
-    this.picture = draw("svg", "", figure, { viewBox: "-118 -108 236 216", role: "img" });
+    const pictures = make("div", "pictures", figure);
+    this.picture = draw("svg", "dial", pictures, { viewBox: "-118 -108 236 216", role: "img" });
     this.drawDial();
+    if (face.waves) this.waves = new WavesView(face, trained, pictures);
     this.makeTable(figure);
   }
 
@@ -93,7 +144,7 @@ class FaceView {
     this.arms = hands.map((hand, n) => {
       const group = draw("g", "arm", this.picture, { "data-pair": hand.pair });
       const line = draw("line", "hand", group, { x1: 0, y1: 0 });
-      const disc = draw("circle", "tip", group, { r: 8 });
+      const disc = draw("circle", "tip", group, { r: 9 });
       const label = draw("text", "number", group);
       label.textContent = hand.pair;
       return { hand, group, line, disc, label, radius: radii[n] };
@@ -119,6 +170,7 @@ class FaceView {
   /** Turn the hands to a position, which lies between two whole ones only while they move. */
   turn(slider, spoken) {
     const position = slider + this.face.offset;
+    this.waves?.turn(position);
     for (const { hand, group, line, disc, label, radius } of this.arms) {
       const angle = angleOf(hand, position);
       const [x, y] = tip(radius, angle);
@@ -192,7 +244,7 @@ class Clock {
     }
     write(this.markText, `training length ${whole(row.trained)}`);
     this.faces.replaceChildren();
-    this.views = row.faces.map((face) => new FaceView(face, this.faces));
+    this.views = row.faces.map((face) => new FaceView(face, row.trained, this.faces));
     this.at = Math.min(this.at ?? row.first, row.last);
     this.play(this.playing && this.at < this.last);
     this.root.dataset.paints = ++this.paints;

@@ -1,7 +1,6 @@
 """The Encoding page's charts: constant specifications, into which its frames are poured."""
 
 import functools
-from typing import Any
 
 import altair as alt
 
@@ -9,51 +8,13 @@ from dashboard.charts.theme import (
     COLOURS,
     HEIGHT,
     Spec,
-    boundary_rule,
     by_setting,
     decades,
-    in_order,
     line_style,
     scheme_colour,
     spec_of,
     told,
 )
-
-
-@functools.cache
-def waves(kind: str, *, pinned: bool = False) -> Spec:
-    """Chosen pairs of one scheme under each other, sine solid and cosine dotted, by position.
-
-    Frame: pair, x from 0, lane (where 0 is drawn), sin and cos (lane + wave), name, ceiling (height of
-    the name), boundary.
-    """
-    x = alt.X("x:Q", title="position", scale=alt.Scale(nice=False, zero=False))
-    strength = {"opacity": by_setting(pinned)["opacity"]} if pinned else {}
-
-    def level(column: str) -> alt.Y:
-        return alt.Y(f"{column}:Q", axis=None, scale=alt.Scale(nice=False))
-
-    def line(wave: str, **style: Any) -> alt.Chart:
-        # Every value is finite, so the browser need not ask each.
-        mark = alt.Chart().mark_line(
-            color=COLOURS[kind], interpolate="linear", description="a line per wave", tooltip=None,
-            invalid=None, **style,
-        )  # fmt: skip
-        return mark.encode(x=x, y=level(wave), detail="pair:N", **strength)
-
-    starts = alt.Chart().transform_filter("datum.x == 0")
-    zero = starts.mark_rule(aria=False, opacity=0.3, color="gray").encode(y=level("lane"))
-    name = starts.mark_text(
-        align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
-    ).encode(x=x, y=level("ceiling"), text="name:N")
-    layers = (
-        zero,
-        line("sin", strokeWidth=2),
-        line("cos", strokeWidth=1.25, strokeDash=[2, 2]),
-        boundary_rule(),
-        name,
-    )
-    return in_order(spec_of(alt.layer(*layers).properties(height=HEIGHT)))
 
 
 @functools.cache

@@ -116,9 +116,7 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
         corner = _corner(scheme.config.label, values, numbers.features)
         if len(frequencies):
             pairs = chosen_pairs(chosen, len(frequencies))
-            waves = _waves(
-                scheme.config.label, values, numbers.features, pairs, setting.train_length
-            )
+            waves = _waves(scheme.config.label, values, numbers.features, pairs)
     return SchemeEncoding(
         provenance=scheme.provenance,
         formula=text,
@@ -171,12 +169,9 @@ def _corner(label: str, values: Array, features: tuple[str, ...]) -> pd.DataFram
 
 
 def _waves(
-    label: str, values: Array, features: tuple[str, ...], pairs: tuple[int, ...], train_length: int
+    label: str, values: Array, features: tuple[str, ...], pairs: tuple[int, ...]
 ) -> pd.DataFrame:
-    """Return sine and cosine of chosen pairs by position, read off the columns of the numbers.
-
-    boundary: the training length where it lies inside.
-    """
+    """Return sine and cosine of chosen pairs by position, read off the columns of the numbers."""
     parts = [
         {
             "scheme": label,
@@ -184,12 +179,11 @@ def _waves(
             "wave": wave,
             "x": np.arange(len(values)),
             "y": values[:, features.index(f"{wave} {pair}")],
-            "boundary": float(train_length) if train_length < len(values) else np.nan,
         }
         for pair in pairs
         for wave in ("sin", "cos")
     ]
-    return stacked(parts, ["scheme", "pair", "wave", "x", "y", "boundary"])
+    return stacked(parts, ["scheme", "pair", "wave", "x", "y"])
 
 
 def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import functools
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
@@ -9,7 +10,7 @@ from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel
 from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import page, panels
-from dashboard.pages.encoding import data, sentences
+from dashboard.pages.encoding import charts, data, sentences
 from dashboard.pages.encoding.data import EncodingPage, Matrix, SumsPage
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
@@ -18,8 +19,11 @@ from posenc.text import count_of
 HEIGHT, SUM_HEIGHT = 250, 220  # CSS pixels
 
 
-def draw(both: AB[EncodingPage]) -> None:
-    """Draw every matrix; one colour scale never spans two units, so each unit has a row of its own."""
+def draw(both: AB[EncodingPage], slopes: AB[pd.DataFrame]) -> None:
+    """Draw every matrix; one colour scale never spans two units, so each unit has a row of its own.
+
+    slopes: those of ALiBi's heads, a chart beside the matrices that are alone in their row.
+    """
     read = both.now
     units: dict[str, dict[str, Matrix]] = {}
     for one in both.each:
@@ -29,10 +33,16 @@ def draw(both: AB[EncodingPage]) -> None:
     alone = [] if both.compared else [unit for unit, own in units.items() if len(own) == 1]
     for unit in (unit for unit in units if unit not in alone):
         _row(unit, units[unit], both)
-    if alone:
-        for unit, column in zip(alone, st.columns(max(2, len(alone))), strict=False):
+    has_slopes = any(len(table) for table in slopes.each)
+    if alone or has_slopes:
+        columns = st.columns(max(2, len(alone) + has_slopes))
+        for unit, column in zip(alone, columns, strict=False):
             with column:
                 _row(unit, units[unit], both)
+        if has_slopes:
+            with columns[len(alone)]:
+                st.markdown("**ALiBi: slope of each head**")
+                page.chart(slopes, charts.slopes, key="slopes")
     for kind in read.schemes:
         if kind not in read.matrices:
             st.info(

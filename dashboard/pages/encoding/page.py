@@ -1,6 +1,5 @@
 """Encoding: the numbers of each scheme, as formulas, clocks, waves and matrices."""
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -13,12 +12,10 @@ from dashboard.frame import page
 from dashboard.pages.encoding import charts, data, matrices, script, sentences
 from dashboard.pages.encoding.data import EncodingPage, Example
 from dashboard.pages.encoding.options import EncodingChoice
-from dashboard.text import number
 from posenc.analysis import embedding_sum, spectrum
 from posenc.encoding import encoding
 from posenc.schemes import SCHEMES
 
-LANE = 2.9  # from one wave to the next below it, where a wave goes from -1 to 1
 TABS = ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand")
 
 
@@ -28,7 +25,6 @@ def draw() -> None:
     header, clocks = st.container(), st.container()
     places, pair, right = st.columns([5, 1.5, 1.4], vertical_alignment="bottom")
     formulas = right.popover("Formulas", icon=":material/function:")
-    waves = st.container()
     matrix, wavelengths, sums, worked = st.tabs(TABS, key="encoding_tab", on_change="rerun")
     tokens = sums.container(horizontal=True)
     controls = {"places": places, "pair": pair} | dict.fromkeys(("start", "scaled"), tokens)
@@ -43,11 +39,9 @@ def draw() -> None:
         _cards(now)
     with clocks:
         _clocks(both)
-    with waves:
-        _waves(both)
     if matrix.open:
         with matrix:
-            matrices.draw(both)
+            matrices.draw(both, both.map(lambda one: _joined(one, "slopes")))
     if wavelengths.open:
         with wavelengths:
             _wavelengths(both)
@@ -109,7 +103,7 @@ def _cards(read: EncodingPage) -> None:
 
 
 def _clocks(both: AB[EncodingPage]) -> None:
-    """Draw the chosen pairs as hands that turn, of A under those of B."""
+    """Draw the chosen pairs as hands that turn and as waves, of A under those of B."""
     for read, key in zip(both.each, ("clocks", "clocks_pinned"), strict=False):
         if not read.pairs:
             continue
@@ -125,6 +119,8 @@ def _clocks(both: AB[EncodingPage]) -> None:
                 inv_freq=read.frequencies[kind]["inv_freq"].to_numpy()[[*pairs]],
                 wavelengths=read.frequencies[kind]["wavelength"].to_numpy()[[*pairs]],
                 turns=read.frequencies[kind]["turns"].to_numpy()[[*pairs]],
+                # Of each pair its sines, then its cosines.
+                waves=read.schemes[kind].waves["y"].to_numpy().reshape(len(pairs), 2, -1),
             )
             for kind, pairs in read.pairs.items()
         ]
@@ -135,68 +131,6 @@ def _clocks(both: AB[EncodingPage]) -> None:
             trained=setting.train_length,
             text_alternative=sentences.clocks(read),
         )
-
-
-def _waves(both: AB[EncodingPage]) -> None:
-    """Draw the chosen pairs of every scheme that has any as waves, and the slopes of ALiBi beside them."""
-    read, setting = both.now, both.now.setting
-    kinds = page.kinds(both.map(lambda one: one.pairs))
-    slopes = both.map(lambda one: _joined(one, "slopes"))
-    has_slopes = any(len(one) for one in slopes.each)
-    columns = st.columns(max(2, len(kinds) + has_slopes))
-    for column, kind in zip(columns, kinds, strict=False):
-        with column:
-            st.markdown(f"**{SCHEMES[kind].label}: sine solid, cosine dotted**")
-            # Where both have it, B's names stand for both.
-            names = "nameless" if kind in read.pairs else "named"
-            pinned = None if both.pinned is None else _waves_of(both.pinned, kind, names)
-            page.chart(
-                AB(_waves_of(read, kind, "named"), pinned),
-                charts.waves,
-                kind,
-                key=f"waves_{kind}",
-            )
-    if has_slopes:
-        with columns[len(kinds)]:
-            st.markdown("**ALiBi: slope of each head**")
-            page.chart(slopes, charts.slopes, key="slopes")
-    if kinds and setting.length > (most := data.MOST_WAVE_POSITIONS):
-        st.caption(f"Waves are drawn over the first {most:,} of {setting.length:,} positions.")
-
-
-@memoize_on
-def _waves_of(read: EncodingPage, kind: str, names: str) -> pd.DataFrame:
-    """Return the waves of one scheme as they are drawn, none where it is not shown.
-
-    names: "named" or "nameless", where another setting's names stand for them.
-    """
-    if kind not in read.pairs:
-        return pd.DataFrame()
-    own = read.schemes[kind].waves
-    pairs, wavelengths = read.pairs[kind], read.frequencies[kind]["wavelength"]
-    # Of each pair its sines, then its cosines.
-    values = own["y"].to_numpy().reshape(len(pairs), 2, -1)
-    count = values.shape[-1]
-    lane = np.repeat(-LANE * np.arange(len(pairs)), count)  # every pair under the one before it
-    texts = [f"pair {pair}: {number(wavelengths[pair])} positions per turn" for pair in pairs]
-    levels = {
-        "sin": lane + values[:, 0].ravel(),
-        "cos": lane + values[:, 1].ravel(),
-        "lane": lane,
-        "ceiling": lane + 1.05,
-        "boundary": np.full(len(lane), own["boundary"].iloc[0]),
-    }
-    return pd.DataFrame(
-        {
-            "scheme": frames.word(SCHEMES[kind].label, len(lane)),
-            "pair": np.repeat(np.array(pairs, np.int32), count),
-            "x": np.tile(np.arange(count, dtype=np.int32), len(pairs)),
-            "name": pd.Categorical.from_codes(np.arange(len(lane)) // count, pd.Index(texts))
-            if names == "named"
-            else frames.word("", len(lane)),
-        }
-        | {name: column.astype(np.float32) for name, column in levels.items()}
-    )
 
 
 def _wavelengths(both: AB[EncodingPage]) -> None:
