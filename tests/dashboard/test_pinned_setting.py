@@ -1,5 +1,6 @@
 """A pinned setting, A: pages show A, B and their difference, and the link holds both."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,6 @@ EVERY = TURNING | {("Learned", "A"), ("RoPE", "B"), ("ALiBi", "B")}
     ("page", "schemes", "column", "expected"),
     [
         ("overview", "rope,alibi", "y", EVERY),
-        ("encoding", "rope,alibi", "lane", TURNING | {("RoPE", "B")}),
         ("encoding", "alibi", "wavelength", TURNING),
         ("extrapolation", "alibi", "y", TURNING),
     ],
@@ -159,9 +159,6 @@ def test_charts_show_every_scheme_of_either_setting(
     link = LINK | {"schemes": schemes, "reason": "turns per pair"}
     at = drawn(visit(page, link, **TABS.get(column, {})))
     assert lines(at, column) == expected
-    rows = [set(matrices) for _, matrices in rows_of_matrices(at)]
-    if column == "lane":  # B, A and the difference, alone in their unit
-        assert rows.count({"RoPE"}) == 3
 
 
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
@@ -187,6 +184,20 @@ def test_page_says_why_a_scheme_of_a_is_left_out(page: str) -> None:
     link = SIZES | {"schemes": "RoPE", "a": f"schemes~learned~learned_source~{gone}"}
     boxes = [pages.as_read(box.value) for box in drawn(visit(page, link)).info]
     assert any(text.startswith("Pinned setting, A:") and gone in text for text in boxes)
+
+
+def test_encoding_draws_a_under_b_as_clocks_and_as_matrices() -> None:
+    then = pin.to_token(SMALL.replace(schemes=("sinusoidal", "rope")))
+    at = drawn(visit("encoding", SIZES | {"schemes": "rope,alibi", "a": then}))
+    clocks = [
+        [face["title"] for face in json.loads(element.proto.json)["faces"]]
+        for element in at.get("bidi_component")
+        if element.proto.component_name.endswith("posenc_clock_row")
+    ]
+    assert clocks == [["RoPE"], ["Sinusoidal", "RoPE"]]
+    rows = [{*row} for _, row in rows_of_matrices(at)]
+    assert rows.count({"RoPE"}) == 3  # B, A and their difference
+    assert len(charts(at)) == 1  # the slopes of B, which alone has ALiBi
 
 
 @pytest.mark.parametrize("page", ["similarity", "relative_offsets"])
