@@ -4,6 +4,8 @@ vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension". Its --rope-s
 gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays.
 SGLang: python/sglang/srt/utils/hf_transformers of sgl-project/sglang at 0067b4fe: overrides replace keys of
 the config (config.py); get_context_length multiplies by a factor only without the original length.
+Both compute LongRoPE's attention factor from their own context unless short_mscale and long_mscale name it:
+vllm/model_executor/layers/rotary_embedding of vllm-project/vllm at 17d618b0, and of SGLang at 108c36c0.
 llama.cpp: tools/server/README.md of ggml-org/llama.cpp at commit 00dc8057, its list of options.
 """
 
@@ -73,11 +75,16 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     block, old_block = _blocks(plan, config, context)
     if "rope_theta" not in json.dumps(block):
         return _nothing("This model's config has no keys for its RoPE")
-    sizes: dict[str, Any] = {"max_position_embeddings": context}
+    # Of two names of the length, transformers' classes take their own.
+    length_key = family.names.context[0] if family else "max_position_embeddings"
+    sizes: dict[str, Any] = {length_key: context}
     if family is not None and family.head_dim_unset:
         sizes["head_dim"] = plan.kind.head_dim
     parameters = {"rope_parameters": block}
     why = [] if old_block else ["transformers 4 has no keys for these layers."]
+    served: dict[str, Any] = {"rope_parameters": block}
+    if rope_type == "longrope":
+        served["rope_parameters"] = _with_factor(block, method.attention_factor)
     vllm = sglang = ""
     if dynamic:
         why.append(
@@ -86,11 +93,11 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         )
     else:
         counted = config.kind in _VLLM_COUNTS_FACTOR
-        overrides = _overrides(plan, parameters if counted else parameters | sizes)
+        overrides = _overrides(plan, served if counted else served | sizes)
         vllm = f"vllm serve MODEL --hf-overrides '{overrides}' --max-model-len {plan.target}"
         if len(plan.model.layer_kinds) == 1:
             counted = config.kind == "rope_linear"
-            overrides = _overrides(plan, parameters if counted else parameters | sizes)
+            overrides = _overrides(plan, served if counted else served | sizes)
             sglang = (
                 f"python -m sglang.launch_server --model-path MODEL --json-model-override-args "
                 f"'{overrides}' --context-length {plan.target}"
@@ -109,6 +116,16 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         why=(*why, reason) if reason else tuple(why),
         where=_where(plan, rescales=config != plan.kind.scheme),
     )
+
+
+def _with_factor(block: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Return a block, or a block per kind of layer, with the attention factor that servers take."""
+    if block.get("rope_type") == "longrope":
+        return block | {"short_mscale": factor, "long_mscale": factor}
+    return {
+        key: _with_factor(value, factor) if isinstance(value, dict) else value
+        for key, value in block.items()
+    }
 
 
 def _nothing(reason: str) -> Paste:

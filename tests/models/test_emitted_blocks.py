@@ -5,6 +5,7 @@ import csv
 import inspect
 import io
 import json
+import math
 import runpy
 import shlex
 import sys
@@ -131,6 +132,51 @@ def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
     overrides = json.loads(pasted.vllm.split("'")[1])
     parameters = pasted.rope_parameters["rope_parameters"]
     assert overrides == {"text_config": {"rope_parameters": parameters}}
+
+
+def test_a_block_has_the_length_under_the_key_that_the_class_takes() -> None:
+    block = {
+        "rope_type": "yarn", "rope_theta": 6e6, "factor": 4.0,
+        "original_max_position_embeddings": 32_768,
+    }  # fmt: skip
+    config = {
+        "model_type": "bailing_hybrid", "model_max_length": 131_072, "rope_parameters": block,
+    }  # fmt: skip
+    found = plan_config(config, TARGET, scan=64)
+    assert {"dynamic", "linear", "yarn"} <= {one.method.name for one in found.methods}
+    for one in found.methods:
+        for keys in filter(
+            None, (paste(found, one).rope_parameters, paste(found, one).rope_scaling)
+        ):
+            others = {key: value for key, value in config.items() if key not in OLD}
+            inv_freq, scaling = rotation_of(others | copy.deepcopy(keys), found.kind.name)
+            expected, scale = rope_frequencies(one.config, length=TARGET)
+            torch.testing.assert_close(inv_freq.double(), expected, rtol=1e-6, atol=0)
+            assert scaling == pytest.approx(scale, rel=1e-12)
+
+
+def test_servers_take_longrope_with_the_attention_factor_of_the_plan() -> None:
+    """phi3_long_rope_scaled_rope.py of vLLM: a function of its own context, unless the block names it."""
+    block = {
+        "rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32_768,
+        "short_factor": [1.0] * 16, "long_factor": [4.0] * 16, "factor": 1.5,
+    }  # fmt: skip
+    config = {"model_type": "minicpm3", "max_position_embeddings": 49_152, "rope_parameters": block}
+    found = plan_config(config, TARGET, scan=64)
+    planned = method(found, "configured")
+    by_hand = math.sqrt(1 + math.log(1.5) / math.log(32_768))
+    assert planned.attention_factor == pytest.approx(by_hand, rel=1e-12)
+    pasted = paste(found, planned)
+    assert "long_mscale" not in json.dumps(pasted.rope_parameters)
+    for command in (pasted.vllm, pasted.sglang):
+        served = json.loads(command.split("'")[1])
+        scale = served["max_position_embeddings"] / 32_768
+        own = math.sqrt(1 + math.log(scale) / math.log(32_768))
+        assert own > by_hand + 0.01  # what they would multiply by
+        for length in ("short", "long"):
+            assert (
+                served["rope_parameters"].get(f"{length}_mscale", own) == planned.attention_factor
+            )
 
 
 def test_a_class_that_refuses_a_type_gets_no_block_of_it() -> None:
