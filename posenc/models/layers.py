@@ -1,5 +1,6 @@
 """Sizes, kinds of layers, windows and heads of a model, read from its config."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from posenc import fields, limits
 from posenc.errors import quoted
 from posenc.models.config_json import Keys
 from posenc.models.families import CHUNKED, FULL, INDEXED, SLIDING, Family, RopeFamily
+from posenc.text import count_of
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 2**20  # of a token vector
@@ -21,6 +23,9 @@ _KIND = fields.Choice(options=(FULL, SLIDING))
 _INDEXED_KIND = fields.Choice(options=(FULL, INDEXED))
 _CHUNKED_KIND = fields.Choice(options=(FULL, CHUNKED))
 _USES_ROPE = fields.IntRange(low=0, high=1)
+_ORDER_OF_KINDS = re.compile(
+    r"pattern|every_n|interval|layers?_block_type|attn_type|attention_types|layer_group|layer_period"
+)
 _FIRST_LAYER = fields.IntRange(low=0, high=MAX_LAYERS)
 
 
@@ -249,19 +254,46 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
         if listed is not None:
             return tuple(FULL if kind == INDEXED else kind for kind in listed)
     window = read_window(keys, family)
+    if family.windows == "if any":
+        return _of_unknown_class(keys, window, layers)
     if window is None or family.windows == "if listed":
         return (FULL,) * layers
     if family.windows == "none" and family.no_rope:  # SmolLM3: the layers without RoPE have it
         return tuple(FULL if rope else SLIDING for rope in rope_by_layer(keys, family, layers))
     if family.windows == "chunks":
         return tuple(CHUNKED if rope else FULL for rope in rope_by_layer(keys, family, layers))
-    if family.windows in ("every layer", "if any", "listed"):
+    if family.windows in ("every layer", "listed"):
         return (SLIDING,) * layers
     if family.windows in ("last layers", "late layers"):
         default, why = family.first_windowed, family.source
         first = keys.get("max_window_layers", _FIRST_LAYER, default, why)
         return (FULL,) * min(first, layers) + (SLIDING,) * (layers - first)
     return _pattern(keys, family, layers)
+
+
+def _of_unknown_class(keys: Keys, window: int | None, layers: int) -> tuple[str, ...]:
+    """Return the kinds of layers of a class that is not known; keys of another order are refused."""
+    name = "sliding_window_pattern"
+    if window is not None and (period := keys.optional(name, LAYER_LIMIT)):
+        keys.assume(
+            f"The last of every {period} layers has full attention, as in Gemma 3, because "
+            f"{keys.named(name)} is {period}."
+        )
+        return tuple(FULL if (index + 1) % period == 0 else SLIDING for index in range(layers))
+    for other in filter(_ORDER_OF_KINDS.search, keys.record):
+        if other != "no_rope_layer_interval" and keys.is_unread(other):
+            raise keys.error(
+                other,
+                f"orders kinds of layers, and how is not known for this model type: add layer_types, a "
+                f"list of {FULL} or {SLIDING} for each of the {count_of(layers, 'layer')}",
+            )
+    if window is None:
+        return (FULL,) * layers
+    keys.assume(
+        f"All {count_of(layers, 'layer')} see {count_of(window, 'token')} "
+        f"({keys.named('sliding_window')}), as in transformers' MistralConfig: layer_types is absent."
+    )
+    return (SLIDING,) * layers
 
 
 def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:

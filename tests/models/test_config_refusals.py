@@ -145,6 +145,28 @@ def test_what_is_assumed_must_be_a_known_type(assume: Any) -> None:
     assert len(error) < 300
 
 
+def test_an_unknown_hybrid_is_never_read_as_windows_alone() -> None:
+    config = of_type("new", sliding_window=512, num_hidden_layers=8)
+
+    def kinds(**keys: Any) -> dict[str, tuple[int, ...]]:
+        model = read_config(config | keys, "llama")
+        return {kind.name: kind.layers for kind in model.layer_kinds}
+
+    listed = ["sliding_attention"] * 8
+    listed[2] = "full_attention"
+    assert kinds(layer_types=listed)["full_attention"] == (2,)
+    assert kinds(sliding_window_pattern=4)["full_attention"] == (3, 7)
+    (assumed,) = read_config(config, "llama").assumed
+    assert "8 layers" in assumed
+    assert "512 tokens" in assumed
+    for key, value in {
+        "full_attention_interval": 4, "sliding_window_pattern": "LLLG", "attn_type_list": [1, 0],
+        "layers_block_type": ["mamba", "attention"], "global_attn_every_n_layers": 3,
+    }.items():  # fmt: skip
+        assert refusal(config | {key: value}, "llama").key == key
+    assert refusal(config | {"layer_types": ["mamba"] * 8}, "llama").key == "layer_types[0]"
+
+
 def test_sizes_that_an_unknown_type_leaves_out_are_refused() -> None:
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
         config = {key: value for key, value in of_type("new").items() if key != name}
