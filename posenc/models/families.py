@@ -20,14 +20,16 @@ class SizeNames(NamedTuple):
     layers: Names = ("num_hidden_layers", "n_layer", "n_layers")
     heads: Names = ("num_attention_heads", "n_head", "n_heads")
     context: Names = ("max_position_embeddings", "n_positions")
+    head_dim: Names = ("head_dim",)
 
 
 _NAMES = SizeNames()
 
 # Ends of names of layers that use the keys and values of an earlier one, or the tokens its index chose.
 SHARED, SHARED_INDEX = ", shared cache", ", shared index"
-FULL, SLIDING, CHUNKED, NO_ROPE, MLP, INDEXED = (
+FULL, SLIDING, CHUNKED, NO_ROPE, MLP, INDEXED, CROSS = (
     "full_attention", "sliding_attention", "chunked_attention", "no_rope", "mlp", "indexed_attention",
+    "cross_attention",
 )  # fmt: skip
 Windows = Literal[
     "none", "every layer", "last layers", "late layers", "pattern", "if any", "listed", "if listed",
@@ -81,10 +83,10 @@ class RopeFamily(Family):
     block_defaults: defaults of keys of a rope block.
     types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
     windows: which layers see `window` tokens; the last ones start at max_window_layers (default
-    `first_windowed`), the late ones without the switch use_sliding_window; in a pattern the last (or,
-    with `first_full`, the first) of every `period` layers has full attention; "if any" means all layers
-    where the config has a window; "listed" all that layer_types does not list otherwise, "if listed" only
-    those that it lists; "chunks" those with RoPE, and a chunk in place of a window.
+    `first_windowed`), the late ones without the switch use_sliding_window; in a pattern layer `full_at` of
+    every `period` layers has full attention; "if any" means all layers where the config has a window;
+    "listed" all that layer_types does not list otherwise, "if listed" only those that it lists; "chunks"
+    those with RoPE, and a chunk in place of a window.
     also_full: further layers of full attention in a pattern, from the end if negative.
     rope_only_in_windows: where the config has a window, layers of full attention do not rotate.
     scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
@@ -98,9 +100,9 @@ class RopeFamily(Family):
     unrotated: default number of features of such a head that are not rotated.
     no_rope: the config lists layers without RoPE.
     rotates: whether layers have RoPE: always, never, or if position_embedding_type is rope ("key").
-    state: the name of layers that keep a state in place of a cache, "" without any; state_size: the rule
-    for its numbers, which without `state` every layer keeps beside its cache. offset: the first layer
-    with attention, of every `period`.
+    state: the name of layers that keep a state, or only see a picture, "" without any; state_size: the rule
+    for its numbers, which without `state`, or with a `full_word`, every layer keeps beside its cache.
+    full_word: the class's word for full attention; such layers with a window are <word>_sliding.
     query_factor: queries grow with their position by llama_4_scaling_beta of the rope block.
     rotary_key: the config may give the rotated width under rotary_dim. interleaved_sections: the class
     interleaves the axes of mrope_section, whatever the config says.
@@ -126,7 +128,7 @@ class RopeFamily(Family):
     first_windowed: int = 28
     period: int = 2
     period_key: str = ""
-    first_full: bool = False
+    full_at: int = -1
     also_full: tuple[int, ...] = ()
     scalar: int | None = None
     softmax_scale: float | None = None
@@ -144,7 +146,7 @@ class RopeFamily(Family):
     rotates: Literal["always", "never", "key"] = "always"
     state: str = ""
     state_size: str = ""
-    offset: int = 0
+    full_word: str = FULL
     query_factor: bool = False
     rotary_key: bool = False
     interleaved_sections: bool = False
@@ -154,6 +156,12 @@ class RopeFamily(Family):
     global_head_dim: int | None = None
     shared_layers: int | None = None
     notes: tuple[str, ...] = ()
+
+    def word(self, kind: str) -> str:
+        """Return the class's own word for a kind of layer."""
+        if self.full_word == FULL:
+            return kind
+        return {FULL: self.full_word, SLIDING: f"{self.full_word}_sliding"}.get(kind, kind)
 
     def base_of(self, kind: str) -> Base:
         """Return the base of a kind of layer."""
@@ -256,7 +264,7 @@ FAMILIES: dict[str, RopeFamily] = {
             Base(default=1e4, names=("local_rope_theta",)),
         ),
         windows="pattern", window=128, window_key="local_attention", period=3,
-        period_key="global_attn_every_n_layers", first_full=True, encoder=True,
+        period_key="global_attn_every_n_layers", full_at=0, encoder=True,
         kv_heads_key=False, head_dim_key=False,
     ),
     "gemma4_text": RopeFamily(
@@ -291,9 +299,12 @@ FAMILIES |= {
 }  # fmt: skip
 
 
-def _generated(*, base: Any, block: Any = None, context_key: str = "", **own: Any) -> RopeFamily:
-    names = _NAMES._replace(context=(context_key, *_NAMES.context)) if context_key else _NAMES
-    own |= {"names": names, "also_full": tuple(own.get("also_full", ()))}
+def _generated(*, base: Any, block: Any = None, names: Any = None, **own: Any) -> RopeFamily:
+    # names: a key of this class alone, by size.
+    keys = {size: (key, *getattr(_NAMES, size)) for size, key in (names or {}).items()}
+    names = _NAMES._replace(**({} if own["context"] else {"context": ()}) | keys)
+    own |= {name: tuple(own[name]) for name in ("also_full", "notes") if name in own}
+    own |= {"names": names}
     if isinstance(base, dict):  # by kind of layer, and only in rope_parameters
         bases = {kind: Base(default=value, names=()) for kind, value in base.items()}
         return RopeFamily(bases=bases, blocks=block or {}, **own)

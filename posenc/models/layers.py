@@ -49,14 +49,21 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
     listed = keys.record.get("layers_block_type")  # Nemotron-H's class counts its entries
     count = len(listed) if isinstance(listed, list) else family.layers
     layers = keys.get(names.layers, LAYER_LIMIT, count, why)
-    heads = keys.get(names.heads, HEAD_LIMIT, family.heads, why)
+    if family.config_class == "JetMoeConfig":  # a router chooses the heads of each expert
+        heads = keys.get("num_experts_per_tok", HEAD_LIMIT, 2, why)
+        heads *= keys.get("num_key_value_heads", HEAD_LIMIT, family.kv_heads, why)
+        keys.read.add(names.heads[0])  # the class overwrites it
+    else:
+        heads = keys.get(names.heads, HEAD_LIMIT, family.heads, why)
     if names.context:
         context = keys.get(names.context, LENGTH_LIMIT, family.context, why)
         context_key = keys.named(keys.name(names.context))
+    if family.config_class in ("HrmTextConfig", "LongcatFlashConfig"):
+        layers = _runs(keys, family, layers)
     kv_heads = _kv_heads(keys, family, heads)
-    has_key = family.head_dim_key and keys.find("head_dim") is not None
+    has_key = family.head_dim_key and keys.find(names.head_dim) is not None
     if has_key or family.head_dim is not None:
-        head_dim = keys.get("head_dim", HEAD_WIDTH_LIMIT, family.head_dim, why)
+        head_dim = keys.get(names.head_dim, HEAD_WIDTH_LIMIT, family.head_dim, why)
     else:
         head_dim = hidden // heads
         is_latent = isinstance(family, RopeFamily) and family.latent  # with widths of its own
@@ -87,7 +94,30 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
     )
 
 
+def _runs(keys: Keys, family: Family, layers: int) -> int:
+    """Return how many attentions a token passes where a layer has several, each with its own cache."""
+    name, why = keys.name(family.names.layers), family.source
+    if (
+        family.config_class == "LongcatFlashConfig"
+    ):  # num_hidden_layers counts them, num_layers does not
+        runs = layers if name == "num_hidden_layers" else 2 * layers
+    else:
+        keys.read |= {"prefix_lm", "num_layers_per_stack"}
+        cycles = keys.get("H_cycles", LAYER_LIMIT, 2, why)
+        runs = layers * cycles * (keys.get("L_cycles", LAYER_LIMIT, 3, why) + 1)
+        if keys.optional("num_layers_per_stack", LAYER_LIMIT) is not None:
+            runs = layers  # which num_hidden_layers already counts
+    if runs > MAX_LAYERS or (runs % 2 and family.config_class == "LongcatFlashConfig"):
+        raise keys.error(
+            name, f"must make an even number up to {MAX_LAYERS:,} attentions, got {runs:,}"
+        )
+    return int(runs)
+
+
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
+    if family.config_class == "DbrxConfig":
+        own = keys.section("attn_config")
+        return 1 if own is None else _read_kv_heads(own, "kv_n_heads", heads, 1, family.source)
     if family.config_class == "FalconConfig":
         names = ("num_kv_heads", "n_head_kv")
         has_key = keys.find(names) is not None
@@ -250,9 +280,15 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
     if family.windows != "every layer":  # a class of one kind reads no list of them
         rule = _CHUNKED_KIND if family.windows == "chunks" else _KIND
         rule = _INDEXED_KIND if family.indexed else rule
+        if family.full_word != FULL:
+            rule = fields.Choice(options=(family.full_word, family.word(SLIDING)))
         listed = keys.by_layer("layer_types", layers, rule)
         if listed is not None:
-            return tuple(FULL if kind == INDEXED else kind for kind in listed)
+            full = (INDEXED, family.full_word)
+            return tuple(
+                FULL if kind in full else SLIDING if kind == family.word(SLIDING) else kind
+                for kind in listed
+            )
     window = read_window(keys, family)
     if family.windows == "if any":
         return _of_unknown_class(keys, window, layers)
@@ -312,10 +348,9 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
             f"{keys.named('layer_types')} is absent: the last of every {period} layers is of full "
             f"attention, {family.source}."
         )
-    shift = 0 if family.first_full else 1
     full = {index % layers for index in family.also_full}
     return tuple(
-        SLIDING if (index + shift) % period and index not in full else FULL
+        SLIDING if (index - family.full_at) % period and index not in full else FULL
         for index in range(layers)
     )
 

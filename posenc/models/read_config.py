@@ -85,14 +85,14 @@ _NOT_READ = dict.fromkeys(
     "is not read, because an index chooses which keys a query sees",
 ) | {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",
-    "doge": "is not read, because a learned mask chooses which keys a query sees",
-    "jetmoe": "is not read, because a router chooses the query heads of each token",
-    "longcat_flash": "is not read, because each of its layers holds two attentions",
     "roformer": "is not read, because its config decides whether values are rotated, too",
     "zamba2": "is not read, because its layers share the weights of a few attentions",
 }  # fmt: skip
 # Keys of published files that their class never reads.
-_NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
+_NO_EFFECT = {
+    "bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type",
+    "doge": "keep_window_size",  # a note of its layers says what it does
+}  # fmt: skip
 
 
 @functools.cache

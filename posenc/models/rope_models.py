@@ -3,9 +3,10 @@
 import functools
 from dataclasses import replace
 
-from posenc import fields
+from posenc import fields, limits
 from posenc.models.config_json import Keys
 from posenc.models.families import (
+    CROSS,
     FULL,
     INDEXED,
     MLP,
@@ -98,7 +99,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         raise keys.error("layer_types", "names no layer with attention, which alone has positions")
     if family.global_head_dim is not None:  # Gemma 4's class sets its last layer so
         kind_of = (*kind_of[:-1], FULL)
-    _skip_unused_blocks(keys, kind_of)
+    _skip_unused_blocks(keys, family, kind_of)
     own_caches = sizes.layers - _shared_layers(keys, family, kind_of)
     uses_rope = rope_by_layer(keys, family, sizes.layers)
     if not _rotates(keys, family):
@@ -117,7 +118,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):
         is_named = rope or kind in (family.state, MLP)
-        name = kind if is_named else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
+        name = family.word(kind)
+        name = name if is_named else NO_ROPE if kind == FULL else f"{name}, {NO_ROPE}"
         name += SHARED if index >= own_caches else ""
         if family.indexed:
             name = INDEXED if has_index[index] else INDEXED + SHARED_INDEX
@@ -144,10 +146,10 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
             width -= own.index_width
             notes.append("These layers see the tokens that the index of an earlier layer chose.")
         state = 0
-        if family.state_size and not family.state:
+        if family.state_size and (not family.state or family.full_word != FULL):
             state = state_numbers(keys, family, sizes)
             notes.append(
-                f"Each layer also keeps a Mamba-2 state of {state:,} numbers per sequence. {_STATE_NOTE}"
+                f"Each layer also keeps a state of {state:,} numbers per sequence. {_STATE_NOTE}"
             )
         kinds.append(
             LayerKind(
@@ -176,7 +178,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         model_type=model_type,
         hidden_size=sizes.hidden_size,
         layers=sizes.layers,
-        context=sizes.context,
+        context=sizes.context or None,
         trained_length=_trained_length(keys),
         layer_kinds=tuple(kinds),
         notes=_notes(keys, family, kinds, sizes),
@@ -226,13 +228,17 @@ def _without_attention(
     keys: Keys, family: RopeFamily, sizes: Sizes, kind: str, layers: tuple[int, ...]
 ) -> LayerKind:
     """Return layers that keep a state, or nothing: no position is put in, and no scaling reaches them."""
-    state = state_numbers(keys, family, sizes) if kind == family.state else 0
+    has_state = kind == family.state != CROSS
+    state = state_numbers(keys, family, sizes) if has_state else 0
     keeps = f"a state of {state:,} numbers per sequence" if state else "nothing is kept"
+    what = f"No attention: {keeps}."
+    if kind == CROSS:
+        what = "Queries see the picture alone, whose keys and values do not grow with the text."
     return LayerKind(
         name=kind,
         layers=layers,
         scheme=None,
-        unsupported=f"No attention: {keeps}.",
+        unsupported=what,
         heads=0,
         kv_heads=0,
         head_dim=0,
@@ -272,12 +278,13 @@ def _skip_blocks(keys: Keys) -> None:
         block.read.update(block.record)
 
 
-def _skip_unused_blocks(keys: Keys, kinds: tuple[str, ...]) -> None:
+def _skip_unused_blocks(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> None:
     """Count the rope blocks of kinds that no layer is of as read."""
     block = keys.section(NEW)
     for kind in (FULL, SLIDING):
-        if block and kind not in kinds and isinstance(block.record.get(kind), dict):
-            unused = block.section(kind)
+        name = family.word(kind)
+        if block and kind not in kinds and isinstance(block.record.get(name), dict):
+            unused = block.section(name)
             if unused:
                 unused.read.update(unused.record)
 
@@ -294,7 +301,7 @@ def _scheme(
         BlockReader, outer=keys, family=family, base=base, heads=own, layout=layout,
         context=(sizes.context_key, sizes.context),
     )  # fmt: skip
-    new, entry_is_null = _entry(keys, kind, is_shared="" in family.bases)
+    new, entry_is_null = _entry(keys, family.word(kind), is_shared="" in family.bases)
     if entry_is_null:
         return NoneConfig()
     old = keys.section(OLD) if base.scaled else None
@@ -313,6 +320,14 @@ def _scheme(
         raise keys.error(
             OLD,
             f"and {keys.named(NEW)} are both given and do not agree; keep one of them",
+        )
+    attention = keys.section("attn_config") if family.config_class == "DbrxConfig" else None
+    trained = attention.optional("rope_theta", limits.BASE) if attention else None
+    if attention and trained not in (None, schemes[0].base):
+        raise attention.error(
+            "rope_theta",
+            f"says {trained:,.10g}, but transformers takes rope_theta {schemes[0].base:,.10g}, which "
+            "stands outside of attn_config or is its default; they must agree",
         )
     return schemes[0]
 

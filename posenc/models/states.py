@@ -1,4 +1,4 @@
-"""Layers that keep a state of constant size in place of a cache: which they are, and its numbers."""
+"""Layers without attention among tokens of text: which they are, and the numbers of their states."""
 
 import functools
 import re
@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 
 from posenc import fields
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, MLP, SLIDING, RopeFamily
+from posenc.models.families import CROSS, FULL, MLP, SLIDING, RopeFamily
 from posenc.models.layers import HEAD_LIMIT, LAYER_LIMIT, MAX_LAYERS, WIDTH_LIMIT, Sizes
 
 _KERNEL = fields.IntRange(low=1, high=1_024)
 _OFFSET = fields.IntRange(low=0, high=MAX_LAYERS)
 # Kinds of layers in configs of all ages; of Nemotron-H also letters.
 _FULL_WORDS = ("full_attention", "attention")
-_STATE_WORDS = ("linear_attention", "mamba", "conv")
+_STATE_WORDS = ("linear_attention", "mamba", "conv", "recurrent")
 _MLP_WORDS = ("mlp", "moe")
-_WORDS = fields.Choice(options=(*_FULL_WORDS, *_STATE_WORDS, *_MLP_WORDS, SLIDING))
+_WORDS = (*_FULL_WORDS, *_STATE_WORDS, *_MLP_WORDS, SLIDING)
 _LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 # Keys that bear on the state alone.
 _OF_STATE = re.compile(
     r"^(?:mamba_|time_step|linear_|conv_|ssm_|use_mamba|use_conv|chunk_size$|full_attention_interval$"
-    r"|attn_layer_indices$|kda_|short_conv_kernel_size$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
+    r"|attn_layer_indices$|lru_width$|conv1d_|n_mamba_heads$|kda_|short_conv_kernel_size$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
 )
 
 
@@ -30,8 +30,9 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     section = keys.section("linear_attn_config")
     if section is not None:
         section.read.update(("full_attn_layers", "kda_layers"))
+    rule = fields.Choice(options=tuple(dict.fromkeys((*_WORDS, family.full_word))))
     for name in ("layer_types", "layers_block_type"):
-        listed = keys.by_layer(name, layers, _WORDS)
+        listed = keys.by_layer(name, layers, rule)
         if listed is not None:
             return tuple(_kind(word, family) for word in listed)
     pattern = keys.text("hybrid_override_pattern")
@@ -42,15 +43,22 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
                 f"must have one letter of {' '.join(_LETTERS)} for each of {layers:,} layers",
             )
         return tuple(_kind(_LETTERS[letter], family) for letter in pattern)
-    return tuple(
-        FULL if full else family.state for full in _full_layers(keys, section, family, layers)
-    )
+    if keys.find("block_types") is not None:  # RecurrentGemma repeats them
+        count = (
+            len(keys.record["block_types"]) if isinstance(keys.record["block_types"], list) else 0
+        )
+        words = keys.entries("block_types", max(count, 1), rule)
+        return tuple(_kind(words[index % count], family) for index in range(layers))
+    full = _full_layers(keys, section, family, layers)
+    return tuple(_kind(FULL if is_full else family.state, family) for is_full in full)
 
 
 def _kind(word: str, family: RopeFamily) -> str:
+    if word in (*_FULL_WORDS, family.full_word):
+        return SLIDING if family.windows == "every layer" else FULL
     if word == SLIDING and family.windows != "none":
         return SLIDING
-    return FULL if word in _FULL_WORDS else MLP if word in _MLP_WORDS else family.state
+    return MLP if word in _MLP_WORDS else family.state
 
 
 def _full_layers(keys: Keys, section: Keys | None, family: RopeFamily, layers: int) -> list[bool]:
@@ -67,16 +75,21 @@ def _full_layers(keys: Keys, section: Keys | None, family: RopeFamily, layers: i
             rule = fields.Numbers(low=0, high=layers - 1, least=1, most=layers, whole=True)
             indices = {*keys.get(name, rule)}
             return [index in indices for index in range(layers)]
-    if family.offset:
-        period = keys.get("attn_layer_period", LAYER_LIMIT, family.period, family.source)
-        offset = keys.get("attn_layer_offset", _OFFSET, family.offset, family.source)
-        return [index % period == offset for index in range(layers)]
+    if family.state == CROSS:
+        rule = fields.Numbers(low=0, high=MAX_LAYERS, least=0, most=layers, whole=True)
+        cross = {*keys.get("cross_attention_layers", rule, tuple(range(3, 40, 5)), family.source)}
+        return [index not in cross for index in range(layers)]
     if not family.period:
         return [False] * layers
+    period, offset = family.period, family.full_at
+    if family.config_class == "JambaConfig":
+        period = keys.get("attn_layer_period", LAYER_LIMIT, period, family.source)
+        offset = keys.get("attn_layer_offset", _OFFSET, offset, family.source)
+        return [index % period == offset for index in range(layers)]
     why = f"{family.source}; its key layer_types is absent too"
     name = family.period_key or "full_attention_interval"
-    interval = keys.get(name, LAYER_LIMIT, family.period, why)
-    return [not (index + 1) % interval for index in range(layers)]
+    interval = keys.get(name, LAYER_LIMIT, period, why)
+    return [not (index - offset) % interval for index in range(layers)]
 
 
 def state_numbers(keys: Keys, family: RopeFamily, sizes: Sizes) -> int:
@@ -162,6 +175,19 @@ def _short_convolution(keys: Keys, sizes: Sizes, why: str) -> int:
     )
 
 
+def _lru(keys: Keys, sizes: Sizes, why: str) -> int:
+    # The RG-LRU of Griffin (De et al. 2024, arXiv 2402.19427), and a convolution.
+    width = keys.get("lru_width", WIDTH_LIMIT, sizes.hidden_size)
+    return int(width * keys.get("conv1d_width", _KERNEL, 4, why))
+
+
+def _compressed_convolution(keys: Keys, sizes: Sizes, why: str) -> int:
+    # ZAYA's Compressed Convolutional Attention (arXiv 2510.04476): past queries, keys and half a value.
+    times = (keys.get(name, _KERNEL, 2, why) - 1 for name in ("cca_time0", "cca_time1"))
+    width = (sizes.heads + sizes.kv_heads) * sizes.head_dim
+    return int(sum(times) * width + sizes.kv_heads * sizes.head_dim // 2)
+
+
 def _lightning(keys: Keys, sizes: Sizes, why: str) -> int:
     # Lightning attention (Qin et al. 2024, arXiv 2401.04658): a matrix per head.
     return sizes.heads * sizes.head_dim**2
@@ -178,4 +204,6 @@ _SIZES: Mapping[str, Callable[[Keys, Sizes, str], int]] = {
     "nemotron_h": _nemotron_h,
     "convolution": _short_convolution,
     "lightning": _lightning,
+    "lru": _lru,
+    "compressed_convolution": _compressed_convolution,
 }

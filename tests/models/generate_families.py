@@ -18,6 +18,7 @@ from posenc.models.families import GENERATED
 from tests.models.published_models.establish import establish
 
 CAUSAL_TYPES = Path(__file__).with_name("causal_types.json")
+SINK = "Each head has a learned logit more in its softmax, the attention sink."
 # Keys of a class whose layers rotate only where they have a window, or that have another window key.
 STATED: dict[str, dict[str, Any]] = {
     "cohere2": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
@@ -49,20 +50,19 @@ STATED: dict[str, dict[str, Any]] = {
         "state": "mamba", "state_size": "mamba_2", "period": 0, "rotates": "key",
         "scale_key": "attention_multiplier",
     },
-    "jamba": {"state": "mamba", "state_size": "mamba", "rotates": "never", "period": 8, "offset": 4},
+    "jamba": {"state": "mamba", "state_size": "mamba", "rotates": "never", "period": 8, "full_at": 4},
     "ministral3": {"windows": "every layer", "query_factor": True},
     "nemotron_h": {"state": "mamba", "state_size": "nemotron_h", "period": 0, "rotates": "never"},
     "bailing_hybrid": {
         "state": "linear_attention", "state_size": "bailing", "period": 6, "period_key": "layer_group_size",
-        "context_key": "model_max_length", "layout": "interleaved",
+        "names": {"context": "model_max_length"}, "layout": "interleaved",
     },
     "kimi_linear": {
         "state": "linear_attention", "state_size": "kimi_delta", "period": 4, "rotates": "never",
-        "context_key": "model_max_length",
+        "names": {"context": "model_max_length"},
     },
     "lfm3": {
-        "state": "conv", "state_size": "convolution", "period": 0, "windows": "if listed",
-        "first_full": False,
+        "state": "conv", "state_size": "convolution", "period": 0, "windows": "if listed", "full_at": -1,
     },
     "olmo_hybrid": {"state": "linear_attention", "state_size": "olmo_hybrid", "period": 4},
     "falcon_h1": {"state_size": "falcon_h1"},
@@ -78,18 +78,61 @@ STATED: dict[str, dict[str, Any]] = {
     "mellum": {"windows": "if listed", "window": 1_024, "share": 1.0},
     "solar_open": {"share": 1.0},
     "mimo_v2_flash": {
-        "share": 1.0, "value_width": 128, "windowed_kv": 2, "period": 6, "first_full": False,
+        "share": 1.0, "value_width": 128, "windowed_kv": 2, "period": 6, "full_at": -1,
         "also_full": [0],
     },
     "beam": {"rope_only_in_windows": True, "also_full": [-1]},
     "mistral4": {"query_factor": True},
     "deepseek_v32": {"indexed": True},
     "glm_moe_dsa": {"indexed": True},
+    "flint": {
+        "rope_only_in_windows": True, "period": 4, "full_at": 1, "also_full": [0, -1], "notes": [SINK],
+    },
+    "recurrent_gemma": {
+        "windows": "every layer", "window": 2_048, "window_key": "attention_window_size",
+        "state": "linear_attention", "state_size": "lru", "period": 3, "full_at": 2,
+    },
+    "dbrx": {"names": {"context": "max_seq_len"}, "head_dim_key": False},
+    "mllama_text_model": {"state": "cross_attention"},
+    "hrm_text": {"layers": 16, "notes": [
+        "Two stacks of layers run in turn, several times: each run of a layer has a cache of its own and "
+        "is counted as a layer.",
+        "With prefix_lm, the tokens of an instruction see both sides if token_type_ids mark them.",
+    ]},
+    "zaya": {
+        "state_size": "compressed_convolution", "full_word": "hybrid", "windows": "if listed", "share": 1.0,
+        "base": {"full_attention": 5e6, "sliding_attention": 1e4},
+        "block": {
+            kind: {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": base}
+            for kind, base in (("full_attention", 5e6), ("sliding_attention", 1e4))
+        },
+        "window": None, "notes": ["Queries and keys are mixed with those of earlier tokens first."],
+    },
+    "cohere_compass_text": {
+        "windows": "if listed", "window": 4_096, "interleaved_sections": True,
+        "base": {"full_attention": 10_000.0, "sliding_attention": 10_000.0}, "block": {},
+    },
+    "jetmoe": {
+        "names": {"head_dim": "kv_channels"}, "head_dim_key": True,
+        "notes": ["A router chooses the query heads of each token."],
+    },
+    "longcat_flash": {"names": {"layers": "num_layers"}, "layers": 28},
+    "doge": {"windows": "every layer", "notes": [
+        "In texts of more than keep_window_size tokens (2,048 by default), a learned score chooses which "
+        "tokens a query sees."
+    ]},
 }  # fmt: skip
 # What a class needs to run: its defaults do not work, or name one kind of layer alone.
 RUN_WITH: dict[str, dict[str, Any]] = {
     "bamba": {"num_hidden_layers": 8, "attn_layer_indices": [2, 6]},
     "bitnet": {"num_hidden_layers": 4},
+    "cohere_compass_text": {
+        "num_hidden_layers": 8, "layer_types": ["sliding_attention", "full_attention"] * 4,
+        "rope_parameters": {
+            "full_attention": None, "sliding_attention": {"rope_theta": 50_000.0, "rope_type": "default"},
+        },
+    },
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "clip_qkv": 8.0}},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "gemma4_assistant": {"text_config": {
         "model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0,
@@ -118,7 +161,7 @@ PLAIN = (
     "ernie4_5", "gemma", "glm", "glm4", "helium", "nemotron", "persimmon", "seed_oss",
     "apertus", "arcee", "aria_text", "axk1", "bitnet", "cwm", "diffllama", "ernie4_5_moe",
     "flex_olmo", "glm4_moe_lite", "hy_v3", "internlm3", "iquestcoder", "jais2",
-    "hunyuan_v1_dense", "hunyuan_v1_moe", "minicpm3", "nanochat", "youtu",
+    "hunyuan_v1_dense", "hunyuan_v1_moe", "minicpm3", "nanochat", "youtu", "emu3_text_model",
 )  # fmt: skip
 SIZES = {
     "hidden_size": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
@@ -138,7 +181,8 @@ def family(model_type: str) -> dict[str, Any]:
     layouts = {kind["layout"] for kind in kinds if "layout" in kind}
     record: dict[str, Any] = {"config_class": config_class.__name__}
     record |= {"layout": layouts.pop()} if layouts else {}
-    record |= {name: fields.get(key) for name, key in SIZES.items()}
+    other = config_class.attribute_map
+    record |= {name: fields.get(other.get(key, key)) for name, key in SIZES.items()}
     record |= {
         "kv_heads_key": "num_key_value_heads" in fields,
         "head_dim_key": "head_dim" in fields or model_type in READS_HEAD_DIM,
@@ -164,7 +208,7 @@ def family(model_type: str) -> dict[str, Any]:
         full = types.index("full_attention") if "full_attention" in types else 0
         again = types.index("full_attention", full + 1) if "full_attention" in types else 0
         record |= {"windows": "pattern", "window": fields["sliding_window"], "period": again - full}
-        record["first_full"] = full == 0
+        record["full_at"] = 0 if full == 0 else -1
     if model_type == "llama4_text":
         record["window"] = whole["attention_chunk_size"]
     return record | STATED.get(model_type, {})

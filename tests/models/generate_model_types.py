@@ -23,11 +23,16 @@ MODELS = Path(importlib.util.find_spec("transformers").origin).parent / "models"
 # What the source of a class without RoPE has: the first that matches counts.
 KINDS = {
     "buckets": r"def _?relative_position_bucket|def _compute_bias",
-    "relative": r"\brel_shift|relative_shift|disentangled|relative_key\b|def relative_attn|rel_pos_emb",
+    "relative": r"\brel_shift|relative_shift|disentangled|relative_key\b|def relative_attn|rel_pos_emb"
+    r"|class \w*RelativeLogits",
     "added": r"(?i)sinusoid|(embed_positions|position\w*_embeddings?|wpe|pos_embed\w*) = nn\."
-    r"(Embedding|Parameter)|LearnedPositionalEmbedding",
+    r"(Embedding|Parameter)|LearnedPositionalEmbedding|AxialPositionEmbeddings|positions_embed = ",
 }
-ROPE = r"(?<![pP])rope|RoPE|Rope|(?i:rotary|rotate)"
+ROPE = r"(?<![pP])rope|RoPE|Rope|(?i:rotary|rotate_(?:half|every))"
+# The classes and functions of the pictures of a model whose text model is asked for.
+PICTURES = (
+    r"(?ms)^(?:class|def) \w*(?:(?i:vision|audio|speech)|Image(?!GPT))\w*.*?(?=^(?:class|def|@|\w))"
+)
 # The text model of a model of several parts, made by what its own config says.
 TEXT_PART = (
     r"(AutoModel\w*|\w+Model|\w+ForCausalLM)(\._?from_config)?"
@@ -72,6 +77,8 @@ def kind_of(model_type: str) -> str:
     borrowed = {MODELS / name for name in re.findall(r"from \.\.(\w+)", code)}
     files = (path for folder in borrowed for path in sorted(folder.glob("modeling_*.py")))
     whole = "\n".join((code, *(path.read_text("utf-8") for path in files)))
+    if "vocab_size" in fields:
+        whole = re.sub(PICTURES, "", whole)
     if re.search(ROPE, whole):
         return "rope" if "vocab_size" in fields else "rope_part"
     return text_kind(fields, model_type, whole) or "no_rope"
@@ -80,9 +87,7 @@ def kind_of(model_type: str) -> str:
 def text_kind(fields: set[str], model_type: str, code: str) -> str:
     """Return what a model of text does with position where that is clear, else ""."""
     # A type of several parts has the source of all of them: nothing more is said of it.
-    text = "vocab_size" in fields and not any("config" in name for name in fields)
-    mixed = "_config" in source(model_type, "configuration")
-    if not text or mixed:
+    if "vocab_size" not in fields or any("config" in name for name in fields - {"base_config_key"}):
         return ""
     kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, code)), "")
     return kind or ("" if re.search(r"class \w*(Attention|Attn)|softmax\(", code) else "none")

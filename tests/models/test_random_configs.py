@@ -28,6 +28,7 @@ ROPE: list[Config] = [
     {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
      "original_max_position_embeddings": 8_192},
 ]  # fmt: skip
+LAYERS = ("num_layers_per_stack", "num_hidden_layers", "num_layers", "n_layers")
 SIZES: dict[str, list[int]] = {
     "hidden_size": [256, 512], "num_attention_heads": [4, 8], "num_key_value_heads": [1, 2, 4],
     "num_kv_shared_layers": [0, 1],
@@ -45,13 +46,14 @@ VALUES: dict[str, list[Any]] = {
 def legal_configs(draw: st.DrawFn) -> Config:
     """The defaults of a class with fewer layers and other values of some of its keys."""
     config = default_config(draw(st.sampled_from(TYPES)))
-    whole = config.get("num_hidden_layers") or len(config["layers_block_type"])
+    listed = len(config.get("layers_block_type", ()))
+    whole = next((config[name] for name in LAYERS if config.get(name)), listed)
     layers = draw(st.integers(2, min(whole, 8)))
     config.pop("per_layer_config", None)
     for name, value in config.items():
         if isinstance(value, list) and len(value) == whole:
             config[name] = value[:layers]
-        elif name == "num_hidden_layers":
+        elif name in LAYERS:
             config[name] = layers
     for name, values in SIZES.items():
         if config.get(name) is not None:

@@ -40,10 +40,13 @@ transformers = pytest.importorskip("transformers", minversion="5")
 CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_text())
 # The classes of these types are those of DeepSeek V3 and Llama.
 BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
-HYBRID = [name for name, family in FAMILIES.items() if family.state]
-# Blocks that are written back have no llama_4_scaling_beta, as a note of their layers says. Classes of Beam
-# and Laguna are run as a whole below.
-RUN_WHOLE = ("beam", "gpt_neox_japanese", "laguna", "ministral3", "mistral4")
+HYBRID = [name for name, family in FAMILIES.items() if family.state and family.state_size]
+# Blocks that are written back have no llama_4_scaling_beta, as a note of their layers says. The other
+# classes cannot be built in parts, and are run as a whole below.
+RUN_WHOLE = (
+    "beam", "cohere_compass_text", "dbrx", "doge", "flint", "gpt_neox_japanese", "hrm_text", "jetmoe",
+    "laguna", "longcat_flash", "ministral3", "mistral4", "mllama_text_model", "zaya",
+)  # fmt: skip
 TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.
 NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense", "hunyuan_v1_moe")
@@ -391,27 +394,18 @@ def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
 
 
 WITHOUT_ROPE_BETWEEN = (
-    "afmoe", "beam", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "kolibri1", "llama4_text",
+    "afmoe", "beam", "cohere2", "cohere2_moe", "cohere_compass_text", "exaone4", "exaone_moe", "flint",
+    "kolibri1", "llama4_text",
 )  # fmt: skip
-RUN = (
-    *WITHOUT_ROPE_BETWEEN,
-    *HYBRID,
-    "hunyuan_v1_dense",
-    "internlm3",
-    "iquestcoder",
-    "gpt_neox_japanese",
-    "laguna",
-    "ministral",
-    "ministral3",
-    "mistral4",
-)
+OTHERS = ("hunyuan_v1_dense", "internlm3", "iquestcoder", "ministral")
+RUN = tuple(dict.fromkeys((*WITHOUT_ROPE_BETWEEN, *HYBRID, *RUN_WHOLE, *OTHERS)))
 
 
 @pytest.mark.parametrize("model_type", RUN)
 def test_layers_do_what_a_run_of_the_class_shows(model_type: str) -> None:
     """Rotation as a matrix, mask and cache of the class itself, as `establish` observes them."""
     built = config_of(model_type, {"num_hidden_layers": 8} | RUN_WITH.get(model_type, {}))
-    config = json.loads(json.dumps(built.to_dict()))
+    config = json.loads(json.dumps(built.to_dict(), default=str))
     real, model = establish({"config": config}), read_config(config)
     assert list(differences(model, real)) == []
     without = {kind["position"] for kind in real["kinds"] if kind["attention"] == "full"}
@@ -434,7 +428,7 @@ SMALL: Config = {
 STATES: dict[str, Config] = {
     "linear_attention": {
         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
-        "linear_value_head_dim": 10, "linear_conv_kernel_dim": 3,
+        "linear_value_head_dim": 10, "linear_conv_kernel_dim": 3, "lru_width": 40, "conv1d_width": 3,
     },
     "mamba": {
         "mamba_n_heads": 8, "mamba_d_state": 6, "mamba_d_conv": 3, "mamba_n_groups": 2,
@@ -454,12 +448,17 @@ def test_states_have_the_numbers_of_transformers_cache(model_type: str) -> None:
     config = config_of(model_type, {key: sizes[key] for key in sizes if key in known})
     model = transformers.AutoModel.from_config(config).eval()
     with torch.no_grad():
-        cache = model(input_ids=torch.ones(1, 7, dtype=torch.long), use_cache=True).past_key_values
+        result = model(input_ids=torch.ones(1, 7, dtype=torch.long), use_cache=True)
+    cache = getattr(result, "past_key_values", transformers.DynamicCache())
     kinds = {i: k for k in read_config(config.to_dict()).layer_kinds for i in k.layers}
     for index, kind in kinds.items():
         layer = cache.layers[index] if index < len(cache.layers) else None
         states = [getattr(layer, name, None) or {} for name in ("conv_states", "recurrent_states")]
         tensors = [one for state in states for one in state.values()]
+        if model_type == "recurrent_gemma":  # which keeps them itself
+            block = model.layers[index].temporal_block
+            tensors = [getattr(block, "conv1d_state", None)]
+            tensors.append(getattr(getattr(block, "rg_lru", None), "recurrent_states", None))
         tensors += getattr(cache, "linear_cache", [])[
             index : index + 1
         ]  # MiniMax has its own class

@@ -44,17 +44,17 @@ STATE = re.compile(
     "Mamba|Mixer|GatedDelta|DeltaAttention|ShortConv|Lightning|(?<!Kimi)LinearAttention|MLP|MOE|Moe.*Block"
     "|MoE(?!V1(?:Attention|DecoderLayer))"
 )
-TWO_RESULTS = re.compile("Lightning|Llama4TextMoe|GptOssMLP")
+TWO_RESULTS = re.compile("Lightning|Llama4TextMoe|GptOssMLP|ZayaSparseMoe")
 ROTATES = re.compile(r"^apply_.*rot")
 SHALLOW = 4  # layers of a class whose layers are all alike, where its width cannot be made small
 
 # Classes whose layers are all alike and whose head width follows from the width of a token.
 UNIFORM = {
     "falcon", "bitnet", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe",
-    "codegen", "gpt_neox_japanese",
+    "codegen", "gpt_neox_japanese", "dbrx",
 }  # fmt: skip
 # Classes of narrow models whose head width follows from the width of a token.
-NARROW = {"modernbert", "modernbert-decoder", "nomic_bert"}
+NARROW = {"modernbert", "modernbert-decoder", "nomic_bert", "mllama_text_model"}
 # Classes that compute attention themselves. None of them knows a window.
 OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj", "codegen", "gpt_neox_japanese"}
 
@@ -204,13 +204,16 @@ def without_initial_values() -> Iterator[None]:
 
 def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.Module, Any]:
     """Build a model with small feed-forward parts; return it and its list of layers."""
+    import transformers
     from transformers import AttentionInterface, AutoModel
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
     AttentionInterface.register("observed", stand_in)
     AttentionMaskInterface.register("observed", eager_mask)
     made = read(config)
-    depth = made.num_hidden_layers
+    # Layers of these classes hold several attentions, or run several times.
+    depth = getattr(made, "num_layers_per_stack", made.num_hidden_layers)
+    depth = made.num_layers if made.model_type == "longcat_flash" else depth
     made.pad_token_id = 0
     made.use_cache = True
     made.allow_global_per_layer_attribute_access = True
@@ -228,7 +231,11 @@ def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.M
             setattr(made, name, window)
     made._attn_implementation = "eager" if made.model_type in OWN_ATTENTION else "observed"
     with torch.no_grad(), without_initial_values():
-        model = AutoModel.from_config(made, dtype=torch.float32).eval()
+        if type(made) in AutoModel._model_mapping:
+            model = AutoModel.from_config(made, dtype=torch.float32).eval()
+        else:  # a text model of several
+            name = type(made).__name__.replace("Config", "Model")
+            model = getattr(transformers, name)._from_config(made, dtype=torch.float32).eval()
     layers = next(
         one
         for one in model.modules()
@@ -246,12 +253,16 @@ def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.M
 
 def run(model: torch.nn.Module, layers: Any, positions: list[int]) -> tuple[Observer, Any]:
     """Run a model on tokens at these positions; return what was observed, and the cache."""
+    from transformers import DynamicCache
+
     named: dict[str, Any] = {"input_ids": torch.ones(1, len(positions), dtype=torch.long)}
     if "position_ids" in inspect.signature(model.forward).parameters:
         named["position_ids"] = torch.tensor([positions])
+    if type(model).__name__ == "RecurrentGemmaModel":  # makes none itself
+        named["past_key_values"] = DynamicCache()
     with observed(model, layers) as seen, torch.no_grad():
         result = model(**named)
-    return seen, getattr(result, "past_key_values", None)
+    return seen, getattr(result, "past_key_values", named.get("past_key_values"))
 
 
 def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int | None]:
@@ -278,7 +289,7 @@ def seen_keys(mask: torch.Tensor | None) -> tuple[str, int | None]:
     """Return what a mask is of: full attention, a window or chunks; and the keys seen beyond WINDOW."""
     if mask is None:
         return "full", None
-    visible = [int((row == 0).sum()) for row in mask[0, 0]]
+    visible = [int((~(row < -1e9)).sum()) for row in mask[0, 0]]
     if visible in ([one + 1 for one in range(TEXT)], [TEXT] * TEXT):
         return "full", None
     if visible == [one % WINDOW + 1 for one in range(TEXT)]:
