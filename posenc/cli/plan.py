@@ -253,6 +253,10 @@ def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
     if not config:
         raise _UsageError("CONFIG.JSON must name a file, or be - for stdin.")
     stdin, path = config == "-", Path(config)
+    if not (stdin or path.exists()):
+        raise _UsageError(
+            f"There is no file {printable_name(path.name)}: give the path of a config.json, or - for stdin."
+        )
     try:
         source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path
         model = read_config(source, assume)

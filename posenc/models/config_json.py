@@ -35,6 +35,14 @@ def read_object(source: ConfigSource) -> dict[str, Any]:
     return record
 
 
+def as_json(value: object) -> str:
+    """Return a value of a config in JSON's words, in at most 60 characters."""
+    if isinstance(value, bool | list | dict | None):
+        text = json.dumps(value, ensure_ascii=False)
+        return text if len(text) <= 60 else text[:57] + "..."
+    return quoted(value)
+
+
 def _text_of(source: ConfigSource) -> str:
     if isinstance(source, Mapping):
         try:
@@ -235,7 +243,7 @@ class Keys:
         for name, other in entries[1:]:
             if other != value:
                 raise self.error(
-                    name, f"says {quoted(other)}, but {self.named(first)} says {quoted(value)};"
+                    name, f"says {as_json(other)}, but {self.named(first)} says {as_json(value)};"
                     " they are two names of one number and must agree",
                 )  # fmt: skip
         return first, value
@@ -270,7 +278,7 @@ class Keys:
 
     def _check_rule(self, name: str, value: Any, rule: fields.Rule) -> None:
         if not rule.accepts(value):
-            raise self.error(name, f"must be {rule.allowed()}, got {quoted(value)}")
+            raise self.error(name, f"must be {rule.allowed()}, got {as_json(value)}")
 
     def optional(self, names: str | Sequence[str], rule: fields.Rule) -> Any:
         """Return a key's checked value, or None where it is absent or null."""
@@ -295,7 +303,7 @@ class Keys:
         if values is None:
             raise self.error(name, f"is missing; it {required}")
         if not isinstance(values, list):
-            raise self.error(name, f"{required}, got {quoted(values)}")
+            raise self.error(name, f"{required}, got {as_json(values)}")
         if len(values) != count:
             raise self.error(name, f"{required}, got {len(values):,}")
         for index, value in enumerate(values):
@@ -314,7 +322,7 @@ class Keys:
         if entry is None:
             return None
         if not isinstance(entry[1], dict):
-            raise self.error(name, f"must be an object in braces or null, got {quoted(entry[1])}")
+            raise self.error(name, f"must be an object in braces or null, got {as_json(entry[1])}")
         if entry[1] and name not in self.sections:
             self.sections[name] = Keys(entry[1], self.named(name), self)
         return self.sections.get(name)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from posenc import fields, limits
-from posenc.errors import quoted
-from posenc.models.config_json import Keys
+from posenc.models.config_json import Keys, as_json
 from posenc.models.families import CHUNKED, FULL, INDEXED, SLIDING, Family, RopeFamily
 from posenc.text import count_of
 
@@ -78,7 +77,7 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
             raise keys.error(
                 "head_dim",
                 f"must be {head_dim}, which is hidden size / heads, or absent: this class has no such "
-                f"key, got {quoted(entry[1])}",
+                f"key, got {as_json(entry[1])}",
             )
     for name in ("kv_channels", "attention_head_dim"):  # as Megatron and NVIDIA's Nemotron call it
         if keys.record.get(name) == head_dim:
@@ -216,7 +215,7 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     if not family.state and entry is not None and entry[1] not in (rotated, unrotated + rotated):
         raise keys.error(
             "head_dim",
-            f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {entry[1]!r:.40}",
+            f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {as_json(entry[1])}",
         )
     index, notes = 0, [
         f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
@@ -344,9 +343,10 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
         why = f"{family.source}; its key layer_types is absent too"
         period = keys.get(family.period_key, LAYER_LIMIT, period, why)
     else:
+        further = [f"layer {index % layers}" for index in family.also_full]
         keys.assume(
             f"{keys.named('layer_types')} is absent: the last of every {period} layers is of full "
-            f"attention, {family.source}."
+            f"attention{''.join(f', and {layer}, too' for layer in further)}, {family.source}."
         )
     full = {index % layers for index in family.also_full}
     return tuple(

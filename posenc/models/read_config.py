@@ -7,6 +7,7 @@ and the assumed model type if there is one.
 import base64
 import binascii
 import dataclasses
+import difflib
 import functools
 import json
 import re
@@ -54,7 +55,8 @@ TYPES = Path(__file__).with_name("model_types.json")  # written from the source 
 # Why a type is not read, by what its class does with position.
 _REASONS = {
     "text_part": "it holds a text model, whose config is text_config, which is missing",
-    "parts": "it is made of several models, of which no text_config is its text model",
+    "parts": "it is made of several models, of which no text_config is its text model: give "
+    "the config of one of them, with its own model_type, as a file",
     "rope": "its class has RoPE, and how it rotates is not established",
     "rope_part": "its class rotates features, but it is no text model, and its positions are not read",
     "image": "its positions are those of patches or pixels of an image, not of tokens of a text",
@@ -194,7 +196,11 @@ def _not_read(model_type: str) -> str:
         return reason
     if reason := _REASONS.get(_kinds().get(model_type, "")):
         return f"is not read: {reason}"
-    return "is not known, and nothing is guessed"
+    near = difflib.get_close_matches(
+        model_type[:_MAX_NAME_LENGTH].lower().replace("-", "_"), model_types(), n=1, cutoff=0.85
+    )
+    also = f" (the nearest known type is {near[0]})" if near else ""
+    return f"is not known, and nothing is guessed{also}"
 
 
 def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:

@@ -75,7 +75,8 @@ class BlockReader:
         """Return what all RoPE configs have: width, base, layout, rotated share."""
         head, family, share = self.head(), self.family, self.share()
         if share is None and family.share not in (None, 1.0):
-            share = self.outer.get(family.share_names[0], _SHARE, family.share, family.source)
+            place = self.outer if "" in family.bases else self.keys
+            share = place.get(family.share_names[0], _SHARE, family.share, family.source)
         if share is not None and family.share is None and share != 1:
             is_inner = self.keys.record.get("partial_rotary_factor") is not None
             raise (self.keys if is_inner else self.outer).error(

@@ -1,6 +1,7 @@
 """Models with RoPE: by their configuration class, by their keys alone where it is unknown, and GPT-J."""
 
 import functools
+import json
 from dataclasses import replace
 
 from posenc import fields, limits
@@ -301,7 +302,7 @@ def _scheme(
         BlockReader, outer=keys, family=family, base=base, heads=own, layout=layout,
         context=(sizes.context_key, sizes.context),
     )  # fmt: skip
-    new, entry_is_null = _entry(keys, family.word(kind), is_shared="" in family.bases)
+    new, entry_is_null = _entry(keys, family, kind)
     if entry_is_null:
         return NoneConfig()
     old = keys.section(OLD) if base.scaled else None
@@ -309,8 +310,9 @@ def _scheme(
         default = family.blocks.get(kind, family.blocks.get(""))
         if default:
             rope_type = default["rope_type"]
+            path = NEW if "" in family.bases else f"{NEW}.{kind}"
             keys.assume(
-                f"{keys.named(NEW)} is absent: {rope_type} scaling is taken, {family.source}."
+                f"{keys.named(path)} is absent: its rope_type {rope_type} is taken, {family.source}."
             )
             new = Keys(dict(default), "", keys)
         else:
@@ -332,25 +334,34 @@ def _scheme(
     return schemes[0]
 
 
-def _entry(keys: Keys, kind: str, *, is_shared: bool) -> tuple[Keys | None, bool]:
+def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool]:
     """Return the second-generation block of a kind of layer, and whether it is null: no RoPE there."""
-    block = keys.section(NEW)
+    block, is_shared, word = keys.section(NEW), "" in family.bases, family.word(kind)
     if block is None:
         return None, False
     nested = any(isinstance(value, dict) for value in block.record.values())
     if nested:
-        if kind not in block.record:
-            if not is_shared:
-                return None, False  # these classes fill a kind that is left out with their default
-            raise block.error(kind, "is missing: the layers of this kind have no rope parameters")
-        if block.record[kind] is None:
-            block.find(kind)
+        if word not in block.record:
+            if is_shared:
+                raise block.error(
+                    word, "is missing: the layers of this kind have no rope parameters"
+                )
+            if not family.base_of(kind).names:
+                block_of_class = json.dumps(dict(family.blocks.get(kind, {})))
+                raise block.error(
+                    word,
+                    "is missing, and transformers fills no block beside others; the default of its "
+                    f"{family.config_class} is {block_of_class}",
+                )
+            return None, False  # these classes fill a kind that is left out with their default
+        if block.record[word] is None:
+            block.find(word)
             return None, not is_shared
-        return block.section(kind), False
+        return block.section(word), False
     if is_shared:
         return block, False
     raise keys.error(
-        NEW, f"must have one entry per kind of layer, such as {kind}, each an object in braces"
+        NEW, f"must have one entry per kind of layer, such as {word}, each an object in braces"
     )
 
 

@@ -113,9 +113,17 @@ def _note(
     scheme, own = kind.scheme, own_length(model, kind)
     window = target if kind.window is None else kind.window
     reach = min(target, window)
+    works = not isinstance(scheme, LearnedConfig) or scheme.max_len >= target
     if scheme is None:
         sentence = kind.unsupported or "This version has no scheme for these layers."
         source = "its config"
+    elif isinstance(scheme, SinusoidalConfig) and model.context and target > model.context:
+        rows, works = model.context, False
+        sentence = (
+            f"The class makes {rows:,} rows of sines and cosines, none for positions {rows:,} to "
+            f"{target - 1:,}: longer texts are an error."
+        )
+        source = "its class"
     elif own and trained_length and trained_length < min(own, reach):
         sentence = (
             f"{scheme.label}: its scaling is made for {own:,} tokens; before it, the model was trained "
@@ -142,5 +150,5 @@ def _note(
         layers=f"{count_of(len(kind.layers), 'layer')} ({kind.name})",
         sentence=sentence,
         source=source,
-        works=not isinstance(scheme, LearnedConfig) or scheme.max_len >= target,
+        works=works,
     )

@@ -314,8 +314,12 @@ def _of_layers(plan: ContextPlan) -> Iterator[PlanWarning]:
     kinds = plan.model.layer_kinds
     notes = layer_notes(plan.model, plan.target, plan.trained_length)
     for kind, note in zip(kinds, notes, strict=True):
-        rule = f"Layers: {note.layers}."
-        if len(kinds) > 1 or not isinstance(kind.scheme, RopeConfig):
+        alike = [other.layers for other in notes if other.sentence == note.sentence]
+        rule = f"Layers: {joined(alike, 'and')}."
+        is_first = (
+            alike[0] == note.layers
+        )  # the stacks of an encoder-decoder often share a sentence
+        if is_first and (len(kinds) > 1 or not isinstance(kind.scheme, RopeConfig)):
             yield PlanWarning(rule, note.sentence, note.source)
         for sentence in kind.notes:
             yield PlanWarning(rule, sentence, "its config")

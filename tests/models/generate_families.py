@@ -78,7 +78,7 @@ STATED: dict[str, dict[str, Any]] = {
     "mellum": {"windows": "if listed", "window": 1_024, "share": 1.0},
     "solar_open": {"share": 1.0},
     "mimo_v2_flash": {
-        "share": 1.0, "value_width": 128, "windowed_kv": 2, "period": 6, "full_at": -1,
+        "share": 0.334, "value_width": 128, "windowed_kv": 2, "period": 6, "full_at": -1,
         "also_full": [0],
     },
     "beam": {"rope_only_in_windows": True, "also_full": [-1]},

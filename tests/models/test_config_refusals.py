@@ -1,5 +1,6 @@
 """Bad values in a config.json are refused by their key, and nothing is guessed unless asked for."""
 
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.models.configs import (
     Config,
     case_config,
     of_type,
+    published_config,
     refusal,
     scaled,
 )
@@ -165,6 +167,39 @@ def test_an_unknown_hybrid_is_never_read_as_windows_alone() -> None:
     }.items():  # fmt: skip
         assert refusal(config | {key: value}, "llama").key == key
     assert refusal(config | {"layer_types": ["mamba"] * 8}, "llama").key == "layer_types[0]"
+
+
+@pytest.mark.parametrize("word", ["gemma-3-text", "Gemma3_Text", "gemma3_txt"])
+def test_an_unknown_type_is_shown_the_nearest_known_one(word: str) -> None:
+    assert "gemma3_text" in refusal(of_type(word)).problem
+    assert "nearest" not in refusal(of_type("quite-another")).problem
+
+
+def test_values_are_quoted_as_json() -> None:
+
+    assert str(refusal(of_type("llama", rope_scaling=[False, None]))).endswith("got [false, null].")
+
+
+def test_mimo_names_the_block_that_its_class_misses() -> None:
+    """transformers 5.23 rotates 0.334 of a head by default, and has a KeyError without a block."""
+    text = json.dumps(published_config("mimo-v2-flash-defaults"))
+    config = json.loads(text)
+    for block in config["rope_parameters"].values():
+        del block["partial_rotary_factor"]
+    model = read_config(config)
+    assert [kind.rotary_dim for kind in model.layer_kinds] == [64, 64]  # int(192 * 0.334)
+    for kind in ("full_attention", "sliding_attention"):
+        share = f"rope_parameters.{kind}.partial_rotary_factor is absent: 0.334"
+        assert any(sentence.startswith(share) for sentence in model.assumed)
+        config = json.loads(text)
+        default = config["rope_parameters"].pop(kind)
+        error = refusal(config)
+        assert error.key == f"rope_parameters.{kind}"
+        assert json.dumps(default) in str(error)
+    layers = next(
+        x for x in read_config({"model_type": "mimo_v2_flash"}).assumed if "layer_types" in x
+    )
+    assert "layer 0" in layers
 
 
 def test_sizes_that_an_unknown_type_leaves_out_are_refused() -> None:
