@@ -33,6 +33,7 @@ SERVER_SOURCES = (
     "00dc8057. Read on 26 November 2026."
 )
 _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_hf_to_gguf.py writes
+_LONGROPE_IN_GGUF = ("phi3", "phimoe")  # whose attention factor it writes, too
 _VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
 
 
@@ -141,6 +142,13 @@ def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[s
     """Return the command line of llama.cpp, "" where there is none, and why it has no options."""
     scheme, size = plan.kind.scheme, f"-c {plan.target}"
     if method.method.name == CONFIGURED and rope_type in _IN_GGUF:
+        holds_factor = rope_type != "longrope" or plan.model.read_as in _LONGROPE_IN_GGUF
+        if method.attention_factor != 1 and not holds_factor:
+            return "", (
+                "No llama.cpp options: that a GGUF file of this model holds the attention factor "
+                f"{method.attention_factor:.4f} was not verified; that of MiniCPM3 holds only the "
+                "factors of the pairs (ggml-org/llama.cpp, conversion/minicpm.py at 32e9e044)."
+            )
         reason = "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
         return f"llama-server -m MODEL {size}", reason
     if len(plan.model.layer_kinds) > 1:

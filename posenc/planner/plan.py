@@ -253,7 +253,13 @@ def _trained_length(
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return the trained length, and the assumption behind it if there is one."""
     if known is not None:
-        return check_count("trained_length", known, 2, MAX_CONTEXT), ()
+        length, written = check_count("trained_length", known, 2, MAX_CONTEXT), model.trained_length
+        if written in (None, length):
+            return length, ()
+        return length, (
+            f"The trained length is taken as {length:,} tokens, but original_max_position_embeddings in "
+            f"the config says {written:,}.",
+        )
     if model.trained_length is not None or model.context is None:
         return model.trained_length, ()
     scheme = model.rotary_kind.scheme

@@ -221,6 +221,15 @@ def test_a_trained_length_that_is_taken_for_granted_is_listed(
     assert known.assumed == ()
 
 
+def test_a_trained_length_that_contradicts_the_config_is_named() -> None:
+    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    config = scaled(**block)
+    (sentence,) = plan_config(config, 262_144, scan=64, trained_length=4_096).assumed
+    assert "4,096" in sentence
+    assert "original_max_position_embeddings in the config says 32,768" in sentence
+    assert plan_config(config, 262_144, scan=64, trained_length=32_768).assumed == ()
+
+
 def test_the_sign_of_the_bound_is_known_no_farther_than_it_was_scanned() -> None:
     near = plan_config(LLAMA, 1_048_576, methods=["none"], scan=16_384)
     assert (near.first_negative, near.scanned) == (None, 16_384)
