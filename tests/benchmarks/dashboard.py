@@ -1,15 +1,18 @@
-"""Key press to paint and bytes per rerun: every page with a slider of the sidebar beside a bare app.
+"""Key press to paint, bytes per rerun and first loads: every page with a slider beside a bare app.
 
 python -m tests.benchmarks.dashboard [--rounds 9]
 
 The bare app is one slider and one Altair line. All pages stand in one browser at their default settings
 and are asked in turn: one arrow key on the base, one on the model dimension. A page is painted when the
 last of its charts, matrices and sentences that change has reached the screen. Then a key is held for 15
-repeats. Targets: at most 2.5 times the bare app, and steps painted while a key is held.
+repeats. Before that, each page is loaded in a browser without a cache, the first one from a server that
+has just answered; and two pages are exported. Targets: at most 2.5 times the bare app, steps painted
+while a key is held; first page at most 3 s, others 1 s, an export 3 s.
 """
 
 import statistics
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +40,8 @@ PAGES = ("", "encoding", "overview", "similarity", "pca", "relative_offsets",
 DIALS = ("Base", "Model dimension")
 SLIDER = 'input[type=range][aria-label="{}"]'
 IDLE = "document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'"
+BARE_DRAWN = "document.querySelector('.stVegaLiteChart svg, .stVegaLiteChart canvas') !== null"
+EXPORTED = ("encoding", "pca")
 REPEATS, EVERY = 15, 33  # an arrow key held for half a second, milliseconds between two repeats
 
 # Notes when the latest change of a chart, a matrix or a sentence is on the screen: the next frame after
@@ -136,6 +141,28 @@ def open_tab(chromium: Browser, link: str) -> Tab:
     return tab
 
 
+def first_loads(chromium: Browser, addresses: dict[str, str]) -> None:
+    """Print the seconds until a page is drawn in a browser without a cache, and those of an export."""
+    pages = {"start, the server's first": addresses["app"], "bare app": addresses["bare"]}
+    pages |= {page or "start": f"{addresses['app']}/{page}" for page in PAGES}
+    for name, address in pages.items():
+        page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        began = time.perf_counter()
+        page.goto(address)
+        page.wait_for_function(BARE_DRAWN if name == "bare app" else browser.DRAWN, timeout=60_000)
+        print(f"first load of {name:<30}{time.perf_counter() - began:6.2f} s")
+        if name in EXPORTED:
+            page.get_by_role("button", name="Export").first.click()
+            with page.expect_download(timeout=60_000) as download:
+                button = page.get_by_role("button", name="Download this page")
+                button.wait_for()
+                began = time.perf_counter()
+                button.click()
+            download.value.path()
+            print(f"  its export{time.perf_counter() - began:34.2f} s")
+        page.context.close()
+
+
 def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
     """Press a key in every tab in turn, `rounds` times after one unmeasured one, and print."""
     tabs = {"bare app": open_tab(chromium, addresses["bare"])}
@@ -178,7 +205,9 @@ def main() -> None:
             name: stack.enter_context(browser.served(folder / f"{name}.log", script))
             for name, script in scripts.items()
         }
-        measure(rounds, stack.enter_context(browser.launched(path)), addresses)
+        chromium = stack.enter_context(browser.launched(path))
+        first_loads(chromium, addresses)
+        measure(rounds, chromium, addresses)
 
 
 if __name__ == "__main__":
