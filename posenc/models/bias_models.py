@@ -17,6 +17,10 @@ from posenc.schemes.t5 import T5Config
 
 _BUCKETS = fields.IntRange(low=2, high=65_536)
 _POSITIVE = fields.FloatRange(low=0.0, high=1e6, closed=False)
+_SIDES = fields.Choice(options=("local", "transient-global"))
+_SUMMARIES = (
+    "A query also sees a summary of every global_block_size tokens, with a bias of its own."
+)
 _ATTENTION_TYPE = fields.Choice(options=("multihead_attention",))
 # These keys of MPT mean nothing where rope is off and every head has its own keys.
 _UNUSED_BY_MPT = ("rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config", "kv_n_heads")
@@ -41,6 +45,7 @@ T5_FAMILIES = {
     "t5": Family(config_class="T5Config", hidden_size=512, layers=6, heads=8),
     "mt5": Family(config_class="MT5Config", hidden_size=512, layers=8, heads=6),
     "umt5": Family(config_class="UMT5Config", hidden_size=512, layers=8, heads=6),
+    "longt5": Family(config_class="LongT5Config", hidden_size=512, layers=6, heads=8),
     "switch_transformers": Family(
         config_class="SwitchTransformersConfig", hidden_size=768, layers=12, heads=12
     ),
@@ -133,6 +138,13 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
     distance = keys.get("relative_attention_max_distance", LENGTH_LIMIT, 128, why)
     keys.read.add("n_positions")  # the length of its training texts; no table has so many rows
 
+    window: int | None = None
+    sides: tuple[str, ...] = ()
+    if model_type == "longt5":
+        window = 2 * keys.get("local_radius", LENGTH_LIMIT, 127, why) + 1
+        if keys.get("encoder_attention_type", _SIDES, "local", why) == "transient-global":
+            sides = (_SUMMARIES,)
+
     def stack(name: str, layers: int, cache_width: int, *notes: str) -> LayerKind:
         both = name == "encoder"
         return LayerKind(
@@ -146,6 +158,7 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
             head_dim=head_dim,
             cache_width=cache_width,
             softmax_scale=1.0,
+            window=window if both else None,
             notes=notes,
         )
 
@@ -161,7 +174,7 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
         trained_length=None,
         layer_kinds=(
             stack("decoder", decoder_layers, 2 * heads * head_dim, shared, cross),
-            stack("encoder", encoder_layers, 0, shared),
+            stack("encoder", encoder_layers, 0, shared, *sides),
         ),
         notes=("The config names no length: the bias has a bucket for every distance.",),
     )

@@ -64,12 +64,18 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
     if has_key or family.head_dim is not None:
         head_dim = keys.get(names.head_dim, HEAD_WIDTH_LIMIT, family.head_dim, why)
     else:
-        head_dim = hidden // heads
+        width = hidden
+        if family.config_class.startswith(
+            "Zamba"
+        ):  # attention sees a layer's input and the embedding
+            width = 2 * hidden
+            keys.read |= {"kv_channels", "num_query_groups", "hybrid_layer_ids"}  # overwritten
+        head_dim = width // heads
         is_latent = isinstance(family, RopeFamily) and family.latent  # with widths of its own
-        if not is_latent and (hidden % heads or not 2 <= head_dim <= limits.MAX_DIM):
+        if not is_latent and (width % heads or not 2 <= head_dim <= limits.MAX_DIM):
             raise keys.error(
                 keys.name(names.heads),
-                f"must divide {keys.name(names.hidden_size)} {hidden:,} into heads of 2 to "
+                f"must divide {keys.name(names.hidden_size)} {width:,} into heads of 2 to "
                 f"{limits.MAX_DIM:,}, got {heads:,}",
             )
         entry = keys.find("head_dim")

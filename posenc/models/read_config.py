@@ -27,7 +27,7 @@ from posenc.models.learned_models import (
     read_stacks,
 )
 from posenc.models.model_config import ModelConfig
-from posenc.models.rope_models import read_gptj, read_rope_model
+from posenc.models.rope_models import read_gptj, read_roformer, read_rope_model
 from posenc.schemes.rope import RopeConfig
 from posenc.text import joined, printable_name
 
@@ -49,6 +49,7 @@ READERS: Mapping[str, Reader] = {
     "falcon": _falcon,
     "codegen": read_gptj,
     "gptj": read_gptj,
+    "roformer": read_roformer,
     **dict.fromkeys(bias_models.T5_FAMILIES, bias_models.read_t5),
 }
 TYPES = Path(__file__).with_name("model_types.json")  # written from the source of transformers
@@ -87,8 +88,6 @@ _NOT_READ = dict.fromkeys(
     "is not read, because an index chooses which keys a query sees",
 ) | {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",
-    "roformer": "is not read, because its config decides whether values are rotated, too",
-    "zamba2": "is not read, because its layers share the weights of a few attentions",
 }  # fmt: skip
 # Keys of published files that their class never reads.
 _NO_EFFECT = {

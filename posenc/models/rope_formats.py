@@ -30,7 +30,7 @@ from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
 
-FIXED_BASE = ("gptj", "codegen")  # their base is in their code
+FIXED_BASE = ("gptj", "codegen", "roformer")  # their base is in their code
 _DEFAULT = "default"  # the rope_type of plain RoPE
 _LISTS = ("short_factor", "long_factor")
 _ALPHA = fields.FloatRange(low=1.0, high=1e9)
@@ -232,7 +232,7 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
         return {}
     if model_type in FIXED_BASE:
         (scheme,) = schemes.values()
-        return {"rotary_dim": scheme.rotary_dim}
+        return {} if model_type == "roformer" else {"rotary_dim": scheme.rotary_dim}
     family = family_of(model_type)
     keys: Block = {}
     for name, scheme in schemes.items():

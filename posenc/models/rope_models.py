@@ -51,6 +51,7 @@ from posenc.schemes.rope_scaling.yarn import attention_scale
 NEW, OLD = "rope_parameters", "rope_scaling"
 _POSITIVE = fields.FloatRange(low=0.0, high=float(MAX_WIDTH), closed=False)
 _STATE_NOTE = "A state does not grow with the text; it is counted in the number type of the cache."
+_BOTH_SIDES = "Every token sees both sides: nothing is cached."
 # Classes of MLA without the key rope_interleave.
 _FIXED_LAYOUT = (
     "DeepseekV2Config", "DeepseekV32Config", "GlmMoeDsaConfig", "MiniCPM3Config", "BailingHybridConfig",
@@ -63,6 +64,9 @@ _GPTJ = Family(
     ),
 )  # fmt: skip
 
+_ROFORMER = Family(
+    config_class="RoFormerConfig", hidden_size=768, layers=12, heads=12, context=1_536
+)
 _CODEGEN = replace(_GPTJ, config_class="CodeGenConfig")
 
 
@@ -88,6 +92,28 @@ def read_gptj(model_type: str, keys: Keys) -> ModelConfig:
             "Pairs are neighbouring features, as in the paper.",
             "The base 10,000 is written into the model's code; no key changes it.",
         ),
+    )
+
+
+def read_roformer(model_type: str, keys: Keys) -> ModelConfig:
+    """Return what a RoFormer config says: RoPE of the whole head with a fixed base, to both sides."""
+    sizes = read_sizes(keys, _ROFORMER)
+    is_decoder, also = keys.flag("is_decoder", False), keys.flag("rotary_value", False)
+    notes = (
+        "Pairs are neighbouring features, as in the paper.",
+        "The base 10,000 is written into the model's code; no key changes it.",
+        f"The class makes {sizes.context:,} rows of its table of angles: longer texts are an error.",
+    )
+    return uniform_model(
+        model_type,
+        sizes,
+        None if also else RopeConfig(dim=sizes.head_dim, base=1e4, layout="interleaved"),
+        unsupported="Values are rotated, too (rotary_value): not among this version's schemes."
+        if also
+        else "",
+        is_cached=is_decoder,
+        context=sizes.context,
+        notes=notes if is_decoder else (*notes, _BOTH_SIDES),
     )
 
 
@@ -220,6 +246,8 @@ def _rotates(keys: Keys, family: RopeFamily) -> bool:
     if block is not None and "rope_theta" in block.record and block.record["rope_theta"] is None:
         block.read.update(block.record)
         return False
+    if family.config_class == "Zamba2Config":
+        return bool(keys.flag("use_mem_rope", False))
     if family.rotates == "key":
         return keys.text("position_embedding_type") == "rope"
     return family.rotates == "always"
@@ -375,6 +403,8 @@ def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: Scheme
     elif family.scalar is not None:
         name = "query_pre_attn_scalar"
         scale = keys.get(name, _POSITIVE, float(family.scalar), family.source) ** -0.5
+    if family.config_class.startswith("Zamba"):
+        scale = (head_dim / 2) ** -0.5
     scale = head_dim**-0.5 if scale is None else scale
     if family.config_class == "FalconH1Config":
         scale *= keys.get("key_multiplier", _POSITIVE, 1.0, family.source)
@@ -412,5 +442,5 @@ def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes)
                 f"{sizes.context_key} {sizes.context:,}."
             )
     if is_bidirectional(keys, family):
-        notes.append("Every token sees both sides: nothing is cached.")
+        notes.append(_BOTH_SIDES)
     return tuple(dict.fromkeys(notes))

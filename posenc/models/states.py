@@ -20,7 +20,7 @@ _LETTERS = {"*": "attention", "M": "mamba", "-": "mlp", "E": "moe"}
 # Keys that bear on the state alone.
 _OF_STATE = re.compile(
     r"^(?:mamba_|time_step|linear_|conv_|ssm_|use_mamba|use_conv|chunk_size$|full_attention_interval$"
-    r"|attn_layer_indices$|lru_width$|conv1d_|n_mamba_heads$|kda_|short_conv_kernel_size$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
+    r"|attn_layer_(?:indices|period|offset)$|hidden_mamba_act$|lru_width$|conv1d_|n_mamba_heads$|kda_|short_conv_kernel_size$|full_attn_idxs$|(?:full|linear)_attn_(?:alpha|beta)_factor$)"
 )
 
 
@@ -79,6 +79,9 @@ def _full_layers(keys: Keys, section: Keys | None, family: RopeFamily, layers: i
         rule = fields.Numbers(low=0, high=MAX_LAYERS, least=0, most=layers, whole=True)
         cross = {*keys.get("cross_attention_layers", rule, tuple(range(3, 40, 5)), family.source)}
         return [index not in cross for index in range(layers)]
+    if family.full_word != FULL:
+        words = f"{family.state} and {family.full_word}"
+        raise keys.error("layers_block_type", f"is missing; it must list the layers by {words}")
     if not family.period:
         return [False] * layers
     period, offset = family.period, family.full_at
@@ -146,13 +149,15 @@ def _mamba(keys: Keys, sizes: Sizes, why: str) -> int:
     return int(inner * (state + keys.get("mamba_d_conv", _KERNEL, 4, why)))
 
 
-def _mamba_2(keys: Keys, sizes: Sizes, why: str, *, own: int | None = None) -> int:
+def _mamba_2(
+    keys: Keys, sizes: Sizes, why: str, *, own: int | None = None, state: int = 256
+) -> int:
     # Mamba 2 (Dao and Gu 2024, arXiv 2405.21060): a state per head; groups share its input and output.
     inner = keys.get("mamba_expand", _KERNEL, 2, why) * sizes.hidden_size
     if own and keys.record.get("mamba_d_ssm", own) is not None:  # Falcon H1 has a width of its own
         inner = keys.get("mamba_d_ssm", WIDTH_LIMIT, own, why)
-    state = keys.get("mamba_d_state", WIDTH_LIMIT, 256, why)
-    groups = keys.get("mamba_n_groups", HEAD_LIMIT, 1, why)
+    state = keys.get("mamba_d_state", WIDTH_LIMIT, state, why)
+    groups = keys.get(("mamba_n_groups", "mamba_ngroups"), HEAD_LIMIT, 1, why)
     kernel = keys.get("mamba_d_conv", _KERNEL, 4, why)
     return int(inner * state + (inner + 2 * groups * state) * kernel)
 
@@ -200,6 +205,7 @@ _SIZES: Mapping[str, Callable[[Keys, Sizes, str], int]] = {
     "bailing": _bailing,
     "mamba": _mamba,
     "mamba_2": _mamba_2,
+    "zamba2": functools.partial(_mamba_2, state=64),
     "falcon_h1": functools.partial(_mamba_2, own=1_024),
     "nemotron_h": _nemotron_h,
     "convolution": _short_convolution,

@@ -116,6 +116,14 @@ STATED: dict[str, dict[str, Any]] = {
         "names": {"head_dim": "kv_channels"}, "head_dim_key": True,
         "notes": ["A router chooses the query heads of each token."],
     },
+    "zamba": {
+        "state": "mamba", "state_size": "mamba", "full_word": "hybrid", "rotates": "never",
+        "names": {"head_dim": "attention_head_dim"}, "head_dim": None, "head_dim_key": True,
+    },
+    "zamba2": {
+        "state": "mamba", "state_size": "zamba2", "full_word": "hybrid", "head_dim": None,
+        "notes": ["A few attentions are shared by all hybrid layers, each with a cache of its own."],
+    },
     "longcat_flash": {"names": {"layers": "num_layers"}, "layers": 28},
     "doge": {"windows": "every layer", "notes": [
         "In texts of more than keep_window_size tokens (2,048 by default), a learned score chooses which "
@@ -147,6 +155,10 @@ RUN_WITH: dict[str, dict[str, Any]] = {
     "hunyuan_v1_moe": {"head_dim": 128},
     "lfm2": {"num_hidden_layers": 8, "layer_types": ["conv", "full_attention"] * 4},
     "lfm2_moe": {"num_hidden_layers": 8, "layer_types": ["conv", "full_attention"] * 4},
+    "zamba": {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid"] * 2},
+    "zamba2": {
+        "num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid"] * 2, "use_mem_rope": True,
+    },
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "mlp"] * 2},
 }  # fmt: skip

@@ -11,12 +11,11 @@ from tests.models.configs import of_type, refusal
 KINDS = json.loads(TYPES.read_text("utf-8"))
 # What papers and cards say of a few: parts of the sentence.
 KNOWN = {
-    "mamba": "no attention", "led": "position vectors",
+    "mamba": "no attention", "musicgen_decoder": "position vectors",
     "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
     "llava": "text_config, which is missing", "sam": "several models", "axk2": "an index chooses",
     "inkling2_text": "relative encoding", "reformer": "position vectors",
-    "qwen2_vl_vision": "no text model", "ctrl": "position vectors", "gpt_neo": "position vectors",
-    "longt5": "bucket", "dpr": "position vectors",
+    "qwen2_vl_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
 }  # fmt: skip
 
 

@@ -226,24 +226,53 @@ LEARNED_CHANGES: dict[str, Config] = {
     "bert": {"max_position_embeddings": 40, "hidden_size": 48},
     "xlm-roberta": {"max_position_embeddings": 514, "pad_token_id": 3},
     "gpt2": {"n_positions": 77}, "electra": {"embedding_size": 32},
+    "ctrl": {"n_layer": 1, "n_embd": 32, "dff": 8}, "rembert": {"input_embedding_size": 40},
+    "xglm": {"pad_token_id": 2},
 }  # fmt: skip
 
 
+TABLE = re.compile(
+    r"(position_embeddings|wpe|embed_positions|positions_embed|pos_encoding)(\.weights?)?$"
+)
+
+
+def check_waves(scheme: SinusoidalConfig, table: Tensor, first: int) -> None:
+    """Compare the rows of positions with the class's, and with sines and cosines by hand."""
+    positions = torch.arange(first, len(table))
+    ours = scheme.build().embed(torch.zeros(1, len(positions), scheme.dim), positions=positions)[0]
+    paper = scheme.base == 1e4
+    half = scheme.dim // 2
+    powers = torch.arange(half).double() / (half if paper else half - 1)
+    angles = positions[:, None] * 1e4**-powers
+    exact = torch.cat([angles.sin(), angles.cos()], dim=1).float()
+    torch.testing.assert_close(ours, exact, rtol=0, atol=1e-6)
+    # The classes round each frequency, and each angle, to float32.
+    torch.testing.assert_close(ours, table[first:], rtol=0, atol=max(1e-6, 1.5e-7 * len(table)))
+
+
 @pytest.mark.parametrize("model_type", LEARNED_FAMILIES)
-def test_learned_tables_have_the_shape_of_transformers_embeddings(model_type: str) -> None:
-    config = config_of(model_type, LEARNED_CHANGES.get(model_type, {}))
+def test_tables_are_those_of_transformers_embeddings(model_type: str) -> None:
+    changes = LEARNED_CHANGES.get(model_type, {})
+    config = config_of(model_type, changes)
     model = read_config(config.to_dict())
-    with torch.device("meta"):
-        built = transformers.AutoModel.from_config(config)
-    (table,) = [
-        weight for name, weight in built.named_parameters()
-        if any(word in name for word in ("position_embeddings", "wpe", "embed_positions"))
-    ]  # fmt: skip
-    padding = LEARNED_FAMILIES[model_type].first_row == "padding"
-    first = config.pad_token_id + 1 if padding else 2 if model_type in ("opt", "biogpt") else 0
-    assert model.main.scheme == LearnedConfig(dim=table.shape[1], max_len=len(table) - first)
-    assert model.context == len(table) - first
-    assert any(f"row p + {first}" in note for note in model.notes) == bool(first)
+    auto = transformers.AutoModelForCausalLM if model_type == "trocr" else transformers.AutoModel
+    with torch.device("cpu" if changes.get("n_layer") else "meta"):
+        built = auto.from_config(config)
+    tensors = (*built.named_parameters(), *built.named_buffers())
+    (table,) = [weight for name, weight in tensors if TABLE.search(name)]
+    family = LEARNED_FAMILIES[model_type]
+    first = config.pad_token_id + 1 if family.first_row == "padding" else family.first_row
+    assert isinstance(first, int)
+    scheme = model.main.scheme
+    if isinstance(scheme, SinusoidalConfig):
+        assert scheme.dim == table.shape[1]
+        if table.device.type == "cpu":
+            check_waves(scheme, table, first)
+    else:
+        assert scheme == LearnedConfig(dim=table.shape[1], max_len=len(table) - first)
+        assert model.context == len(table) - first
+    shift = re.compile(rf"(row|position) p \+ {first}\b")
+    assert any(map(shift.search, model.notes)) == bool(first)
     sizes = config.hidden_size, config.num_hidden_layers, config.num_attention_heads
     assert (model.hidden_size, model.layers, model.main.heads) == sizes
 
@@ -261,23 +290,69 @@ def test_tables_of_two_stacks_are_those_of_transformers(model_type: str) -> None
             built = transformers.AutoModel.from_config(config)
         model = read_config({"model_type": model_type} | changes)
         decoder, encoder = model.layer_kinds
+        family = STACK_FAMILIES[model_type][0]
         for kind, stack in ((decoder, built.get_decoder()), (encoder, built.get_encoder())):
-            table, attention = stack.embed_positions.weight, stack.layers[0].self_attn
-            first = getattr(stack.embed_positions, "offset", 0)
-            sizes = len(stack.layers), attention.num_heads, attention.head_dim, attention.scaling
-            assert (len(kind.layers), kind.heads, kind.head_dim, kind.softmax_scale) == sizes
-            assert any(f"row p + {first}" in note for note in model.notes) == bool(first)
+            positions, layer = stack.embed_positions, stack.layers[0]
+            table = getattr(positions, "weights", None)
+            table = positions.weight if table is None else table
+            first = getattr(positions, "offset", 0)
+            first = config.pad_token_id + 1 if family.first_row == "padding" else first
+            heads = getattr(config, f"{kind.name}_attention_heads")
+            assert (len(kind.layers), kind.heads) == (len(stack.layers), heads)
+            attention = layer.self_attn
+            if hasattr(attention, "scaling"):
+                assert (kind.head_dim, kind.softmax_scale) == (
+                    attention.head_dim,
+                    attention.scaling,
+                )
+            assert any(f"p + {first}" in note for note in model.notes) == bool(first)
             if isinstance(kind.scheme, LearnedConfig):
                 assert table.requires_grad
                 assert table.shape == (first + kind.scheme.max_len, kind.scheme.dim)
                 continue
-            assert not table.requires_grad
-            assert (kind.scheme is None) == (model_type == "whisper")
-            if changes and isinstance(kind.scheme, SinusoidalConfig):
+            assert isinstance(kind.scheme, SinusoidalConfig)
+            if changes:
+                check_waves(kind.scheme, table, first)
+            if changes and family.waves == "paper":
                 ours = kind.scheme.build().embed(torch.zeros(1, *table.shape))[0]
                 assert torch.equal(ours, table)
-        positions = built.get_decoder().embed_positions
-        assert model.context == len(positions.weight) - getattr(positions, "offset", 0)
+        if not family.grows:
+            positions = built.get_decoder().embed_positions
+            assert model.context == len(positions.weight) - getattr(positions, "offset", 0)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [
+        ("longformer", {"attention_window": 4}),
+        ("longformer", {"attention_window": [4]}),
+        ("led", {"attention_window": 6}),
+        ("longt5", {"local_radius": 3}),
+        ("gpt_neo", {"window_size": 3, "attention_types": [[["local"], 1]]}),
+    ],
+)
+def test_a_query_sees_as_many_tokens_as_the_class_shows_it(
+    model_type: str, changes: Config
+) -> None:
+    """By the gradient of one output after one layer, which reaches the tokens that are seen."""
+    sizes = dict.fromkeys(("hidden_size", "d_model"), 32)
+    sizes |= {"num_attention_heads": 4, "num_heads": 4, "vocab_size": 9, "pad_token_id": 0}
+    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4)
+    layers = ("num_layers", "encoder_layers", "decoder_layers", "num_decoder_layers")
+    sizes |= dict.fromkeys(layers, 1) | {"num_hidden_layers": 1}
+    known = config_of(model_type, {}).to_dict()
+    small = {name: size for name, size in sizes.items() if name in known}
+    config = config_of(model_type, small | changes)
+    config.bos_token_id = config.eos_token_id = None
+    config._attn_implementation = "eager"
+    built = transformers.AutoModel.from_config(config).eval()
+    stack = built.get_encoder() if config.is_encoder_decoder else built
+    tokens = torch.randn(1, 24, 32, requires_grad=True)
+    stack(inputs_embeds=tokens).last_hidden_state[0, 12, :7].prod().backward()
+    assert tokens.grad is not None
+    seen = int((tokens.grad[0].abs().sum(dim=1) > 0).sum())
+    kinds = read_config({"model_type": model_type} | small | changes).layer_kinds
+    assert [kind.window for kind in kinds if kind.window] == [seen]
 
 
 def test_bart_is_read_with_the_keys_of_its_published_file() -> None:
@@ -299,14 +374,14 @@ def test_stacks_with_buckets_have_the_sizes_of_transformers_classes(model_type: 
         assert len(kind.layers) == len(stack.block)
         assert {part.shape[1] for part in tables} == {kind.heads}
         assert (len(tables) == len(stack.block)) == ("of its own" in kind.notes[0])
-        assert kind.heads * kind.head_dim == stack.block[0].layer[0].SelfAttention.q.out_features
+        assert kind.heads * kind.head_dim == next(stack.block[0].layer[0].children()).q.out_features
 
 
 @pytest.mark.parametrize(
     ("model_type", "changes"),
     [
-        ("gpt2", {}),
-        ("biogpt", {}),
+        *[(name, {}) for name in ("gpt2", "biogpt", "ctrl", "xglm")],
+        ("gpt_neo", {"attention_types": [[["global", "local"], 1]]}),
         ("gpt_bigcode", {}),
         ("gpt_bigcode", {"multi_query": False, "num_key_value_heads": 4}),
     ],
@@ -432,8 +507,8 @@ STATES: dict[str, Config] = {
     },
     "mamba": {
         "mamba_n_heads": 8, "mamba_d_state": 6, "mamba_d_conv": 3, "mamba_n_groups": 2,
-        "mamba_num_heads": 8, "mamba_head_dim": 10, "ssm_state_size": 6, "n_groups": 2,
-        "conv_kernel": 3, "use_mamba_kernels": False,
+        "n_mamba_heads": 4, "mamba_ngroups": 2, "mamba_num_heads": 8, "mamba_head_dim": 10,
+        "ssm_state_size": 6, "n_groups": 2, "conv_kernel": 3, "use_mamba_kernels": False,
     },
     "conv": {"conv_L_cache": 5},
 }  # fmt: skip
@@ -476,8 +551,8 @@ def test_every_causal_type_of_transformers_is_read_or_refused_by_name() -> None:
     assert sum(reason == "read" for reason in OUTCOMES.values()) > 90
 
 
-# Classes without RoPE, whose tables and biases have tests of their own.
-WITHOUT_ROPE = ("gpt-sw3", *LEARNED_FAMILIES, *STACK_FAMILIES)
+# Classes whose tables, biases and rotations have tests of their own.
+WITHOUT_ROPE = ("gpt-sw3", "roformer", *LEARNED_FAMILIES, *STACK_FAMILIES)
 
 
 @pytest.mark.long
@@ -488,6 +563,29 @@ WITHOUT_ROPE = ("gpt-sw3", *LEARNED_FAMILIES, *STACK_FAMILIES)
 def test_every_causal_type_that_is_read_does_what_a_run_shows(model_type: str) -> None:
     config = default_config(model_type)
     assert list(differences(read_config(config), establish({"config": config}))) == []
+
+
+def test_roformer_rotates_as_its_class() -> None:
+    config = config_of("roformer", {"hidden_size": 48, "num_attention_heads": 3})
+    module = module_of("roformer")
+    angles = module.RoFormerSinusoidalPositionalEmbedding(40, 16)
+    angles.weight.data = angles.create_weight()
+    q, k = torch.randn(2, 1, 3, 40, 16)
+    theirs = module.RoFormerSelfAttention.apply_rotary_position_embeddings(
+        angles((1, 40))[None, None], q, k
+    )
+    record = config.to_dict()
+    model = read_config(record)
+    assert model.main.scheme is not None
+    ours = model.main.scheme.build().rotate(q, k)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
+    sizes = (model.main.heads, model.main.head_dim, model.main.cache_width, model.layers)
+    assert sizes == (3, 16, 0, config.num_hidden_layers)
+    assert read_config(record | {"is_decoder": True}).main.cache_width == 2 * 48
+    also = read_config(record | {"rotary_value": True}).main
+    assert also.scheme is None
+    assert "rotary_value" in also.unsupported
 
 
 def test_queries_of_ministral_3_are_multiplied_as_in_transformers() -> None:

@@ -54,7 +54,7 @@ UNIFORM = {
     "codegen", "gpt_neox_japanese", "dbrx",
 }  # fmt: skip
 # Classes of narrow models whose head width follows from the width of a token.
-NARROW = {"modernbert", "modernbert-decoder", "nomic_bert", "mllama_text_model"}
+NARROW = {"modernbert", "modernbert-decoder", "nomic_bert", "mllama_text_model", "zamba", "zamba2"}
 # Classes that compute attention themselves. None of them knows a window.
 OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj", "codegen", "gpt_neox_japanese"}
 
