@@ -171,7 +171,7 @@ def boundary_rule() -> alt.Chart:
 
 
 def spec_of(chart: Any) -> Spec:
-    """Return a chart's specification without data: those come with every run."""
+    """Return a chart's specification without data, and without what Altair adds for them."""
     spec: Spec = _without(chart.to_dict(validate=False), ("data", "$schema", "datasets", "config"))
     return spec
 
@@ -187,13 +187,33 @@ def in_order(spec: Spec) -> Spec:
     return spec | {"data": {"name": "source", "format": {"parse": None}}}
 
 
+# Pixels that are read from the last row. Streamlit's paddings are for text of its own size.
+_PROJECTED = {"labelFontSize": 18, "titleFontSize": 18}
+_PROJECTOR = {
+    "axis": _PROJECTED | {"labelPadding": 6, "titlePadding": 8, "labelLimit": 240},
+    "legend": _PROJECTED | {"symbolSize": 400, "labelLimit": 240, "offset": 6},
+    "header": _PROJECTED,
+    "text": {"fontSize": 18},
+}
+_OWN_SIZES = ("fontSize", "labelFontSize", "rowPadding", "labelLimit")
+_TALLER = 50  # pixels: what larger text takes of the height of a plot
+
+
+def for_projector(spec: Spec) -> Spec:
+    """Return a specification with text large enough to be read in class, whatever sizes it sets itself."""
+    larger: Spec = _without(spec, _OWN_SIZES)
+    if spec.get("autosize") != "pad":  # else text stands outside of the height
+        larger["height"] += _TALLER
+    return larger | {"config": _PROJECTOR}
+
+
 def own_widths(spec: Spec) -> bool:
     """Whether a chart has a width of its own, instead of that of the page."""
     return "width" in spec
 
 
 def _without(node: Any, keys: tuple[str, ...]) -> Any:
-    """Drop what Altair adds for a chart that carries its own data: ours comes with every run."""
+    """Return a part of a specification without these keys, at any depth."""
     if isinstance(node, dict):
         return {key: _without(value, keys) for key, value in node.items() if key not in keys}
     return [_without(item, keys) for item in node] if isinstance(node, list) else node

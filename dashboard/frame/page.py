@@ -25,6 +25,7 @@ from dashboard.text import listed, plain
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
+PRESENT = "present"
 LONG_NAME = 18  # letters
 _ROUNDING = 1e-6  # of float32 read-outs
 
@@ -49,6 +50,11 @@ def kinds(shown: AB[Setting] | AB[Mapping[str, Any]]) -> tuple[str, ...]:
 def on_phone() -> bool:
     """Whether the visitor's browser calls itself mobile; a linked chart cannot wrap by itself."""
     return "Mobi" in st.context.headers.get("User-Agent", "")
+
+
+def presenting() -> bool:
+    """Whether this visitor presents: no sidebar, larger type."""
+    return bool(st.session_state.get(PRESENT, st.query_params.get(PRESENT) == "true"))
 
 
 def link(place: Any, folder: str, label: str | None = None, **query: str) -> None:
@@ -133,7 +139,8 @@ def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None
     alt: what a reader hears instead of a picture that does not describe itself.
     """
     own = theme.own_widths(spec)
-    st.vega_lite_chart(arrow(frame), spec, key=key, width="content" if own else "stretch", alt=alt)
+    drawn = theme.for_projector(spec) if presenting() else spec
+    st.vega_lite_chart(arrow(frame), drawn, key=key, width="content" if own else "stretch", alt=alt)
     page_contents.current().pictures[key] = page_contents.Picture(spec, frame)
 
 

@@ -11,7 +11,8 @@ import streamlit as st
 from dashboard.components import browser
 from dashboard.controls import link, pin
 from dashboard.frame import drawers, login, page, page_contents, quiz
-from dashboard.frame.toolbar import PRESENT, Toolbar, follow_link, presenting
+from dashboard.frame.page import PRESENT, presenting
+from dashboard.frame.toolbar import Toolbar, follow_link
 from dashboard.server import counters, identity, incidents, run_queue, workers
 from posenc import fields
 

@@ -12,17 +12,10 @@ from dashboard.components import browser
 from dashboard.controls import link as links
 from dashboard.controls import page_controls, pin, sidebar
 from dashboard.frame import export, page, page_contents
+from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.page_contents import PageContents
 from posenc.settings import Setting
 from posenc.text import count_of
-
-PRESENT = "present"
-
-
-def presenting() -> bool:
-    """Whether this visitor presents: no sidebar, larger type."""
-    by_link = st.query_params.get(PRESENT) == "true"
-    return bool(st.session_state.get(PRESENT, by_link))
 
 
 def follow_link() -> None:

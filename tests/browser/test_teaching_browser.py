@@ -46,6 +46,16 @@ FIRST_END = """() => {
   const boxes = pictures.map((one) => one.getBoundingClientRect());
   return Math.min(...boxes.filter((box) => box.height > 50).map((box) => box.bottom));
 }"""
+# The smallest text of the charts, of the axes of matrices and of the numbers on clocks, as it is drawn.
+SMALLEST = """() => {
+  const deep = (root) => [root, ...[...root.querySelectorAll("*")].flatMap(
+    (one) => (one.shadowRoot ? deep(one.shadowRoot) : []))];
+  const texts = deep(document).flatMap((root) => [...root.querySelectorAll(
+    ".stVegaLiteChart svg text, .ticks .tick, .label, .title, .dial text")]);
+  const drawn = texts.filter((one) => one.textContent && one.getBoundingClientRect().width);
+  const scale = (one) => one.ownerSVGElement?.getScreenCTM().a ?? 1;
+  return Math.min(...drawn.map((one) => parseFloat(getComputedStyle(one).fontSize) * scale(one)));
+}"""
 NO_PICTURE = ("claims", "context_planner")  # one line per claim; a form, then a verdict
 
 
@@ -55,11 +65,18 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
 ) -> None:
     somebody = visitor(viewport={"width": 1280, "height": 720})
     page = somebody.open(f"why_position?present={presented}")
-    ends = {}
-    for path in PAGES.keys() - {*NO_PICTURE}:
+    ends, texts = {}, {}
+    for path in PAGES:
         go(page, path)
-        ends[path] = page.evaluate(FIRST_END)
-    assert {path: end for path, end in ends.items() if not end <= 720} == {}
+        ends[path], texts[path] = page.evaluate(FIRST_END), page.evaluate(SMALLEST)
+    assert {
+        path: end for path, end in ends.items() if path not in NO_PICTURE and not end <= 720
+    } == {}
+    if presented == "true":  # an empty page has no smallest text: null
+        clocks = {"encoding": 15}
+        small = {p: px for p, px in texts.items() if px is not None and px < clocks.get(p, 18)}
+        assert small == {}
+        assert sum(px is not None for px in texts.values()) > 9
 
 
 def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:

@@ -8,8 +8,7 @@
 const SHARED = Symbol.for("posenc.clock");
 const SPEEDS = [1, 4, 16, 64, 256, 1024]; // positions per second
 const TURN = 2 * Math.PI;
-const OUTER = 90; // radius of the fastest pair's ring, in a picture 236 wide
-const INNER = 30;
+const OUTER = 90; // radius of the fastest pair's ring, in a picture 236 wide, wider where text is larger
 const LANE = 3; // from one wave to the next below it, where a wave goes from -1 to 1
 const STILL = 500; // milliseconds between steps where motion is not wanted
 const NAMESPACE = "http://www.w3.org/2000/svg";
@@ -120,22 +119,24 @@ class FaceView {
     make("span", "", title, face.title);
     make("div", "subtitle", figure, face.subtitle);
     const pictures = make("div", "pictures", figure);
-    this.picture = draw("svg", "dial", pictures, { viewBox: "-118 -108 236 216", role: "img" });
-    this.drawDial();
+    this.picture = draw("svg", "dial", pictures, { role: "img" });
+    this.drawDial(parseFloat(getComputedStyle(parent).getPropertyValue("--dial-text")) || 9);
     if (face.waves) this.waves = new WavesView(face, trained, pictures);
     this.makeTable(figure);
   }
 
-  drawDial() {
+  /** text: the height of its text, which the discs at the ends of hands hold. */
+  drawDial(text) {
     const { hands } = this.face;
-    const step = hands.length > 1 ? Math.min((OUTER - INNER) / (hands.length - 1), 19) : 0;
-    const place = (x, y, text) => {
-      draw("text", "quarter", this.picture, { x, y }).textContent = text;
-    };
-    place(0, -103, "0°");
-    place(107, 0, "90°");
-    place(0, 103, "180°");
-    place(-107, 0, "270°");
+    const [right, bottom] = [OUTER + 1.9 * text, OUTER + 1.4 * text];
+    const [wide, high] = [right + 1.2 * text, bottom + 0.6 * text];
+    this.picture.setAttribute("viewBox", `${-wide} ${-high} ${2 * wide} ${2 * high}`);
+    this.picture.style.fontSize = `${text}px`;
+    const disc = Math.min(text, 12.5);
+    const inner = Math.max(57 - 3 * text, 17);
+    const step = hands.length > 1 ? Math.min((OUTER - inner) / (hands.length - 1), 2 * disc + 1) : 0;
+    for (const [x, y, angle] of [[0, -bottom, 0], [right, 0, 90], [0, bottom, 180], [-right, 0, 270]])
+      draw("text", "quarter", this.picture, { x, y }).textContent = `${angle}°`;
     const radii = hands.map((_, n) => OUTER - n * step);
     hands.forEach(({ turns }, n) => {
       draw("circle", "ring", this.picture, { r: radii[n] });
@@ -144,10 +145,10 @@ class FaceView {
     this.arms = hands.map((hand, n) => {
       const group = draw("g", "arm", this.picture, { "data-pair": hand.pair });
       const line = draw("line", "hand", group, { x1: 0, y1: 0 });
-      const disc = draw("circle", "tip", group, { r: 9 });
+      const circle = draw("circle", "tip", group, { r: disc });
       const label = draw("text", "number", group);
       label.textContent = hand.pair;
-      return { hand, group, line, disc, label, radius: radii[n] };
+      return { hand, group, line, disc: circle, label, radius: radii[n] };
     });
     draw("circle", "hub", this.picture, { r: 3 });
   }

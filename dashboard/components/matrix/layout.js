@@ -15,16 +15,17 @@ function layOut({ root, grid, panels, views, height, together }) {
   const group = most < together ? 1 : together;
   const groups = Math.ceil(panels.length / group);
   const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
-  const gutter = 14 + 7 * Math.max(...panels.map(({ rows }) => longestTick(rows)));
+  const letter = letterWidth(views[0].rowTicks);
+  const gutter = 14 + letter * Math.max(...panels.map(({ rows }) => longestTick(rows)));
   const room = (width - GAP * (across - 1)) / across - gutter;
-  const widths = panels.map((panel, n) => layOutPanel(panel, views[n], room, height));
+  const widths = panels.map((panel, n) => layOutPanel(panel, views[n], room, height, letter));
   grid.style.setProperty("--across", across);
   grid.style.setProperty("--gutter", `${gutter}px`);
   grid.style.setProperty("--panel", `${gutter + Math.max(...widths)}px`);
 }
 
 /** Returns the width that the whole matrix takes; a zoomed one never takes more. */
-function layOutPanel(panel, view, room, asked) {
+function layOutPanel(panel, view, room, asked, letter) {
   const most = Math.min(room, MAX_PLOT);
   const fullWidth = wholeCells(most, panel.columns.count);
   const fullHeight = wholeCells(asked ?? most, panel.rows.count);
@@ -39,9 +40,14 @@ function layOutPanel(panel, view, room, asked) {
   // More cells than pixels: averaging shows what picking single cells would hide.
   const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
   view.canvas.classList.toggle("dense", dense);
-  placeTicks(view.columnTicks, axisTicks(columns, width, 18 + 7 * longestTick(columns)));
-  placeTicks(view.rowTicks, axisTicks(rows, height, 26));
+  placeTicks(view.columnTicks, axisTicks(columns, width, 18 + letter * longestTick(columns)));
+  placeTicks(view.rowTicks, axisTicks(rows, height, Math.max(26, 2.6 * letter)));
   return fullWidth;
+}
+
+/** The width of a digit, in CSS pixels. */
+function letterWidth(ticks) {
+  return Math.max(7, 0.6 * parseFloat(getComputedStyle(ticks).fontSize));
 }
 
 /** How far along `axis` the training length lies, from 0 to 1; null where no line is drawn. */

@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import model_picker, sidebar
-from dashboard.frame import page, toolbar
+from dashboard.frame import page
 from dashboard.pages.extend_context import data, panels
 from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.text import plain
@@ -28,7 +28,7 @@ def draw() -> None:
     header = st.container()
     # A page opens with its answer; before a class its pictures come next, else what to do.
     order = ["pictures", "pills", "row", "own", "answer"]
-    order = order if toolbar.presenting() else [*order[2:], "pills", "pictures"]
+    order = order if page.presenting() else [*order[2:], "pills", "pictures"]
     places = {name: st.container(horizontal=name == "row") for name in order}
     row, rest = places["row"], st.container()
     none = f"Example: {MODELS[data.DEFAULT].label}"
@@ -55,7 +55,7 @@ def draw() -> None:
         panels.advice(found)
         panels.paste_and_cache(both)
     with places["pictures"]:
-        if panels.pictures(both, panels.WAVELENGTHS if toolbar.presenting() else None):
+        if panels.pictures(both, panels.WAVELENGTHS if page.presenting() else None):
             st.session_state[_SEARCHED] = asked
             st.rerun()
     with rest:

@@ -61,7 +61,7 @@ def draw() -> None:
 
 def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     """Draw a plot per scheme; with a pinned setting two, B beside A."""
-    parts = st.container(horizontal=True)
+    parts = st.container(horizontal=True, key="positions_legend")
     for text, drawing in charts.legend().items():
         parts.image(drawing, width="content", alt=text)
     drawn = panels(read, chosen.plot, same_scale=chosen.same_scale)
