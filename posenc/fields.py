@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from posenc.errors import ConfigError, quoted
@@ -279,23 +280,22 @@ def parse_number(text: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-def rules(owner: Any) -> dict[str, Rule]:
+def rules(owner: Any) -> MappingProxyType[str, Rule]:
     """Return the rule of every ruled field of a dataclass or an instance, in order."""
-    return {name: field.metadata["rule"] for name, field in _ruled_fields(owner).items()}
+    return _rules_of(owner if isinstance(owner, type) else type(owner))
+
+
+@functools.cache
+def _rules_of(owner: type) -> MappingProxyType[str, Rule]:
+    ruled = (field for field in dataclasses.fields(owner) if "rule" in field.metadata)
+    return MappingProxyType({field.name: field.metadata["rule"] for field in ruled})
 
 
 def defaults(owner: Any) -> dict[str, Any]:
     """Return the default of every ruled field of a dataclass or an instance, in order."""
-    return {name: field.default for name, field in _ruled_fields(owner).items()}
-
-
-def _ruled_fields(owner: Any) -> Mapping[str, dataclasses.Field[Any]]:
-    return _ruled_fields_of(owner if isinstance(owner, type) else type(owner))
-
-
-@functools.cache
-def _ruled_fields_of(owner: type) -> Mapping[str, dataclasses.Field[Any]]:
-    return {field.name: field for field in dataclasses.fields(owner) if "rule" in field.metadata}
+    return {
+        field.name: field.default for field in dataclasses.fields(owner) if "rule" in field.metadata
+    }
 
 
 def check(instance: Any) -> None:

@@ -231,6 +231,7 @@ def of_kinds(infos: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
     return [one for one in infos if one.specification.scheme.kind in wanted]
 
 
+@st.cache_resource(max_entries=64, ttl=BELIEVED_FOR, show_spinner=False)
 def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
     """Return loss by context length of shipped models, a curve per scheme that was measured.
 

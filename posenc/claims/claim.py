@@ -1,5 +1,6 @@
 """A claim: a sentence from the literature, its source, and the test that decides it."""
 
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -107,7 +108,12 @@ class Claim:
         heads = fields.setdefault("heads", 1)
         fields.setdefault("dim", 2 * heads)
         fields.setdefault("length", 2)
-        return Setting(own=own, **fields)
+        return _setting(own, *fields.items())
+
+
+@functools.lru_cache(256)  # many claims read the same fields
+def _setting(own: tuple[tuple[str, Any], ...], *shared: tuple[str, Any]) -> Setting:
+    return Setting(own=own, **dict(shared))
 
 
 _registry: list[Claim] = []

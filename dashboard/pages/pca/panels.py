@@ -1,9 +1,10 @@
 """Plots of positions in the plane of two components: what each draws, and which share a scale."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dashboard.ab import AB
@@ -49,9 +50,9 @@ def panels(both: AB[Read], plot: str, *, same_scale: bool) -> dict[tuple[str, st
         extent = _extent(group)
         ends = _ends([each[_sizes(each) <= extent] for each in group], plot)
         boundary = reads[key[1]].setting.train_length
-        frame = _frame(own, extent, boundary, last).assign(**ends)
-        frame["label"] = _labels(frame, plot)
-        drawn[key] = Panel(frame, outside(own, extent))
+        drawn[key] = Panel(
+            _frame(own, extent, boundary, last, ends, PLANES[plot]), outside(own, extent)
+        )
     return drawn
 
 
@@ -69,32 +70,43 @@ def outside(scores: Array, extent: float) -> str:
     return f"Outside the picture: {many}position {furthest:,} at {at}."
 
 
-def _frame(scores: Array, extent: float, boundary: int, last: int) -> pd.DataFrame:
+def _frame(
+    scores: Array,
+    extent: float,
+    boundary: int,
+    last: int,
+    ends: Mapping[str, np.float32],
+    plane: tuple[str, str],
+) -> pd.DataFrame:
     """Return what is drawn of one plot, in 32 bits. last: the last position of any plot."""
     inside = np.nonzero(_sizes(scores) <= extent)[0]
     position = inside[evenly(len(inside))]
+    components = {axis: scores[position, n].astype(np.float32) for n, axis in enumerate(AXES)}
+    size = np.array([ends["right"] - ends["left"], ends["top"] - ends["bottom"]])
+    places = np.stack([components[axis] for axis in plane], axis=1) / size
     return pd.DataFrame(
-        {
-            "position": position.astype(np.int32),
-            **{axis: scores[position, n].astype(np.float32) for n, axis in enumerate(AXES)},
+        {"position": position.astype(np.int32)}
+        | components
+        | {
             "place": (position / max(1, last)).astype(np.float32),
             "past": position >= boundary,
         }
+        | {name: np.full(len(position), end) for name, end in ends.items()}
+        | {"label": _labels(position, places)}
     )
 
 
-def _labels(frame: pd.DataFrame, plot: str) -> list[str | None]:
-    """Return the number beside each dot: of the first, the last and a few with room between them."""
-    ends = frame.iloc[0]
-    size = np.array([ends["right"] - ends["left"], ends["top"] - ends["bottom"]])
-    places = frame[list(PLANES[plot])].to_numpy() / size
-    row, *rows = evenly(len(frame), LABELS).tolist()
+def _labels(position: npt.NDArray[np.int64], places: Array) -> list[str | None]:
+    """Return the number beside each dot: of the first, the last and a few with room between them.
+
+    places: (positions, 2) in widths and heights of the plot.
+    """
+    row, *rows = evenly(len(position), LABELS).tolist()
     labelled = [row]
     for row in reversed(rows):  # the last one first
         if all((np.abs(places[row] - places[other]) > ROOM).any() for other in labelled):
             labelled.append(row)
-    positions = frame["position"].tolist()
-    return [f"{n:,}" if row in labelled else None for row, n in enumerate(positions)]
+    return [f"{n:,}" if row in labelled else None for row, n in enumerate(position.tolist())]
 
 
 def _extent(group: Sequence[Array]) -> float:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
@@ -139,8 +140,13 @@ def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
         f"{measured.now[0].seeds} seeds. The dashed line is their training length.",
     )
     kinds = page.kinds(settings)
-    drawn = loss.frame(runs.shipped_loss(kinds))
+    drawn = _loss_frame(kinds)
     page.picture(
         drawn, loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT), key="loss"
     )
     st.caption(run_results.rules())
+
+
+@st.cache_resource(max_entries=64, ttl=runs.BELIEVED_FOR, show_spinner=False)
+def _loss_frame(kinds: tuple[str, ...]) -> pd.DataFrame:
+    return loss.frame(runs.shipped_loss(kinds))
