@@ -1,8 +1,10 @@
 """`posenc inspect`, `plan` and `identify`: read a config.json, or a table of numbers."""
 
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,10 +163,11 @@ def identify_table(
         vectors = None if before is None else read_number_table(before)
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
-    if vectors is not None:
-        _print_rotations(_parts(vectors), _parts(table), schemes, as_json)
-        return
-    result = identify(table.table, second)
+    with _search_notice(), fixed_threads(1):
+        if vectors is not None:
+            _print_rotations(_parts(vectors), _parts(table), schemes, as_json)
+            return
+        result = identify(table.table, second)
     match = None if schemes is None else match_model(result, schemes, table.table, second)
     if as_json:
         values = _table_record(result, table.table, second, match)
@@ -173,6 +176,18 @@ def identify_table(
         )
     else:
         _print_identification(result, table.table, second, match, table.notes)
+
+
+@contextlib.contextmanager
+def _search_notice() -> Iterator[None]:
+    """Say on standard error what takes long, if it takes more than a second."""
+    text = "Comparing the numbers with known tables: about 10 seconds where none is near."
+    timer = threading.Timer(1.0, click.echo, (text,), {"err": True})
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _parts(table: NumberTable) -> list[Tensor]:

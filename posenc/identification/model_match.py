@@ -52,7 +52,11 @@ def match_model(
         text = f"{kind} have {_rotation(scheme)}"
         if isinstance(scheme, RopeConfig):
             orders = _orders(scheme, source)
-            fault = "" if _rotates_by(scheme, result, source) else difference_from(scheme, source)
+            fault = ""
+            if not _rotates_by(scheme, result, source):
+                fault = _shifted_or_scaled(scheme, result, source) or difference_from(
+                    scheme, source
+                )
             if not fault:
                 but = " It has deviations." if result.deviations else ""
                 return ModelMatch(True, f"This table belongs to the model: its {text}.{but}")
@@ -91,6 +95,30 @@ def _rotates_by(scheme: RopeConfig, result: Identification, source: TableInput) 
     tolerance = max(_CLOSE, 2 * result.base_within)
     return bool((difference <= tolerance * expected).all()) and math.isclose(
         abs(hypothesis.size), factor, rel_tol=CLOSE_SIZE
+    )
+
+
+def _shifted_or_scaled(scheme: RopeConfig, result: Identification, source: TableInput) -> str:
+    """Return how a table's rows or all its frequencies differ from a scheme's by one number, or ""."""
+    hypothesis = result.hypothesis
+    if hypothesis is None or result.padding or not _orders(scheme, source):
+        return ""
+    start = hypothesis.start
+    if start and not difference_from(scheme, source, start):
+        return (
+            f"Its rows are the model's from position {start:,} on: row 0 is position {start:,}, and in a "
+            "cache it is position 0."
+        )
+    columns = hypothesis.arrangement.columns(source.columns.shape[1])
+    expected = by_column(rope_frequencies(scheme, length=result.rows)[0], columns)
+    ratio = hypothesis.frequencies(columns) / expected
+    if start or not bool((ratio / ratio[0] - 1).abs().max() <= 2 * max(_CLOSE, result.base_within)):
+        return ""
+    factor = f"{1 / float(ratio[0]):.4g}"
+    if float(factor) <= 1:
+        return ""
+    return (
+        f"Every frequency is the model's divided by {factor}, as linear scaling by {factor} does."
     )
 
 

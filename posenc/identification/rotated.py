@@ -6,7 +6,7 @@ norms is the one used; the quotient of a pair as a complex number has the cosine
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -15,10 +15,10 @@ from torch import Tensor
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
 from posenc.hook_arguments import is_real, type_and_shape
-from posenc.identification.columns import MIN_ROWS
+from posenc.identification.columns import MIN_ROWS, TableInput
 from posenc.identification.frequency_fit import narrowest_format
 from posenc.identification.identify import FITS, Identification, identify
-from posenc.identification.model_match import ModelMatch, match_model
+from posenc.identification.model_match import ModelMatch, difference_from, match_model
 from posenc.rotation import pair_columns
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -99,6 +99,9 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
         identified = identify(*tables)
         if identified.known:
             break
+    # Vectors may be those of any positions, so that row 0 need not be position 0.
+    others = tuple(each for each in identified.deviations if each.kind != "start")
+    identified = replace(identified, deviations=others)
     where = "last" if start else "first"
     share = f"all {width:,}" if features == width else f"the {where} {features:,} of {width:,}"
     if start and start + features < width:
@@ -122,6 +125,14 @@ def match_rotation(
     if rotation.cosines is None or rotation.identified is None or rotation.layout is None:
         return ModelMatch(False, "These vectors are not those of the model's RoPE.")
     match = match_model(rotation.identified, schemes, rotation.cosines, rotation.sines)
+    first = rotation.identified.hypothesis.start if rotation.identified.hypothesis else 0
+    source = TableInput.of(rotation.cosines, rotation.sines)
+    for name, scheme in schemes.items() if first else ():
+        if isinstance(scheme, RopeConfig) and not difference_from(scheme, source, first):
+            layers = "layers" if name == "all" else f"{name.replace('_', ' ')} layers"
+            match = ModelMatch(
+                True, f"The model's {layers} rotate like this, from position {first:,} on."
+            )
     layouts = {scheme.layout for scheme in schemes.values() if isinstance(scheme, RopeConfig)}
     if not layouts or rotation.layout in layouts or rotation.features == 2:
         return match

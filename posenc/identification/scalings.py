@@ -15,7 +15,7 @@ from posenc.errors import ConfigError
 from posenc.identification.columns import Arrangement, Columns
 from posenc.identification.frequency_fit import Hypothesis, by_column
 from posenc.identification.waves import Waves
-from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
@@ -32,7 +32,9 @@ _MIN_WAVES = 0.25  # of the columns
 _NEAREST = 4
 
 
-def usual_configs(scaling: type[RopeConfig], dim: int, base: float) -> Iterator[RopeConfig]:
+def usual_configs(
+    scaling: type[ScaledRopeConfig], dim: int, base: float
+) -> Iterator[ScaledRopeConfig]:
     """Yield usual factors of usual trained lengths, and with each boolean option flipped, one at a time."""
     defaults = scaling()
     switches: list[dict[str, Any]] = [{}]
@@ -47,7 +49,7 @@ def usual_configs(scaling: type[RopeConfig], dim: int, base: float) -> Iterator[
             yield scaling(dim=dim, **numbers, **switch)
 
 
-def _proportional_configs(dim: int, base: float) -> Iterator[RopeConfig]:
+def _proportional_configs(dim: int, base: float) -> Iterator[ScaledRopeConfig]:
     for rotating in range(1, dim // 2):
         with contextlib.suppress(ConfigError):
             yield RopeProportionalConfig(
@@ -57,7 +59,7 @@ def _proportional_configs(dim: int, base: float) -> Iterator[RopeConfig]:
 
 # Configs whose frequencies a table of `dim` and `base` may have, by kind. Scalings by a factor alone are
 # missing, because their frequencies are geometric like plain ones, and so are those by length.
-CANDIDATES: dict[str, Callable[[int, float], Iterator[RopeConfig]]] = {
+CANDIDATES: dict[str, Callable[[int, float], Iterator[ScaledRopeConfig]]] = {
     "rope_yarn": functools.partial(usual_configs, RopeYarnConfig),
     "rope_yarn_paper": functools.partial(usual_configs, RopeYarnPaperConfig),
     "rope_llama3": functools.partial(usual_configs, RopeLlama3Config),
@@ -95,9 +97,10 @@ def nearest_scalings(
     return [hypothesis for _, hypothesis in sorted(scored, key=lambda pair: pair[0])[:_NEAREST]]
 
 
-def _scalings(dim: int, base: float) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
+def _scalings(dim: int, base: float) -> list[tuple[ScaledRopeConfig, Float[Tensor, " p"]]]:
     configs = itertools.chain.from_iterable(make(dim, base) for make in CANDIDATES.values())
-    return [(config, config.frequencies().inv_freq) for config in configs]
+    # Without the exact cycles of config.frequencies(), which take most of a search and are not compared.
+    return [(config, config.unscaled().inv_freq / config.divisors()) for config in configs]
 
 
 def _supported_bases(waves: Waves, columns: Columns) -> tuple[float, ...]:

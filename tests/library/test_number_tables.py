@@ -114,7 +114,7 @@ def test_single_table_is_taken_and_of_several_one_must_be_named() -> None:
 
 def run(*arguments: object) -> tuple[int, str]:
     result = CliRunner().invoke(main, ["identify", *map(str, arguments)])
-    return result.exit_code, result.output
+    return result.exit_code, result.stdout or result.stderr
 
 
 def test_command_describes_a_file_in_text_and_as_json(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from posenc.identification import (
     rotation_of,
 )
 from posenc.models import read_config
+from posenc.schemes.rope import RopeConfig
 
 ROWS, WIDTH = 64, 32
 Vectors = tuple[Tensor, Tensor]  # queries and keys
@@ -52,6 +53,17 @@ def vectors(*heads: int, seed: int = 0) -> Tensor:
 def named(rotation: VectorRotation) -> Identification:
     assert rotation.cosines is not None
     return identify(rotation.cosines, rotation.sines)
+
+
+def test_vectors_of_later_positions_belong_to_the_model() -> None:
+    before = vectors(2)
+    rotation = rotation_of(before[:, 7:], rotate(before)[:, 7:])
+    assert rotation.identified is not None
+    assert rotation.identified.deviations == ()
+    match = match_rotation(rotation, {"all": RopeConfig(dim=WIDTH, layout="half")})
+    assert match.belongs
+    assert "from position 7 on" in match.sentence
+    assert not match_rotation(rotation, {"all": RopeConfig(dim=WIDTH, base=9e3)}).belongs
 
 
 @pytest.mark.parametrize(
@@ -163,13 +175,13 @@ def test_command_answers_for_queries_and_keys(tmp_path: Path) -> None:
     arguments = ["identify", "--before", str(tmp_path / "before.npy"), str(tmp_path / "after.npy")]
     arguments += ["--config", str(tmp_path / "config.json")]
     text = CliRunner().invoke(main, arguments)
-    assert text.exit_code == 0, text.output
+    assert text.exit_code == 0, text.stdout
     assert (
         "Queries: The layout is halves (feature m with m + 16); all 32 features are rotated."
-        in text.output
+        in text.stdout
     )
-    assert "Keys: These features are not rotated in pairs" in text.output
-    of_queries, of_keys = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
+    assert "Keys: These features are not rotated in pairs" in text.stdout
+    of_queries, of_keys = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert (of_queries["layout"], of_queries["belongs"], of_keys["layout"]) == ("half", True, None)
 
 

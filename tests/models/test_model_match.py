@@ -1,6 +1,7 @@
 """A cache of cosines and sines belongs to the model whose config makes its frequencies, and to no other."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 from click.testing import CliRunner
 
 from posenc.__main__ import main
-from posenc.identification import identify, match_model
+from posenc.cli import plan as planning
+from posenc.identification import Identification, identify, match_model
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.tables import rope_tables
@@ -61,6 +63,39 @@ def test_sentence_names_what_differs() -> None:
     assert not match_model(identify(noise), {}, noise).belongs
 
 
+def test_sentence_names_the_first_position_and_the_factor_of_linear_scaling() -> None:
+    config = RopeConfig(dim=128, base=5e5)
+    angles = torch.arange(200, dtype=torch.float64)[:, None] * 5e5 ** (-torch.arange(64) / 64)
+
+    def sentence(angles: torch.Tensor) -> str:
+        tables = angles.cos().float(), angles.sin().float()
+        match = match_model(identify(*tables), {"all": config}, *tables)
+        assert not match.belongs
+        return match.sentence
+
+    assert "from position 7 on" in sentence(angles[7:])
+    assert "divided by 4, as linear scaling by 4" in sentence(angles / 4)
+    assert "divided by" not in sentence(angles * 2)
+
+
+def test_long_search_is_announced_and_computed_on_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cos.npy").write_bytes(npy(cache(RopeConfig(dim=8))[0].numpy()))
+    threads = []
+
+    def slow(*tables: torch.Tensor) -> Identification:
+        threads.append(torch.get_num_threads())
+        time.sleep(1.2)
+        return identify(*tables)
+
+    monkeypatch.setattr(planning, "identify", slow)
+    result = CliRunner().invoke(main, ["identify", str(tmp_path / "cos.npy")])
+    assert threads == [1]
+    assert "Comparing" in result.stderr
+    assert "Comparing" not in result.stdout
+
+
 def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> None:
     for name, part in zip(
         ("cos", "sin"), cache(schemes("llama-2-7b")["full_attention"]), strict=True
@@ -70,8 +105,8 @@ def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> Non
     for name, belongs in (("llama-2-7b", True), ("llama-3-8b", False)):
         config = json.dumps(MODELS[name].config)
         found = CliRunner().invoke(main, ["identify", *files, "--json"], input=config)
-        assert json.loads(found.output)["belongs"] is belongs
-        said = CliRunner().invoke(main, ["identify", *files], input=config).output
+        assert json.loads(found.stdout)["belongs"] is belongs
+        said = CliRunner().invoke(main, ["identify", *files], input=config).stdout
         assert ("This table belongs to the model" in said) == belongs
         assert ("Code of the model's table" in said) == (not belongs)
         assert ("It differs first in row 1, pair 1, by " in said) == (not belongs)

@@ -103,7 +103,7 @@ def _command(*words: str) -> Callable[[bytes, Path], object]:
     def enter(content: bytes, path: Path) -> object:
         result = CliRunner().invoke(main, [word.replace("FILE", str(path)) for word in words])
         if result.exit_code == 0:
-            return result.output
+            return result.stdout
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         sentence, _, conversion = result.output.removeprefix("Error: ").strip().partition("\n")
