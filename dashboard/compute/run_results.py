@@ -24,14 +24,18 @@ ABOUT = {
 }
 
 
-def measure(one: Specification) -> str:
+def measure(specification: Specification) -> str:
     """Return the measure by which models of a task are compared first."""
-    return "context" if one.task == Language.kind else one.task
+    return "context" if specification.task == Language.kind else specification.task
 
 
-def farthest(one: Specification) -> int:
+def farthest(specification: Specification) -> int:
     """Return the largest length or distance that training shows."""
-    return Recall.farthest(one.train_length) if one.task == Recall.kind else one.train_length
+    return (
+        Recall.farthest(specification.train_length)
+        if specification.task == Recall.kind
+        else specification.train_length
+    )
 
 
 def headline(curves: Sequence[Curve]) -> str:
@@ -45,15 +49,17 @@ def table(curves: Sequence[Curve]) -> pd.DataFrame:
     """Return a row per curve: what it measured in training, and past it."""
     language = bool(curves) and curves[0].measure == "context"
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
-    frame = pd.DataFrame([row(one, curves) for one in curves])
+    frame = pd.DataFrame([row(curve, curves) for curve in curves])
     return frame.astype({length: "Int64"}) if length in frame else frame  # or nothing, as a length
 
 
 def about(curves: Sequence[Curve]) -> str:
     """Return what lines and bands are, and the rules by which they are judged."""
-    one = curves[0].specification
-    if one.task != Language.kind:
-        return ABOUT[one.task].format(length=one.train_length, farthest=farthest(one))
+    specification = curves[0].specification
+    if specification.task != Language.kind:
+        return ABOUT[specification.task].format(
+            length=specification.train_length, farthest=farthest(specification)
+        )
     least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
     seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
     band = (
@@ -181,10 +187,10 @@ def _accuracies(curves: Sequence[Curve]) -> str:
             far.append(f"{name} {'nowhere' if reach is None else f'{reach:,}'}")
         else:
             failed.append(name)
-    one = curves[0].specification
-    length = farthest(one)
-    where = f"1 to {length:,}" if one.task == Recall.kind else f"{length:,}"
-    parts = [f"Correct at {where} {UNITS[one.task]}: {listed(near)}."] if near else []
+    specification = curves[0].specification
+    length = farthest(specification)
+    where = f"1 to {length:,}" if specification.task == Recall.kind else f"{length:,}"
+    parts = [f"Correct at {where} {UNITS[specification.task]}: {listed(near)}."] if near else []
     if far:
         parts.append(f"At least half correct up to: {listed(far)}.")
     if failed:

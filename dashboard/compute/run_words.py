@@ -12,33 +12,37 @@ TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-
 _SHOWN = 6  # letters of a name where nothing else tells two tables apart
 
 
-def alike(one: Specification) -> str:
+def alike(specification: Specification) -> str:
     """Say what the models of a comparison have in common: task, training length, size, steps."""
-    length = count_of(one.train_length, "token")
+    length = count_of(specification.train_length, "token")
     tasks = {
-        Language.kind: f"next byte of {one.corpus_name or 'a text'}, trained on {length}",
+        Language.kind: f"next byte of {specification.corpus_name or 'a text'}, trained on {length}",
         Recall.kind: f"the value that belongs to a key, trained on {length}",
-        Copy.kind: f"a string again, trained on up to {count_of(one.train_length, 'letter')}",
+        Copy.kind: f"a string again, trained on up to {count_of(specification.train_length, 'letter')}",
     }
-    layers = count_of(one.model.layers, "layer")
+    layers = count_of(specification.model.layers, "layer")
     return (
-        f"Task: {tasks[one.task]}; {layers} of width {one.model.width:,}, "
-        f"{count_of(one.steps, 'step')}"
+        f"Task: {tasks[specification.task]}; {layers} of width {specification.model.width:,}, "
+        f"{count_of(specification.steps, 'step')}"
     )
 
 
-def whole(one: Specification) -> str:
+def whole(specification: Specification) -> str:
     """Say the same with the rest of how such models were trained."""
-    on = {"cpu": "a CPU", "cuda": "a GPU"}.get(one.device, one.device)
-    heads = count_of(one.model.heads, "head")
-    return f"{alike(one)} of {one.batch} sequences, {heads}, learning rate {one.learning_rate:g}, on {on}"
+    on = {"cpu": "a CPU", "cuda": "a GPU"}.get(specification.device, specification.device)
+    heads = count_of(specification.model.heads, "head")
+    rate = specification.learning_rate
+    return (
+        f"{alike(specification)} of {specification.batch} sequences, {heads}, "
+        f"learning rate {rate:g}, on {on}"
+    )
 
 
-def title(one: Specification) -> str:
+def title(specification: Specification) -> str:
     """Return a comparison in words: what its models learned, and on how many tokens."""
-    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[one.task]
-    unit = "letter" if one.task == Copy.kind else "token"
-    return f"{task}, {count_of(one.train_length, unit)}"
+    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[specification.task]
+    unit = "letter" if specification.task == Copy.kind else "token"
+    return f"{task}, {count_of(specification.train_length, unit)}"
 
 
 def of_table(source: str) -> str:
@@ -47,8 +51,8 @@ def of_table(source: str) -> str:
     if source != "trained" and name == source:
         return ""
     return next(
-        (f"{alike(one.specification)}, seed {one.specification.seed}."
-         for one in runs.headings((name,))), "",
+        (f"{alike(info.specification)}, seed {info.specification.seed}."
+         for info in runs.headings((name,))), "",
     )  # fmt: skip
 
 
@@ -67,7 +71,7 @@ def _called(source: str) -> str:
     kind, _, name = source.partition("-")
     if kind == "table":
         return "Uploaded"
-    for one in runs.headings((name,)):
-        spec = one.specification
+    for info in runs.headings((name,)):
+        spec = info.specification
         return f"Of {spec.train_length:,} rows, width {spec.model.width:,}, seed {spec.seed}"
     return "Not on this server"

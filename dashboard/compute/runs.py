@@ -41,9 +41,9 @@ def own_store() -> Store | None:
 
 def _stores() -> Iterator[Store]:
     """Return the stores that can be opened: what ships, then this server's own."""
-    for one in (_opened(SHIPPED), own_store()):
-        if one is not None:
-            yield one
+    for store in (_opened(SHIPPED), own_store()):
+        if store is not None:
+            yield store
 
 
 @st.cache_data(max_entries=4, ttl=LISTED_FOR, show_spinner=False)
@@ -51,21 +51,21 @@ def _listed(url: str) -> list[str]:
     return _opened(url).ids()
 
 
-def _names(one: Store) -> list[str]:
+def _names(store: Store) -> list[str]:
     """Return the names of a store's runs, read every time from this server's folder alone.
 
     To look at every file that ships took a tenth of a rerun.
     """
-    return one.ids() if one.local and one.url != SHIPPED else _listed(one.url)
+    return store.ids() if store.local and store.url != SHIPPED else _listed(store.url)
 
 
-def _ids(one: Store) -> list[str]:
+def _ids(store: Store) -> list[str]:
     """Return the names of a store's runs, none of a store that cannot be read now.
 
     No page but those of runs has to do with it.
     """
     try:
-        return _names(one)
+        return _names(store)
     except RunError:
         return []
 
@@ -88,15 +88,15 @@ def unreadable() -> str:
     faults = store.left_out()
     faults += [
         f"run {name} cannot be read now"
-        for name, one in infos.items()
-        if isinstance(one, StoreUnavailable)
+        for name, info in infos.items()
+        if isinstance(info, StoreUnavailable)
     ]
     return "; ".join(faults) + "." if faults else ""
 
 
 def known() -> tuple[str, ...]:
     """Return the names of all runs there are now, the key of what is read of them."""
-    return tuple(sorted({name for one in _stores() for name in _ids(one)}))
+    return tuple(sorted({name for store in _stores() for name in _ids(store)}))
 
 
 def listed(hidden: frozenset[str], asked: str = "") -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def listed(hidden: frozenset[str], asked: str = "") -> tuple[str, ...]:
     """
     names = known()
     every = comparisons(names)
-    whole = {one.run_id for one in every.get(asked, ())}
+    whole = {info.run_id for info in every.get(asked, ())}
     return tuple(name for name in names if name not in hidden or name in whole)
 
 
@@ -140,10 +140,10 @@ def _judged(name: str, url: str) -> RunInfo | RunError:
 def _read_info(name: str) -> RunInfo | RunError:
     """Return what a run is, or why that cannot be told."""
     fault: RunError = RunMissing(f"There is no run {name}.")
-    for one in _stores():
+    for store in _stores():
         info: RunInfo | RunError
         try:
-            info = _judged(name, one.url)
+            info = _judged(name, store.url)
         except StoreUnavailable as error:
             info = error
         if isinstance(info, RunInfo):
@@ -155,14 +155,14 @@ def _read_info(name: str) -> RunInfo | RunError:
 
 def headings(names: tuple[str, ...]) -> list[RunInfo]:
     """Return what the runs of these names are, those that can be read."""
-    return [one for one in map(_read_info, names) if isinstance(one, RunInfo)]
+    return [info for info in map(_read_info, names) if isinstance(info, RunInfo)]
 
 
 def run(name: str) -> Run | None:
     """Return the run of this name, None where it cannot be read now."""
-    for one in _stores():
+    for store in _stores():
         with contextlib.suppress(RunError):
-            return _whole(name, one.url)
+            return _whole(name, store.url)
     return None
 
 
@@ -170,11 +170,11 @@ def run(name: str) -> Run | None:
 def with_learned_table(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the finished runs among these whose learned table can be read."""
     return tuple(
-        one.run_id
-        for one in headings(names)
-        if one.stopped is None
-        and one.specification.scheme.kind == "learned"
-        and _has_table(one.run_id)
+        info.run_id
+        for info in headings(names)
+        if info.stopped is None
+        and info.specification.scheme.kind == "learned"
+        and _has_table(info.run_id)
     )
 
 
@@ -190,14 +190,14 @@ def _has_table(name: str) -> bool:
 def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
     """Return the runs by comparison: language first, what ships first, short lengths first."""
     groups: dict[str, list[RunInfo]] = {}
-    for one in headings(names):
-        groups.setdefault(summary.comparison(one.specification), []).append(one)
+    for info in headings(names):
+        groups.setdefault(summary.comparison(info.specification), []).append(info)
     tasks, first = list(TASKS), set(shipped())
 
     def order(name: str) -> tuple[int, bool, int, str]:
-        one = groups[name][0].specification
+        specification = groups[name][0].specification
         own = not any(heading.run_id in first for heading in groups[name])
-        return tasks.index(one.task), own, one.train_length, name
+        return tasks.index(specification.task), own, specification.train_length, name
 
     return {name: groups[name] for name in sorted(groups, key=order)}
 
@@ -207,8 +207,8 @@ def curves(infos: list[RunInfo], measure: str) -> list[Curve]:
 
     A run that cannot be read now is left out, and is there again when it can.
     """
-    read = [one for info in infos if (one := run(info.run_id)) is not None]
-    return _curves(tuple(one.run_id for one in read), measure, read)
+    read = [whole for info in infos if (whole := run(info.run_id)) is not None]
+    return _curves(tuple(whole.run_id for whole in read), measure, read)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -216,11 +216,11 @@ def _curves(names: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curv
     order = list(SCHEMES)
     return sorted(
         summary.curves(_runs, measure),
-        key=lambda one: (
-            order.index(one.specification.scheme.kind),
-            repr(one.specification.scheme),
-            one.variant != TRAINED,
-            one.variant,
+        key=lambda curve: (
+            order.index(curve.specification.scheme.kind),
+            repr(curve.specification.scheme),
+            curve.variant != TRAINED,
+            curve.variant,
         ),
     )
 
@@ -228,7 +228,7 @@ def _curves(names: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curv
 def of_kinds(infos: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
     """Return the runs of these schemes."""
     wanted = {*kinds}
-    return [one for one in infos if one.specification.scheme.kind in wanted]
+    return [info for info in infos if info.specification.scheme.kind in wanted]
 
 
 @st.cache_resource(max_entries=64, ttl=BELIEVED_FOR, show_spinner=False)
@@ -250,4 +250,4 @@ def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
         ),
         default=[],
     )
-    return [one for one in curves(of_kinds(best, kinds), "context") if one.variant == TRAINED]
+    return [curve for curve in curves(of_kinds(best, kinds), "context") if curve.variant == TRAINED]

@@ -170,8 +170,8 @@ def cosine_change(now: Query, then: Query) -> MatrixValues:
     drawn = min(now.length, then.length, limits.MAX_DRAWN_CELLS)
     # The cosine of two positions is the same however many there are: those drawn are enough.
     ours, theirs = (
-        analysis.scheme_similarity(one, _values(one).value)
-        for one in (replace(now, length=drawn), replace(then, length=drawn))
+        analysis.scheme_similarity(query, _values(query).value)
+        for query in (replace(now, length=drawn), replace(then, length=drawn))
     )
     return smallest(analysis.similarity_change(ours, theirs, drawn))
 

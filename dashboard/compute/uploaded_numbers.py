@@ -33,8 +33,8 @@ class UploadedNumbers:
     tensor: str | None = None
 
 
-def _size(one: UploadedNumbers) -> int:
-    return one.table.nbytes + (0 if one.sines is None else one.sines.nbytes)
+def _size(numbers: UploadedNumbers) -> int:
+    return numbers.table.nbytes + (0 if numbers.sines is None else numbers.sines.nbytes)
 
 
 cached_numbers: UploadCache[UploadedNumbers] = UploadCache(MAX_TABLES, MAX_BYTES, _size)
@@ -83,16 +83,16 @@ def cache_numbers(
     Equal numbers from another file have another name, so that nobody sees the name of somebody else's
     file. source: the file as people see it. files, tensor: what a script reads again.
     """
-    one = UploadedNumbers(table.table, table.sines, source, table.notes, files, tensor)
+    numbers = UploadedNumbers(table.table, table.sines, source, table.notes, files, tensor)
     # Everything that a visitor sees of it: results are cached by the name.
-    visible = (one.table.shape, one.table.dtype, source, one.notes, files, tensor)
+    visible = (numbers.table.shape, numbers.table.dtype, source, numbers.notes, files, tensor)
     content = hashlib.sha256(repr(visible).encode())
-    for part in (one.table, one.sines):
+    for part in (numbers.table, numbers.sines):
         if part is not None:
             content.update(b"\0")
             content.update(part.contiguous().view(torch.uint8).numpy().tobytes())
     name = f"array-{content.hexdigest()[:12]}"
-    cached_numbers.put(name, one, owner)
+    cached_numbers.put(name, numbers, owner)
     return name
 
 

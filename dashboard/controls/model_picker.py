@@ -158,7 +158,7 @@ def _choose(word: str) -> None:
 def _show(kind: str) -> None:
     shown: list[str] = st.session_state["schemes"]
     if len(shown) < MAX_SCHEMES:
-        st.session_state["schemes"] = [one for one in SCHEMES if one in (*shown, kind)]
+        st.session_state["schemes"] = [name for name in SCHEMES if name in (*shown, kind)]
 
 
 def about(model: ChosenModel) -> str:

@@ -43,7 +43,7 @@ def settings() -> AB[Setting]:
 
 def kinds(shown: AB[Setting] | AB[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the schemes of both settings, or those with a result of either, in their fixed order."""
-    both = [one.schemes if isinstance(one, Setting) else one for one in shown.each]
+    both = [part.schemes if isinstance(part, Setting) else part for part in shown.each]
     return tuple(kind for kind in SCHEMES if any(kind in names for names in both))
 
 
@@ -199,8 +199,8 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
     """
     if not shown:
         title(name)
-    for one, whose in zip(read.each, ("", "Pinned setting, A: "), strict=False):
-        for reason in dict.fromkeys(one.reasons.values()):
+    for result, whose in zip(read.each, ("", "Pinned setting, A: "), strict=False):
+        for reason in dict.fromkeys(result.reasons.values()):
             st.info(f"{whose}{plain(reason)}", icon=":material/info:")
     if not shown:
         raise Ended

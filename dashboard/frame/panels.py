@@ -28,19 +28,19 @@ def rows_of_both(
     of_b: more for the row of B. change: of two panels, by default the difference of their first cells.
     """
     now, pinned = panels.now, panels.pinned or ()
-    then = {one.title: one for one in pinned}
+    then = {panel.title: panel for panel in pinned}
     changes = [
         replace(
-            one,
-            values=(change or _change)(one, then[one.title]),
+            panel,
+            values=(change or _change)(panel, then[panel.title]),
             subtitle="B minus A",
             boundary=None,
         )
-        for one in now
-        if one.title in then
+        for panel in now
+        if panel.title in then
     ]
     colours = scale([*now, *pinned])
-    about = Scale.around_zero([one.values for one in changes], f"difference of {unit}")
+    about = Scale.around_zero([panel.values for panel in changes], f"difference of {unit}")
     rows = [
         ("The current setting, B.", now, key, colours, "", of_b or {}),
         ("The pinned setting, A.", pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
@@ -64,9 +64,9 @@ def _change(now: Panel, then: Panel) -> MatrixValues:
     """Return what B draws minus what A draws, where both draw."""
     rows, columns = map(min, zip(now.values.shape, then.values.shape, strict=True))
     ours, theirs = (
-        one.values.first(rows, columns)
-        if isinstance(one.values, Waves)
-        else Full(one.values.dense()[:rows, :columns])
-        for one in (now, then)
+        panel.values.first(rows, columns)
+        if isinstance(panel.values, Waves)
+        else Full(panel.values.dense()[:rows, :columns])
+        for panel in (now, then)
     )
     return minus(ours, theirs)

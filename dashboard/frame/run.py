@@ -68,8 +68,8 @@ def draw(
         counters.here.count("reruns", chosen.url_path or "start")
         st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
         page_contents.begin()
-        listed = [one for pages in menu.values() for one in pages]
-        st.session_state["pages"] = {folders[one.url_path]: one for one in listed}
+        listed = [entry for pages in menu.values() for entry in pages]
+        st.session_state["pages"] = {folders[entry.url_path]: entry for entry in listed}
         link.restore(lambda: _options(tuple(folders.values())))
         toolbar = Toolbar()
         if not presenting():
@@ -95,6 +95,6 @@ def _options(folders: tuple[str, ...]) -> frozenset[str]:
     """Return the names that links give the options of all pages, drawn or not."""
     names = (f"dashboard.pages.{folder}.options" for folder in folders)
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    owners = [one for module in (quiz, *modules) for one in vars(module).values()]
+    owners = [member for module in (quiz, *modules) for member in vars(module).values()]
     ruled = [fields.rules(owner) for owner in owners if is_dataclass(owner)]
     return frozenset({PRESENT}.union(*ruled))

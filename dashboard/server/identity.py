@@ -77,7 +77,7 @@ def read(section: Any, path: str = "") -> dict[str, str]:
         )
     exposed = section.get("expose_tokens", [])  # else every page would lose its connection
     exposed = exposed if isinstance(exposed, list) else [exposed]
-    if not all(one in ("id", "access") for one in exposed):
+    if not all(value in ("id", "access") for value in exposed):
         raise ServerSettingError(f"expose_tokens in {_HERE} must be id, access or both.")
     return _providers(section)
 

@@ -76,7 +76,7 @@ def _fault(error: BaseException) -> dict[str, Any]:
     while cause is not None and len(kinds) < 8:
         kinds.append(type(cause).__name__)
         cause = cause.__cause__ or cause.__context__
-    where = [f"{_place(one.filename)}:{one.lineno} {one.name}" for one in frames]
+    where = [f"{_place(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
     return {"fault": kinds, "where": where}
 
 

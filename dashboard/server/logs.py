@@ -22,8 +22,8 @@ def install() -> None:
     if allowed.logs == "lines":
         # Streamlit gives every logger of its own, and of its server, a handler that writes text.
         streamlit.logger.setup_formatter = _plain
-        for one in streamlit.logger._loggers.values():
-            _plain(one)
+        for logger in streamlit.logger._loggers.values():
+            _plain(logger)
         # The same for its web server, which takes this up whenever it starts.
         quiet = {"handlers": [], "level": "INFO", "propagate": True}
         uvicorn.config.LOGGING_CONFIG["loggers"] = {

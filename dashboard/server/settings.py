@@ -178,7 +178,7 @@ def check_places(allowed: ServerSettings) -> None:
 
 def _writable(folder: Path) -> bool:
     """Whether a folder, or the nearest one above it that is there, is one and can be written."""
-    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 

@@ -59,7 +59,7 @@ class Workers:
         with self._lock:
             if self._left or self.failed or len(self._processes) >= self.queue.running:
                 return
-            waiting = any(one.state is JobState.QUEUED for one in self.queue.jobs())
+            waiting = any(job.state is JobState.QUEUED for job in self.queue.jobs())
             if not waiting or not self.queue.has_free_slot():
                 return
             # Its own process, never a fork of this one or a thread of it: torch's threads do not

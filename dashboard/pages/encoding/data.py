@@ -68,15 +68,23 @@ class EncodingPage:
 
     @property
     def matrices(self) -> dict[str, Matrix]:
-        return {kind: one.matrix for kind, one in self.schemes.items() if one.matrix is not None}
+        return {
+            kind: scheme.matrix
+            for kind, scheme in self.schemes.items()
+            if scheme.matrix is not None
+        }
 
     @property
     def frequencies(self) -> dict[str, pd.DataFrame]:
-        return {kind: one.frequencies for kind, one in self.schemes.items() if len(one.frequencies)}
+        return {
+            kind: scheme.frequencies
+            for kind, scheme in self.schemes.items()
+            if len(scheme.frequencies)
+        }
 
     @property
     def pairs(self) -> dict[str, tuple[int, ...]]:
-        return {kind: one.pairs for kind, one in self.schemes.items() if one.pairs}
+        return {kind: scheme.pairs for kind, scheme in self.schemes.items() if scheme.pairs}
 
 
 @cache_result
@@ -249,12 +257,12 @@ def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     """Return position beside content, for the tab that shows it."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     read, _ = schemes.per_scheme(_sum, queries, setting.seed, chosen)
-    sums = {kind: one for kind, one in read.items() if one is not None}
+    sums = {kind: total for kind, total in read.items() if total is not None}
     rows = [
-        {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": one.width}
+        {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": total.width}
         | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
-        for kind, one in sums.items()
-        for start, compared in one.by_start.items()
+        for kind, total in sums.items()
+        for start, compared in total.by_start.items()
     ]
     return SumsPage(sums, tuple(kind for kind in read if kind not in sums), pd.DataFrame(rows))
 

@@ -26,8 +26,8 @@ def draw(both: AB[EncodingPage], slopes: AB[pd.DataFrame]) -> None:
     """
     read = both.now
     units: dict[str, dict[str, Matrix]] = {}
-    for one in both.each:
-        for kind, matrix in one.matrices.items():
+    for setting in both.each:
+        for kind, matrix in setting.matrices.items():
             units.setdefault(matrix.unit, {}).setdefault(kind, matrix)
     # Beside a pinned setting each is a row of three: B, A and their difference.
     alone = [] if both.compared else [unit for unit, own in units.items() if len(own) == 1]
@@ -58,11 +58,11 @@ def _row(unit: str, own: dict[str, Matrix], both: AB[EncodingPage]) -> None:
     panels.rows_of_both(
         both.map(
             lambda read: [
-                _panel(read, kind) for kind, one in read.matrices.items() if one.unit == unit
+                _panel(read, kind) for kind, matrix in read.matrices.items() if matrix.unit == unit
             ]
         ),
         lambda drawn: data.scale(
-            unit, [] if unit == data.WAVES else [one.values.dense() for one in drawn]
+            unit, [] if unit == data.WAVES else [panel.values.dense() for panel in drawn]
         ),
         key=f"encoding_{unit.split()[0]}",
         unit="logits" if is_bias else "entries",
@@ -99,15 +99,17 @@ def _panel(read: EncodingPage, kind: str) -> Panel:
 
 def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
-    texts = both.map(lambda one: sentences.sums(one, scaled=scaled, start=start))
+    texts = both.map(lambda read: sentences.sums(read, scaled=scaled, start=start))
     if texts.now:
         st.markdown(texts.now)
     if texts.pinned:
         st.caption(f"Pinned setting, A: {texts.pinned}")
-    for kind in page.kinds(both.map(lambda one: one.sums)):
+    for kind in page.kinds(both.map(lambda read: read.sums)):
         panels.rows_of_both(
             both.map(functools.partial(_sum_panels, kind=kind, start=start, scaled=scaled)),
-            lambda drawn: data.scale("entry of a vector", [one.values.dense() for one in drawn]),
+            lambda drawn: data.scale(
+                "entry of a vector", [panel.values.dense() for panel in drawn]
+            ),
             key=f"sum_{kind}",
             unit="entries",
             row_label="position",
@@ -115,8 +117,8 @@ def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
             height=SUM_HEIGHT,
             text_alternative=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
         )
-    page.table(both.map(lambda one: one.table))
-    if any(one.sums for one in both.each):
+    page.table(both.map(lambda read: read.table))
+    if any(read.sums for read in both.each):
         st.caption(
             "Norms are root mean squares. Ratio: token over position. Share: position's part of the "
             "sum's expected squared norm."
@@ -129,19 +131,19 @@ def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
 def _sum_panels(read: SumsPage, kind: str, start: str, scaled: bool) -> list[Panel]:
     if kind not in read.sums:
         return []
-    one = read.sums[kind]
-    content, position, total = (Full(picture) for picture in one.pictures)
+    added = read.sums[kind]
+    content, position, total = (Full(picture) for picture in added.pictures)
     parts = {
         "Tokens times sqrt(d)" if scaled else "Tokens": (content, f"drawn as {STARTS[start]}"),
         f"Position: {SCHEMES[kind].label}": (position, "its rows"),
         "Sum": (total, "input of the first layer"),
     }
-    rows, columns = one.pictures[0].shape
+    rows, columns = added.pictures[0].shape
     return [
         Panel(
             title=title,
             values=values,
-            subtitle=f"{text}, the first {count_of(rows, 'position')} and {columns} of {one.width:,} "
+            subtitle=f"{text}, the first {count_of(rows, 'position')} and {columns} of {added.width:,} "
             "dimensions",
             color=theme.COLOURS[kind],
             features=True,

@@ -41,7 +41,7 @@ def draw() -> None:
         _clocks(both)
     if matrix.open:
         with matrix:
-            matrices.draw(both, both.map(lambda one: _joined(one, "slopes")))
+            matrices.draw(both, both.map(lambda read: _joined(read, "slopes")))
     if wavelengths.open:
         with wavelengths:
             _wavelengths(both)
@@ -49,12 +49,12 @@ def draw() -> None:
         read_sums = settings.map(lambda setting: data.read_sums(setting, chosen))
         with sums:
             matrices.draw_sums(read_sums, chosen.start, scaled=chosen.scaled)
-        page.numbers(read_sums.map(lambda one: one.table), "position beside content")
+        page.numbers(read_sums.map(lambda read: read.table), "position beside content")
     if worked.open:
         examples = settings.map(lambda setting: data.read_example(setting, chosen))
         with worked:
             _worked_example(examples.now)
-        page.numbers(examples.map(lambda one: one.table), "worked example")
+        page.numbers(examples.map(lambda read: read.table), "worked example")
 
     page.how_to_read(
         "A pair is a wave and a clock hand: its angle is position times frequency, clockwise from "
@@ -64,7 +64,7 @@ def draw() -> None:
         "added to logits, query by key; the half that a causal model uses is drawn. Matrices with "
         "one unit share their colours."
     )
-    lines = "\n\\\\[6pt] ".join(one.formula for one in now.schemes.values())
+    lines = "\n\\\\[6pt] ".join(read.formula for read in now.schemes.values())
     page.definition(
         rf"\begin{{gathered}} {lines} \end{{gathered}}",
         "One line per scheme. In the sum, squared norms add, because content has mean 0 and is "
@@ -74,10 +74,10 @@ def draw() -> None:
         spectrum,
         embedding_sum.content_and_position,
     )
-    page.numbers(both.map(lambda one: _joined(one, "corner")), "first entries")
+    page.numbers(both.map(lambda read: _joined(read, "corner")), "first entries")
     page.numbers(both.map(_pair_numbers), "pairs")
-    page.numbers(both.map(lambda one: _joined(one, "waves")), "waves")
-    page.numbers(both.map(lambda one: _joined(one, "slopes")), "slopes")
+    page.numbers(both.map(lambda read: _joined(read, "waves")), "waves")
+    page.numbers(both.map(lambda read: _joined(read, "slopes")), "slopes")
     page.script(script.script(settings.now))
 
 
@@ -89,17 +89,17 @@ def _pair_numbers(read: EncodingPage) -> pd.DataFrame:
 @memoize_on
 def _joined(read: EncodingPage, name: str) -> pd.DataFrame:
     """Return a table of every scheme under each other."""
-    tables = [table for one in read.schemes.values() if len(table := getattr(one, name))]
+    tables = [table for scheme in read.schemes.values() if len(table := getattr(scheme, name))]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def _cards(read: EncodingPage) -> None:
     """Draw the formula of every scheme, as many beside each other as fit."""
     row = st.container(horizontal=True, horizontal_alignment="distribute", gap="small")
-    for kind, one in read.schemes.items():
+    for kind, scheme in read.schemes.items():
         with row.container(width="content", gap=None):
             st.markdown(f"**{SCHEMES[kind].label}**", help=SCHEMES[kind].summary)
-            st.latex(one.formula, width="content")
+            st.latex(scheme.formula, width="content")
 
 
 def _clocks(both: AB[EncodingPage]) -> None:
@@ -135,7 +135,7 @@ def _clocks(both: AB[EncodingPage]) -> None:
 
 def _wavelengths(both: AB[EncodingPage]) -> None:
     """Draw the wavelength of every pair."""
-    kinds = page.kinds(both.map(lambda one: one.frequencies))
+    kinds = page.kinds(both.map(lambda read: read.frequencies))
     if not kinds:
         st.caption("None of these schemes has pairs.")
         return

@@ -14,14 +14,14 @@ for kind in setting.schemes:
     query = Query.of(setting, kind)
     scheme = query.build("cpu")
     rows = known(scheme, setting.length)
-    found = encoding(scheme, rows, head=query.head, dtype=query.dtype)
-    if found is None:  # a scheme without numbers
+    numbers = encoding(scheme, rows, head=query.head, dtype=query.dtype)
+    if numbers is None:  # a scheme without numbers
         continue
-    width = setting.length if found.is_bias else found.values.shape[1]
+    width = setting.length if numbers.is_bias else numbers.values.shape[1]
     for i in range(min({corner}, setting.length)):
         for j in range(min({corner}, width)):
-            name = f"key {{j}}" if found.is_bias else found.features[j]
-            value = found.values[i, j].item() if i < rows else float("nan")
+            name = f"key {{j}}" if numbers.is_bias else numbers.features[j]
+            value = numbers.values[i, j].item() if i < rows else float("nan")
             print(scheme.config.label, i, j, name, repr(value), sep=",")
 """
 

@@ -16,14 +16,14 @@ from posenc.text import count_of
 def headline(read: EncodingPage) -> str:
     """Say of every scheme what its numbers do within the training length, or that it has none."""
     setting, parts = read.setting, []
-    for kind, one in read.schemes.items():
-        label, matrix = SCHEMES[kind].label, one.matrix
+    for kind, scheme in read.schemes.items():
+        label, matrix = SCHEMES[kind].label, scheme.matrix
         if matrix is None:
             parts.append(f"{label} adds no numbers")
             continue
         untrained = f", {matrix.untrained}" if matrix.untrained else ""
-        if len(one.frequencies):
-            turns = one.frequencies["turns"]
+        if len(scheme.frequencies):
+            turns = scheme.frequencies["turns"]
             parts.append(_completed(label, int((turns >= 1).sum()), len(turns)))
         elif not matrix.features:
             last = min(setting.train_length, matrix.shape[0]) - 1
@@ -60,8 +60,8 @@ def cut(shape: tuple[int, ...], *, is_bias: bool, asked: int) -> str:
 def turns(read: EncodingPage) -> str:
     """Say where the slowest pair of every scheme completes a turn."""
     slowest = [
-        f"{number(float(one['wavelength'].iloc[-1]))} ({SCHEMES[kind].label})"
-        for kind, one in read.frequencies.items()
+        f"{number(float(table['wavelength'].iloc[-1]))} ({SCHEMES[kind].label})"
+        for kind, table in read.frequencies.items()
     ]
     return (
         f"Positions that the slowest pair needs for one turn: {listed(slowest)}. "
@@ -73,10 +73,10 @@ def clocks(read: EncodingPage) -> str:
     """The clocks without seeing them: which pairs, their periods and their turns in training."""
     parts = []
     for kind, pairs in read.pairs.items():
-        one = read.frequencies[kind]
+        table = read.frequencies[kind]
         texts = [
-            f"pair {m} turns once in {number(one['wavelength'][m])} positions, "
-            f"{number(one['turns'][m])} times in training"
+            f"pair {m} turns once in {number(table['wavelength'][m])} positions, "
+            f"{number(table['turns'][m])} times in training"
             for m in pairs
         ]
         parts.append(f"{SCHEMES[kind].label}: " + "; ".join(texts))
@@ -107,11 +107,11 @@ def example_step(read: Example) -> str:
 def sums(read: SumsPage, *, scaled: bool, start: str) -> str:
     """Say how large position is beside content, as chosen."""
     parts = []
-    for kind, one in read.sums.items():
-        if math.isnan(one.norm):
+    for kind, added in read.sums.items():
+        if math.isnan(added.norm):
             parts.append(f"{SCHEMES[kind].label} has no finite row")
             continue
-        compared = one.by_start[start]
+        compared = added.by_start[start]
         ratio = compared.ratio_scaled if scaled else compared.ratio_plain
         share = compared.share_scaled if scaled else compared.share_plain
         parts.append(
