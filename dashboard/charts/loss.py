@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from dashboard.charts.lines import apart
+from dashboard.charts.lines import LABEL_GAP, apart
 from dashboard.charts.theme import Spec, boundary_rule, readout, scheme_colour, spec_of
 from dashboard.compute.run_results import UNITS, farthest
 from posenc.lab import summary
@@ -17,7 +17,6 @@ from posenc.lab.summary import Curve
 from posenc.lab.tasks import Copy, Recall
 
 TALL = 300
-LABEL_GAP = 0.07  # of the range of all values: what a name at the end of a line takes of the height
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
 
 
@@ -72,8 +71,7 @@ def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
     drawn["name"] = name = drawn["scheme"].where(trained, drawn["scheme"] + ", " + drawn["read"])
     last = ~drawn.duplicated("name", keep="last")
     drawn["early"] = early = last & trained & (drawn["x"] < drawn["x"].max())
-    ends = np.where(early, name + " ends at " + drawn["x"].map("{:,.0f}".format), name)
-    drawn["label"] = pd.Series(ends, drawn.index).where(last)
+    drawn["label"] = name.where(last)
     drawn["label_y"] = drawn["y"].where(last)
     right = drawn.index[last & ~early]
     if len(right):
@@ -150,7 +148,7 @@ def _by_length(
         ends = alt.Chart().transform_filter("isValid(datum.label) && !datum.early")
         texts = [
             ends.mark_text(align="left", dx=8, fontSize=12, aria=False).encode(x=x),
-            # From the left edge, which a narrow chart does not cut off.
+            # From the left edge: beyond its end stand the other lines.
             early.mark_text(align="left", dx=3, dy=-12, fontSize=12, aria=False).encode(
                 x=alt.value(0)
             ),

@@ -232,22 +232,28 @@ def of_kinds(infos: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
 
 
 @st.cache_resource(max_entries=64, ttl=BELIEVED_FOR, show_spinner=False)
-def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
-    """Return loss by context length of shipped models, a curve per scheme that was measured.
+def shipped_comparison(kinds: tuple[str, ...]) -> str:
+    """Return the comparison that pages show of these schemes, "" where none ships.
 
-    All are of one comparison: that with the most of these schemes, of several with the longest texts.
+    It is that of texts with the most of these schemes, of several that with the longest texts.
     """
-    texts = [
-        infos
-        for infos in comparisons(shipped()).values()
-        if infos[0].specification.task == Language.kind
-    ]
-    best = max(
-        texts,
-        key=lambda infos: (
-            len({info.specification.scheme.kind for info in of_kinds(infos, kinds)}),
-            infos[0].specification.train_length,
-        ),
-        default=[],
-    )
-    return [curve for curve in curves(of_kinds(best, kinds), "context") if curve.variant == TRAINED]
+
+    def order(name: str) -> tuple[int, int]:
+        present = {info.specification.scheme.kind for info in of_kinds(every[name], kinds)}
+        return len(present), every[name][0].specification.train_length
+
+    every = comparisons(shipped())
+    texts = [name for name in every if every[name][0].specification.task == Language.kind]
+    return max(texts, key=order, default="")
+
+
+@st.cache_resource(max_entries=64, ttl=BELIEVED_FOR, show_spinner=False)
+def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
+    """Return loss by context length of shipped models, a curve per scheme that was measured."""
+    infos = comparisons(shipped()).get(shipped_comparison(kinds), [])
+    return as_trained(curves(of_kinds(infos, kinds), "context"))
+
+
+def as_trained(curves: list[Curve]) -> list[Curve]:
+    """Return the curves of models that are evaluated as they were trained."""
+    return [curve for curve in curves if curve.variant == TRAINED]

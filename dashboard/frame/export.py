@@ -41,7 +41,7 @@ def archive(contents: PageContents, settings: AB[Setting], link: str) -> bytes:
     offers. settings.json is B, which the script prints; a pinned setting stands in pinned.json.
     """
     files: dict[str, bytes] = {
-        "README.txt": _readme(contents, link).encode(),
+        "README.txt": _readme(contents, link, compared=settings.compared).encode(),
         "settings.json": json.dumps(record(settings.now), indent=2).encode(),
     }
     if settings.pinned is not None:
@@ -97,7 +97,7 @@ def matrix_csv(picture: Row) -> bytes:
     return csv_file.written(cells.astype({"panel": "category"}))  # made safe once, not per cell
 
 
-def _readme(contents: PageContents, link: str) -> str:
+def _readme(contents: PageContents, link: str, *, compared: bool) -> str:
     """Return the page's sentences, captions of its matrices and its link."""
     captions = [
         f"{file}: {'; '.join(filter(None, (panel.title, panel.subtitle)))}. "
@@ -108,9 +108,10 @@ def _readme(contents: PageContents, link: str) -> str:
         for file, panel in _panels(row)
     ]
     parts = [contents.title, *contents.sentences, *contents.pinned, *captions, f"Link: {link}"]
+    settings = "settings.json (B)" if compared else "settings.json"
     if contents.script:
         parts.append(
-            "script.py prints the page's main numbers at settings.json (B); it needs the package posenc."
+            f"script.py prints the page's main numbers at {settings}; it needs the package posenc."
         )
     return "\n\n".join(parts) + "\n"
 

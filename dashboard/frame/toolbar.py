@@ -106,7 +106,7 @@ def _python(contents: PageContents) -> None:
         st.caption("Nothing to reproduce on this page.")
         return
     st.caption("Reproduce these numbers in Python. Needs the package posenc; prints CSV.")
-    st.code(contents.script, language="python")
+    st.code(contents.script, language="python", wrap_lines=True)
 
 
 def _export(contents: PageContents, setting: Setting, address: str) -> None:

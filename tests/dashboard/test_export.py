@@ -219,6 +219,7 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
     assert json.loads(files["settings.json"])["dim"] == 32
     assert files.get("script.py", b"").decode() == (contents.script or "")
     assert ("script.py" in files) == (page != "start")  # which leads to pages that have one
+    assert b"(B)" not in files["README.txt"]  # nothing is compared
     assert headline(at) in files["README.txt"].decode()
     for name, table in contents.tables.items():
         stored = files[f"numbers/{name.replace(' ', '-')}.csv"].decode()
@@ -246,6 +247,7 @@ def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
     assert json.loads(files["pinned.json"])["base"] == 500
     assert json.loads(files["settings.json"])["base"] == 10_000
     assert b"Pinned setting, A" in files["README.txt"]
+    assert b"at settings.json (B)" in files["README.txt"]
     assert "figures/similarity-change-1-rope.png" in files
     assert isinstance(picture, Row)
     cells = pd.read_csv(io.BytesIO(files["numbers/similarity-matrices.csv"]))

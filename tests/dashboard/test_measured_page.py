@@ -120,7 +120,9 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     assert classes["breaks at"].dropna().to_dict() == {
         "RoPE": 128, "RoPE, NTK-aware": 256, f"Learned, {CLAMPED}": 128,
     }  # fmt: skip
-    (context,) = charts(at)
+    assert {*charts(at)[0]["name"]} == {"RoPE", "ALiBi", "Learned"}
+    at.session_state["variants"] = True
+    (context,) = charts(drawn(at.run()))
     rope = context[(context["scheme"] == "RoPE") & (context["read"] == TRAINED)]
     assert rope["x"].tolist() == [32, 64, 128, 256]
     assert rope["y"].tolist() == pytest.approx([1.5, 1.3, 2.6, 3.7])
@@ -129,7 +131,7 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     assert ends["x"].to_dict() == {
         "RoPE": 256, "RoPE, NTK-aware": 256, "ALiBi": 256, "Learned": 64, f"Learned, {CLAMPED}": 256,
     }  # fmt: skip
-    assert ends.loc["Learned", "label"] == "Learned ends at 64"
+    assert ends["label"].to_dict() == {name: name for name in ends.index}
     assert ends["early"].to_dict() == {name: name == "Learned" for name in ends.index}
     at.session_state["unit"] = "perplexity"
     as_perplexity = charts(drawn(at.run()))[0]
@@ -270,9 +272,24 @@ def test_shipped_runs_are_complete() -> None:
         assert run.losses[-1] < run.losses[0] / 2
     asked = [*product(tasks, KINDS, range(3)), *product(tasks[:1], relative, range(3))]
     assert found == Counter((*task, kind, seed) for task, kind, seed in asked)
-    names = {comparison(run.specification) for run in shipped_runs()}
     assert fields.defaults(ExtrapolationChoice)["half"] == "measured"
-    assert fields.defaults(MeasuredChoice)["comparison"] in names
+
+
+@pytest.mark.parametrize(
+    ("schemes", "task"), [("rope", ("language", 128)), ("rope,t5", ("language", 64))]
+)
+def test_page_opens_on_the_models_that_the_other_pages_show(
+    schemes: str, task: tuple[str, int]
+) -> None:
+    at = drawn(visit("extrapolation", {"half": "measured", "schemes": schemes}))
+    names = {comparison(r.specification): r.specification for r in shipped_runs()}
+    opened = names[at.session_state["comparison"]]
+    assert (opened.task, opened.train_length) == task
+    assert headline(at).startswith(f"Trained on {task[1]} tokens")
+    start = drawn(visit("start", {"schemes": schemes}))
+    assert f"small models trained on {task[1]} tokens" in captions(start)[0]
+    default = names[fields.defaults(MeasuredChoice)["comparison"]]
+    assert (default.task, default.train_length) == ("language", 128)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts import loss, theme
+from dashboard.charts.lines import LABEL_GAP
 from dashboard.compute import runs
 from dashboard.compute.scheme_facts import compact_formula, place
 from dashboard.pages.start import diagram
@@ -96,7 +97,7 @@ def test_names_at_line_ends_do_not_cover_each_other() -> None:
     names = frame[frame["label"].notna() & ~frame["early"]].sort_values("label_y")
     assert len(names) > 10
     gaps = np.diff(names["label_y"]) / (frame["y"].max() - frame["y"].min())
-    assert gaps.min() >= loss.LABEL_GAP - 1e-12
+    assert gaps.min() >= LABEL_GAP - 1e-12
     assert names["y"].is_monotonic_increasing
 
 

@@ -15,13 +15,12 @@ from posenc import fields
 from posenc.lab.runs import RunInfo
 
 NAME, CONTROL, IN_LINK = "comparison", "comparison_control", "comparison_in_link"
-DEFAULT: str = fields.defaults(MeasuredChoice)[NAME]
 FEW = 6  # comparisons that stand side by side; more are a list to choose from
 
 
-def asked() -> str:
+def asked(default: str) -> str:
     """Return the comparison that the session or, where it has changed, the link names."""
-    in_link = st.query_params.get(NAME, DEFAULT)
+    in_link = st.query_params.get(NAME, default)
     if in_link != st.session_state.get(IN_LINK):
         st.session_state[NAME] = st.session_state[IN_LINK] = in_link
     name: str = st.session_state.setdefault(NAME, in_link)
@@ -38,19 +37,19 @@ def titles(every: Mapping[str, list[RunInfo]]) -> dict[str, str]:
     }
 
 
-def choose(place: DeltaGenerator, every: Mapping[str, list[RunInfo]]) -> str:
-    """Draw the choice of a comparison and return its name."""
+def choose(place: DeltaGenerator, every: Mapping[str, list[RunInfo]], default: str) -> str:
+    """Draw the choice of a comparison and return its name. default: without one in the link."""
     st.session_state["owners"].append(MeasuredChoice)
     link.read_options(MeasuredChoice)
     words = titles(every)
-    options = [*words] if DEFAULT in words else [DEFAULT, *words]
-    name = asked()
+    options = [*words] if default in words else [default, *words]
+    name = asked(default)
     if name not in options:
         st.warning(
-            f"Comparison {plain(name)} is not on this server; {plain(DEFAULT)} is shown instead.",
+            f"Comparison {plain(name)} is not on this server; {plain(default)} is shown instead.",
             icon=":material/info:",
         )
-        name = DEFAULT
+        name = default
     rule = fields.rules(MeasuredChoice)[NAME]
     st.session_state[NAME] = st.session_state[CONTROL] = name
     common: dict[str, Any] = {
@@ -58,25 +57,26 @@ def choose(place: DeltaGenerator, every: Mapping[str, list[RunInfo]]) -> str:
         "format_func": lambda option: words.get(option, option),
         "help": rule.help,
         "on_change": _take,
+        "args": (default,),
     }
     if len(options) > FEW:
         place.selectbox(rule.label, options, width=320, **common)
     else:
         place.segmented_control(rule.label, options, required=True, wrap=True, **common)
-    _write(name)
+    _write(name, default)
     return name
 
 
 @answered
-def _take() -> None:
+def _take(default: str) -> None:
     st.session_state[NAME] = st.session_state[CONTROL]
-    _write(st.session_state[NAME])
+    _write(st.session_state[NAME], default)
 
 
-def _write(name: str) -> None:
+def _write(name: str, default: str) -> None:
     """Put the comparison into the address, where it is not the default."""
     st.session_state[IN_LINK] = name
-    if name == DEFAULT:
+    if name == default:
         st.query_params.pop(NAME, None)
     elif st.query_params.get(NAME) != name:
         st.query_params[NAME] = name

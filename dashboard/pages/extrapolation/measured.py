@@ -10,8 +10,9 @@ from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
 from dashboard.pages.extrapolation import comparison, questions, script
-from dashboard.pages.extrapolation.options import LossChoice
+from dashboard.pages.extrapolation.options import LossChoice, MeasuredChoice, VariantChoice
 from dashboard.text import listed, plain
+from posenc import fields
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
 from posenc.lab.runs import RunInfo
@@ -20,12 +21,17 @@ from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 from posenc.text import count_of
 
+UNDRAWN = [
+    "bits per byte",
+    "evaluated to",
+    "seeds",
+]  # of the table: the same for most, or in its data
 STEPS = (
     "The models of a comparison share size, initial weights, data, order and steps; only the scheme "
     "differs. The same target tokens are scored at every context length, so a rising curve is not due to "
     "other targets. A band runs from the lowest seed to the highest. Compare losses at the training length "
     "first: a flat curve with a higher loss is not better. A learned table ends at the training length; "
-    "repeating its last row is a line of its own. RoPE can be evaluated with other frequencies without "
+    "repeating its last row is a variant. RoPE can be evaluated with other frequencies without "
     "more training. A model can keep its loss by ignoring distant tokens; copy and recall show whether it "
     "still uses them."
 )
@@ -38,8 +44,9 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     drawn beside those of the current one, and each has a headline of its own.
     """
     shown = page.kinds(settings)
-    every = runs.comparisons(runs.listed(run_names.hidden_runs(), comparison.asked()))
-    name = comparison.choose(row, every)
+    default = runs.shipped_comparison(shown) or fields.defaults(MeasuredChoice)["comparison"]
+    every = runs.comparisons(runs.listed(run_names.hidden_runs(), comparison.asked(default)))
+    name = comparison.choose(row, every, default)
     if unread := runs.unreadable():
         st.caption(plain(unread))
     whole = every.get(name, [])
@@ -75,8 +82,10 @@ def _draw(
     measure, language = run_results.measure(specification), specification.task == Language.kind
     curves = runs.curves(found, measure)
     picture = st.container()
-    row = st.container(horizontal=True, vertical_alignment="top")
+    row = st.container(horizontal=True, vertical_alignment="bottom")
     chosen = sidebar.choices(LossChoice, row) if language else LossChoice()
+    several = runs.as_trained(curves) != curves
+    variants = several and sidebar.choices(VariantChoice, row).variants
     shows = quiz.ask("measured", (shown, name), questions.of_runs(curves), curves)
 
     def headline(setting: Setting) -> str:
@@ -89,11 +98,11 @@ def _draw(
         page.head("Extrapolation", settings.map(headline) if shows else quiz.WITHHELD)
     if shows and curves:
         with picture:
-            _picture(found, shown, chosen)
+            _picture(found, shown, chosen, variants=variants)
         st.caption(plain(run_results.about(curves)))
         st.subheader("All measured schemes", anchor=False)
         table = run_results.table(runs.curves(whole, measure))
-        page.table(table)
+        page.table(table.drop(columns=UNDRAWN, errors="ignore"))
         for by in ("context", "position") if language else (measure,):
             columns = {"x": by, "y": "loss"} if language else {"x": UNITS[by], "y": "accuracy"}
             title = f"measured loss by {by}" if language else f"measured {by}"
@@ -104,12 +113,16 @@ def _draw(
     _notes(settings, found, shown)
 
 
-def _picture(found: list[RunInfo], shown: tuple[str, ...], chosen: LossChoice) -> None:
-    """Draw loss, perplexity or accuracy of these runs, one line per scheme and variant."""
+def _picture(
+    found: list[RunInfo], shown: tuple[str, ...], chosen: LossChoice, *, variants: bool
+) -> None:
+    """Draw loss, perplexity or accuracy of these runs, one line per scheme, and of its variants."""
     measure = run_results.measure(found[0].specification)
     if measure == "context" and chosen.axis == "position":
         measure = "position"
     curves = runs.curves(found, measure)
+    if not variants:
+        curves = runs.as_trained(curves)
     if not curves:
         st.caption("These models were not evaluated along one long text.")
         return

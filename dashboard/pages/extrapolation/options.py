@@ -22,10 +22,20 @@ class MeasuredChoice:
 
     comparison: str = fields.Word(
         pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
-        in_words="the name of a comparison of runs, such as language-64-9df31a1c",
+        in_words="the name of a comparison of runs, such as language-128-b70f9478",
         label="Models trained on",
         help="The models of a comparison differ only in scheme and seed.",
-    ).field("language-64-9df31a1c")
+    ).field("language-128-b70f9478")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantChoice:
+    """Whether models are drawn as they were trained only."""
+
+    variants: bool = fields.Flag(
+        label="Variants without more training",
+        help="Learned with its last row repeated past training; RoPE with other frequencies.",
+    ).field(False)
 
 
 @dataclass(frozen=True, kw_only=True)
