@@ -32,6 +32,7 @@ class Used:
 
 
 _SHOWN = ("schemes", "length", "train_length", "device")
+_TABLE = ("model", "dim", "base", "length", "heads", "equal_width", "seed")
 
 # By the path of a page, every page.
 PAGES: dict[str, Used] = {
@@ -50,22 +51,12 @@ PAGES: dict[str, Used] = {
     "extrapolation, measured": Used(("schemes",), schemes=False),  # runs have their own numbers
     "train": Used(("schemes", "base"), schemes=False),
     "context_planner": Used(("model",), schemes=False, drawn=("model",)),
-    "check_my_encoding": Used(
-        (
-            "model",
-            "dim",
-            "base",
-            "length",
-            "train_length",
-            "heads",
-            "equal_width",
-            "seed",
-            "learned_source",
-            "precision",
-        ),
-        schemes=False,
-        drawn=("model",),
+    "check_my_encoding": Used((*_TABLE, "precision"), schemes=False, drawn=("model",)),
+    "check_my_encoding, learned": Used(
+        (*_TABLE, "precision", "train_length", "learned_source"), schemes=False, drawn=("model",)
     ),
+    "check_my_encoding, upload": Used(("model", "seed"), schemes=False, drawn=("model",)),
+    "check_my_encoding, layouts": Used(_TABLE, schemes=False, drawn=("model",)),
 }
 
 
@@ -121,7 +112,19 @@ def drawn_here() -> frozenset[str]:
 
 
 def _view() -> str:
-    """Return which entry of PAGES the page of this run is: Extrapolation has two views."""
+    """Return which entry of PAGES the page of this run is: some have several views."""
     page: str = st.session_state["page"]
-    view = st.session_state.get("half", st.query_params.get("half", "measured"))
-    return "extrapolation, measured" if (page, view) == ("extrapolation", "measured") else page
+
+    def option(name: str, default: str) -> str:
+        value: str = st.session_state.get(name, st.query_params.get(name, default))
+        return value
+
+    if page == "check_my_encoding":
+        if option("part", "") == "RoPE layouts":
+            return "check_my_encoding, layouts"
+        table = option("table", "")
+        if table == "learned":
+            return "check_my_encoding, learned"
+        return "check_my_encoding, upload" if table.startswith("array-") else page
+    measured = (page, option("half", "measured")) == ("extrapolation", "measured")
+    return "extrapolation, measured" if measured else page

@@ -35,10 +35,10 @@ class PageContents:
 
 def begin() -> None:
     """Start empty contents for this run."""
-    st.session_state["sheet"] = PageContents()
+    st.session_state["page_contents"] = PageContents()
 
 
 def current() -> PageContents:
     """Return the contents of this run."""
-    contents: PageContents = st.session_state.setdefault("sheet", PageContents())
+    contents: PageContents = st.session_state.setdefault("page_contents", PageContents())
     return contents

@@ -124,7 +124,7 @@ def _export(contents: PageContents, setting: Setting, address: str) -> None:
         functools.partial(export.archive, contents, pin.ab(setting), address),
         file_name=f"posenc-{export.file_name(contents.title.split(',')[0] or 'page')}.zip",
         mime="application/zip",
-        key="take_away",
+        key="export",
         on_click="ignore",
         icon=":material/folder_zip:",
     )

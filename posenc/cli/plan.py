@@ -100,8 +100,8 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
 @click.option(
     "--search",
     is_flag=True,
-    help="Search the base that satisfies B(k), which takes up to a minute where it is not known; so does "
-    "naming the method base.",
+    help="Search the base at which B(k), the bound of Men et al. 2024, stays at or above 0. This takes up "
+    "to a minute. The method base searches it, too.",
 )
 @click.option("--script", type=click.Choice(list(METHODS)), help="Print the script that measures.")
 @_ASSUME
@@ -114,7 +114,9 @@ def plan_context(
     names = None if methods is None else [word.strip() for word in methods.split(",")]
     search = search or "base" in (script, *(names or ()))
     if search:
-        click.echo("Searching the base that satisfies B(k): up to a minute.", err=True)
+        click.echo(
+            "Searching the base at which B(k) stays at or above 0: up to a minute.", err=True
+        )
     try:
         with fixed_threads(1):  # more threads wait longer than they compute
             context_plan = plan(
@@ -295,7 +297,7 @@ def _print_plan(plan: ContextPlan) -> None:
     for line in filter(None, (recommendation(plan), _next_step(plan))):
         click.echo(line)
     _print_list(
-        "By amount of training",
+        "Advice by amount of training",
         [
             f"{advice.title}: {advice.method}. Logit change on short context: {advice.short}. "
             f"{advice.sentence} ({advice.source})"
@@ -305,7 +307,7 @@ def _print_plan(plan: ContextPlan) -> None:
         ],
     )
     _print_list(
-        "At inference, beside scalings",
+        "Other methods at inference",
         [f"{x.label}: {x.statement} In {x.support}. ({x.source})" for x in at_inference(plan)],
     )
     if plan.methods:
@@ -323,7 +325,7 @@ def _print_plan(plan: ContextPlan) -> None:
     for sentence in filter(None, notes):
         click.echo(sentence)
     if type(plan.trained) is RopeConfig and not plan.base_searched and plan.reach <= MAX_LENGTH:
-        click.echo("--search added to this command searches the base, which takes up to a minute.")
+        click.echo("Add --search to search the base, which takes up to a minute.")
     layers = layer_notes(plan.model, plan.target, plan.trained_length)
     _print_list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in layers])
     _print_list(
@@ -351,8 +353,8 @@ def _next_step(plan: ContextPlan) -> str:
         name = method.method.name
         if name in METHODS and paste(plan, method).rope_parameters:
             return (
-                f"Next: measure it on your own checkpoint and texts; --script {name} added to "
-                "this command prints the script."
+                "Next: measure it on your own checkpoint and texts. Add --script "
+                f"{name} to print the script."
             )
     return ""
 
@@ -361,7 +363,7 @@ def _print_blocks(plan: ContextPlan) -> None:
     """Print what to paste for every method."""
     blocks = [(method.method, paste(plan, method)) for method in plan.methods]
     if where := next((block.where for _, block in blocks if block.where), ""):
-        _print_list("Ready to paste", [f"Keys of config.json: {where}"])
+        _print_list("What to paste", [f"Keys of config.json: {where}"])
     for method, block in blocks:
         if method.name == UNSCALED.name:
             continue

@@ -144,7 +144,7 @@ def _note(
             sentence += " Do not scale these layers."
     if window < target:
         sentence += (
-            f" A query sees {count_of(window, 'token')} at most, so no more of them are kept."
+            f" A query sees {count_of(window, 'token')} at most, so the cache needs no more."
         )
     return LayerNote(
         layers=f"{count_of(len(kind.layers), 'layer')} ({kind.name})",

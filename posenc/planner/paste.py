@@ -89,8 +89,8 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     vllm = sglang = ""
     if dynamic:
         why.append(
-            "No vLLM or SGLang flags: that their dynamic NTK grows with the text as here was not "
-            "verified."
+            "No vLLM or SGLang flags: it was not verified that their dynamic NTK grows with the text as "
+            "it does here."
         )
     else:
         counted = config.kind in _VLLM_COUNTS_FACTOR
@@ -105,7 +105,7 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
             )
         else:
             why.append(
-                "No SGLang flags: how it reads blocks of several kinds of layers was not verified."
+                "No SGLang flags: it was not verified how it reads blocks of several kinds of layers."
             )
     llama_cpp, reason = _llama_cpp(plan, method, rope_type)
     return Paste(
@@ -145,15 +145,15 @@ def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[s
         holds_factor = rope_type != "longrope" or plan.model.read_as in _LONGROPE_IN_GGUF
         if method.attention_factor != 1 and not holds_factor:
             return "", (
-                "No llama.cpp options: that a GGUF file of this model holds the attention factor "
-                f"{method.attention_factor:.4f} was not verified; that of MiniCPM3 holds only the "
+                "No llama.cpp options: it was not verified that a GGUF file of this model holds the "
+                f"attention factor {method.attention_factor:.4f}. A file of MiniCPM3 holds only the "
                 "factors of the pairs (ggml-org/llama.cpp, conversion/minicpm.py at 32e9e044)."
             )
         reason = "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
         return f"llama-server -m MODEL {size}", reason
     if len(plan.model.layer_kinds) > 1:
         return "", (
-            "No llama.cpp options: which of this model's kinds of layers they act on was not verified."
+            "No llama.cpp options: it was not verified on which of this model's kinds of layers they act."
         )
     flags = llama_cpp_flags(method.config)
     if not flags:
@@ -189,11 +189,11 @@ def llama_cpp_flags(config: RopeConfig) -> str:
 
 def _where(plan: ContextPlan, *, rescales: bool) -> str:
     """Say where the keys belong: transformers takes an old rope_scaling rather than the new keys."""
-    inside = f"Inside {plan.model.section}, in" if plan.model.section else "In"
+    inside = f"Inside {plan.model.section}, they" if plan.model.section else "They"
     needless = needless_layers(plan) if rescales else ""
     return (
-        f"{inside} place of all keys of RoPE that the config has, such as rope_theta and rope_scaling: "
-        "transformers takes an old rope_scaling rather than new rope_parameters beside it."
+        f"{inside} replace all RoPE keys of the config, such as rope_theta and rope_scaling: with both, "
+        "transformers reads an old rope_scaling and ignores rope_parameters."
         + (f" The block also rescales {needless}" if needless else "")
     )
 
@@ -214,8 +214,8 @@ def needless_layers(plan: ContextPlan) -> str:
     family = FAMILIES.get(plan.model.read_as)
     config_class = f"transformers' {family.config_class}" if family else "its class"
     return (
-        f"{count_of(layers, f'{spared[0].name} layer')} to which no distance is new: they see {window:,} "
-        f"tokens at most, and {config_class} has one RoPE for all layers."
+        f"{count_of(layers, f'{spared[0].name} layer')} that meet no new distance: their window is "
+        f"{window:,} tokens, and {config_class} has one RoPE for all layers."
     )
 
 

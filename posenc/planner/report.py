@@ -53,35 +53,38 @@ COLUMNS = (
     Column("stale keys from", "stale_from", TRADE_OFFS, ",", lambda x: x.stale_from),
     Column(
         "float32 cosine error", "float32_cosine_error", TRADE_OFFS, ".1e", lambda x: x.cosine_error,
-        help="Largest error of a cosine below the target, angles made in float32 of the exact "
+        help="Largest error of a cosine below the target where float32 angles are computed from exact "
         "frequencies, each rounded to float32 once.",
     ),
     Column(
-        "in transformers", "float32_cosine_error_transformers", TRADE_OFFS, ".1e",
+        "error in transformers", "float32_cosine_error_transformers", TRADE_OFFS, ".1e",
         lambda x: x.code_cosine_error, missing="none there",
-        help="The same error of the frequencies that transformers computes, in float32 from the start.",
+        help="The same error with the frequencies that transformers computes in float32.",
     ),
     Column("unseen pairs", "unseen_pairs", COVERAGE, ",", lambda x: x.pairs.unseen_count),
     Column("kept", "kept", COVERAGE, ",", lambda x: x.pairs.count(UNCHANGED)),
     Column("blended", "blended", COVERAGE, ",", lambda x: x.pairs.count(BLENDED)),
     Column("divided", "divided", COVERAGE, ",", lambda x: x.pairs.count(DIVIDED)),
-    Column("B(k) < 0 at", "first_negative", COVERAGE, ",", lambda x: x.first_negative),
-    Column("K at 1/4", "kernel_quarter", COVERAGE, ".3f", lambda x: next(iter(x.kernel.values()))),
+    Column("B(k) first below 0 at", "first_negative", COVERAGE, ",", lambda x: x.first_negative),
     Column(
-        "K at 1/2", "kernel_half", COVERAGE, ".3f",
+        "expected logit at 1/4", "kernel_quarter", COVERAGE, ".3f",
+        lambda x: next(iter(x.kernel.values())),
+    ),
+    Column(
+        "expected logit at 1/2", "kernel_half", COVERAGE, ".3f",
         lambda x: [*x.kernel.values()][(len(x.kernel) - 1) // 2],
     ),
-    Column("K at the end", "kernel_end", COVERAGE, ".3f", lambda x: [*x.kernel.values()][-1]),
+    Column("expected logit at the end", "kernel_end", COVERAGE, ".3f", lambda x: [*x.kernel.values()][-1]),
 )  # fmt: skip
 
 EXPLAINED = (
-    "Short texts: change of the expected logit of unit content within the trained length, against the "
-    "model as it is read now. Stale keys: "
-    "the length from which keys that were rotated and cached no longer fit. Unseen pairs: they made less "
-    "than a turn in training and turn farther at the target. Float32 cosine error: of angles made in "
-    "float32 of exact frequencies rounded once; in transformers: of those that it computes in float32. "
-    "Kept: frequency as trained; divided: by the whole factor; blended: between. K: that "
-    "logit at a quarter, half and the end of what a query sees."
+    "Short texts: the change of the expected logit within the trained length, against the model as it is "
+    "read now. Stale keys: the length from which rotated keys in the cache no longer fit. Unseen pairs: "
+    "pairs that made less than one turn in training and turn farther at the target. Float32 cosine error: "
+    "of float32 angles with exact frequencies, each rounded once; error in transformers: with the "
+    "frequencies that it computes in float32. Kept: pairs with the frequency of training. Divided: pairs "
+    "whose frequency is divided by the full factor. Blended: pairs between the two. Expected logit: that "
+    "of unit content at a quarter, at half and at the end of what a query sees."
 )
 
 

@@ -196,27 +196,27 @@ def _through_layers(plan: ContextPlan) -> str:
 
 
 def bound_sentence(plan: ContextPlan) -> str:
-    """Return where B(k) turns negative and which base satisfies it, in a sentence; "" without RoPE."""
+    """Return where B(k) falls below 0 and which base prevents it, in sentences; "" without RoPE."""
     if plan.trained is None:
         return ""
-    begin = f"At base {short_number(plan.trained.base)} B(k)"
+    begin = f"At base {short_number(plan.trained.base)}, B(k)"
     if plan.first_negative is None:
-        return f"{begin} stays at or above 0 up to {plan.scanned:,}."
-    begin = f"{begin} turns negative at {plan.first_negative:,};"
+        return f"{begin} stays at or above 0 up to distance {plan.scanned:,}."
+    begin = f"{begin} first falls below 0 at distance {plan.first_negative:,}."
     window = plan.base_window
     if window is not None:
-        narrow = ", in a narrow window" if window.narrow else ""
-        return f"{begin} base {window.rounded:,.12g} satisfies it{narrow}."
+        but = "; some larger bases fail again" if window.narrow else ""
+        return f"{begin} Base {window.rounded:,.12g} keeps it at or above 0{but}."
     if plan.base_searched:
-        return f"{begin} no base up to 1e12 satisfies it."
-    return f"{begin} which base satisfies it was not searched."
+        return f"{begin} No base up to 1e12 keeps it at or above 0."
+    return f"{begin} A base that keeps it at or above 0 was not searched."
 
 
 def precision_sentence(plan: ContextPlan) -> str:
     """Return how many positions below the target bfloat16 and float32 distinguish, in a sentence."""
     return (
-        f"Of {count_of(plan.target, 'position')} {plan.distinct_bfloat16:,} stay apart as bfloat16 "
-        f"numbers, {plan.distinct_float32:,} as float32."
+        f"Of {count_of(plan.target, 'position')}, bfloat16 distinguishes {plan.distinct_bfloat16:,} and "
+        f"float32 {plan.distinct_float32:,}."
     )
 
 
@@ -265,8 +265,8 @@ def _of_bound(plan: ContextPlan) -> Iterator[PlanWarning]:
     window = plan.base_window
     if window is not None and window.narrow and window.end is not None:
         sentence = (
-            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} pass, and larger "
-            "bases fail again: do not round the base."
+            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} keep B(k) at or above "
+            "0, and larger ones fail again: do not round the base."
         )
         yield PlanWarning(_BOUND, sentence, _MEN)
 
@@ -276,8 +276,8 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
     if method.stale_from is not None:
         yield PlanWarning(
             "Keys are rotated once, when they are cached.",
-            f"{label}: its frequencies change from {method.stale_from:,} tokens on, so keys cached "
-            "before are stale unless they are kept unrotated or made again.",
+            f"{label}: its frequencies change from {method.stale_from:,} tokens on. Keys that were "
+            "cached before no longer fit, unless the cache holds unrotated keys or is recomputed.",
             f"{_YARN}, section 3.3",
         )
     elif method.attention_factor != 1 and method.short.worst > 0:
@@ -334,15 +334,15 @@ def _of_precision(plan: ContextPlan) -> Iterator[PlanWarning]:
         )
     worst = max(plan.methods, key=_float32_error, default=None)
     if worst is not None and _float32_error(worst) > _COSINE_LIMIT:
-        errors = f"by up to {worst.cosine_error:.1e} where exact frequencies are rounded once"
+        errors = f"by up to {worst.cosine_error:.1e} with exact frequencies that are rounded once"
         if worst.code_cosine_error is not None:
             errors += (
-                f", and {worst.code_cosine_error:.1e} where they are made in float32, too, as "
-                "transformers does"
+                f", and by up to {worst.code_cosine_error:.1e} with the float32 frequencies of "
+                "transformers"
             )
         yield PlanWarning(
             "float32 has 24 bits of precision.",
-            f"{worst.method.label}: angles made in float32 put cosines wrong {errors}.",
+            f"{worst.method.label}: float32 angles change cosines {errors}.",
             "computed at every position",
         )
 

@@ -33,7 +33,7 @@ def test_table_compares_the_schemes_of_the_setting() -> None:
 
 def test_loss_past_training_is_that_of_the_shipped_runs() -> None:
     at = drawn(visit("overview"))
-    facts = at.session_state["sheet"].tables["comparison"]().set_index("scheme")
+    facts = at.session_state["page_contents"].tables["comparison"]().set_index("scheme")
     texts = facts["loss past training"]
     assert texts["Learned"] == "ends at 128 tokens"
     losses = means("language", 128, "context")
@@ -49,7 +49,9 @@ def test_schemes_that_one_comparison_alone_has_are_of_that_comparison() -> None:
     at = drawn(visit("overview", {"schemes": ["alibi", "t5"]}))
     losses = means("language", 64, "context")
     texts = (
-        at.session_state["sheet"].tables["comparison"]().set_index("scheme")["loss past training"]
+        at.session_state["page_contents"]
+        .tables["comparison"]()
+        .set_index("scheme")["loss past training"]
     )
     for kind, word in (("alibi", "holds"), ("t5", "breaks")):
         change = losses[kind][1_024] - losses[kind][64]

@@ -92,7 +92,9 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     error = np.abs(np.concatenate((given_cos, given_sin), 1) - exact)
     frame = table(at, COLUMNS)
     np.testing.assert_allclose(frame["exact angles"], error.max(0), rtol=1e-9, atol=1e-12)
-    assert frame["as found"].max() < frame["exact angles"].max()  # bfloat16 frequencies explain it
+    assert (
+        frame["rounded angles"].max() < frame["exact angles"].max()
+    )  # bfloat16 frequencies explain it
     row, column = divmod(int(error.argmax()), 64)
     worst = f"{error.max():.3g}, in row {row}, column {column % 32} of the "
     assert any(worst in text.value for text in at.main.markdown)

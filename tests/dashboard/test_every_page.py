@@ -104,7 +104,7 @@ def opened_page(place: str, name: str) -> Visit:
         at = drawn(pages.visit_place(place, SETTINGS[name], drawers=[drawers.HOW_TO_READ]))
         sentences = page_texts.page_texts(at)
         assert files == {}  # nothing is sent while its drawer is closed
-        for key, value in pages.opened(*at.session_state["sheet"].tables).items():
+        for key, value in pages.opened(*at.session_state["page_contents"].tables).items():
             at.session_state[key] = value
         drawn(at.run())
     return Visit(at, files, sentences)
@@ -154,7 +154,7 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
     for code in codes:
         ast.parse(code)
     # Every table has its numbers as CSV, in full.
-    names = list(at.session_state["sheet"].tables)
+    names = list(at.session_state["page_contents"].tables)
     boxes = {box.label: box for box in at.expander}
     tables = [boxes[name.capitalize()] for name in names]
     files = [f"posenc-{table.replace(' ', '-')}.csv" for table in names]

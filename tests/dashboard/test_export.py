@@ -54,7 +54,7 @@ EXPORTED = (*pages.SCHEME_PAGES, "why_position", "claims", "check_my_encoding")
 
 
 def sheet(at: AppTest) -> PageContents:
-    contents: PageContents = at.session_state["sheet"]
+    contents: PageContents = at.session_state["page_contents"]
     return contents
 
 

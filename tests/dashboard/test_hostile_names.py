@@ -120,7 +120,7 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     at = drawn(turn_to(at, page).run())
     for claim in CLAIMS:
         at.session_state[f"claim_code_{claim}"] = True
-    for drawer, state in opened(*at.session_state["sheet"].tables).items():
+    for drawer, state in opened(*at.session_state["page_contents"].tables).items():
         at.session_state[drawer] = state
     assert_text(drawn(at.run()))
     unnamed = ("train", "context_planner", "learn", "check_my_encoding")  # there it is "Learned"

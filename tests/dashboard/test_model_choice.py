@@ -239,7 +239,7 @@ def test_assumption_is_the_first_sentence_wherever_its_model_is_used() -> None:
     for page, link in (("similarity", SMALL), ("context_planner", plan)):
         at = drawn(visit(page, link | {"model": word}))
         assert warnings(at) == [sentence]
-        sheet = at.session_state["sheet"]
+        sheet = at.session_state["page_contents"]
         assert sheet.sentences[0] == sentence  # also of the export
         assert sheet.script.splitlines()[0] == f"# {sentence}"
     pin = pinned.to_token(Setting(model=word, schemes=("rope",), length=48, train_length=16))

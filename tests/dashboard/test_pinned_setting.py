@@ -164,7 +164,7 @@ def test_charts_show_every_scheme_of_either_setting(
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
     nothing = pin.to_token(SMALL.replace(schemes=("cope",)))
     at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": nothing}))
-    assert set(at.session_state["sheet"].tables["scores"]()["setting"]) == {"B"}
+    assert set(at.session_state["page_contents"].tables["scores"]()["setting"]) == {"B"}
 
 
 def test_measured_half_says_the_headline_of_either_setting() -> None:

@@ -125,7 +125,7 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     sees = at.dataframe[1].value
     for method in current.methods:
         label = method.method.label
-        column = sees[sees["method"] == label].set_index("setting")["K at the end"]
+        column = sees[sees["method"] == label].set_index("setting")["expected logit at the end"]
         assert list(column.index) == ["B", "A", "B - A"]
         of_a = next(one for one in other.methods if one.method.label == label).kernel[16_383]
         of_b = method.kernel[16_383]
@@ -233,7 +233,7 @@ def test_long_search_starts_on_request_alone(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib.import_module("posenc.planner.plan"), "smallest_base", search)
     at = opened("B(k) and base", {"context": "20000", "methods": "none,base"})
     assert not search.called
-    assert any("at 18,438" in text for text in captions(at))  # where B(k) turns negative
+    assert any("distance 18,438" in text for text in captions(at))  # where B(k) turns negative
     drawn(at.button(key="plan_search").click().run())
     assert [length for (_, length), _ in search.call_args_list] == [20_000]
 

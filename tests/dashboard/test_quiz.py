@@ -82,7 +82,7 @@ def test_page_is_withheld_until_the_answer_and_then_as_without_quiz(place: str) 
     at = open_quiz(place)
     assert withheld(at)
     assert headline(plain) not in all_text(at)
-    assert at.session_state["sheet"].tables == {}
+    assert at.session_state["page_contents"].tables == {}
     box = question_box(at, place)
     assert withheld(drawn(box.select(box.options[-1]).run()))
     # The link holds the question and the answer, and none of the truth.

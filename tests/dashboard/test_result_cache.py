@@ -160,12 +160,12 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
             # Beside a pin every frame is a copy; alone, frames are those that were read.
             for asked in (link, alone | {"schemes": link["schemes"]}):
                 at = visit(page, asked, **menus)
-                for name, state in opened(*at.session_state["sheet"].tables).items():
+                for name, state in opened(*at.session_state["page_contents"].tables).items():
                     at.session_state[name] = state
                 drawn(at.run())
             if page == "encoding":  # charts and matrices; drawing them as files takes long
                 compared = AB(setting(at), pin.read(at.session_state["a"])[0])
-                assert export.archive(at.session_state["sheet"], compared, "the link")
+                assert export.archive(at.session_state["page_contents"], compared, "the link")
     finally:
         torch.set_warn_always(before)
     read = READ[page]

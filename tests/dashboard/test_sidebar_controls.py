@@ -24,6 +24,7 @@ from tests.dashboard.pages import (
     setting,
     turn_to,
     visit,
+    visit_place,
 )
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
@@ -37,6 +38,9 @@ OTHER: dict[str, Any] = {
     "device": "cpu", "rope.layout": "half", "sinusoidal.layout": "half",
     "rope.partial_rotary_factor": 0.5, "model": "deepseek-v3",
 }  # fmt: skip
+
+
+VIEWS = {"layouts": "check_my_encoding, layouts", "decoding": "check_my_encoding"}
 
 
 def path(page: str) -> str:
@@ -73,7 +77,9 @@ def choose_from_menu(monkeypatch: pytest.MonkeyPatch, key: str, option: str) -> 
 
 
 def test_every_page_names_the_controls_it_uses() -> None:
-    views = {"extrapolation, measured"}  # a page whose views use different controls
+    # Pages whose views use different controls.
+    views = {"extrapolation, measured"}
+    views |= {f"check_my_encoding, {view}" for view in ("layouts", "learned", "upload")}
     assert set(page_controls.PAGES) == {path(page) for page in PAGES} | views
     every = fields.rules(Setting).keys() | own_rules().keys()
     for page in page_controls.PAGES.values():
@@ -94,12 +100,13 @@ def test_slider_of_the_head_shown_ends_at_the_last_head() -> None:
     assert notices(at) == ["Head shown must be from 0 (the mean) to 2; the mean is used instead."]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "layouts", "decoding"])
 def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     schemes = ["alibi", "none"]
-    usual = drawn(visit(page, SMALL, **OPEN, schemes=schemes))
-    wanted = page_controls.controls(path(page), setting(usual))
-    itself = {*page_controls.PAGES[path(page)].drawn}
+    usual = drawn(visit_place(page, SMALL, **OPEN, schemes=schemes))
+    view = VIEWS.get(page, path(page))
+    wanted = page_controls.controls(view, setting(usual))
+    itself = {*page_controls.PAGES[view].drawn}
     keys, dials = drawn_controls(usual)
     assert keys == wanted - (itself - {"base", "dim"})  # numbers stay under Exact values
     assert not itself & dials
@@ -108,7 +115,7 @@ def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     hidden = {name: value for name, value in OTHER.items() if name not in wanted}
     assert hidden
     link = {name: text for name, text in SMALL.items() if name not in hidden}
-    other = drawn(visit(page, link, **OPEN, schemes=schemes, **hidden))
+    other = drawn(visit_place(page, link, **OPEN, schemes=schemes, **hidden))
     for name, value in hidden.items():
         assert record(setting(other))[name] == value
     assert pages.captions(other) == pages.captions(usual)
@@ -117,6 +124,13 @@ def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     for frame, another in zip(charts(usual), charts(other), strict=True):
         pd.testing.assert_frame_equal(frame, another)
     assert repr(rows_of_matrices(other)) == repr(rows_of_matrices(usual))
+
+
+def test_controls_of_the_learned_table_are_drawn_for_a_learned_table_alone() -> None:
+    own = {"train_length", "learned_source"}
+    assert own <= drawn_controls(visit("check_my_encoding", {"table": "learned"}, **OPEN))[0]
+    upload = {"table": "array-" + "0" * 12}
+    assert "base" not in drawn_controls(visit("check_my_encoding", upload, **OPEN))[0]
 
 
 def test_hidden_control_stays_in_the_address_and_in_the_session() -> None:

@@ -89,7 +89,7 @@ def test_plan_searches_a_base_only_if_asked(
     result = run("plan", llama, "--context", "200000", *options)
     assert result.exit_code == 0, result.output
     assert asked == [(128, 200_000)] * searches
-    assert ("--search added to this command" in result.output) == (not searches)
+    assert ("Add --search" in result.output) == (not searches)
     assert ("Searching the base" in result.stderr) == bool(searches)
 
 

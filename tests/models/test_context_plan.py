@@ -149,7 +149,7 @@ def test_the_kernel_is_that_of_each_scheme() -> None:
         assert list(one.kernel) == at[2:].tolist()
         assert list(one.kernel.values()) == pytest.approx(kernel[2:].tolist(), abs=1e-13)
     for one, row in zip(found.methods, ranked(found)[COVERAGE], strict=True):
-        cells = [row[f"K at {place}"] for place in ("1/4", "1/2", "the end")]
+        cells = [row[f"expected logit at {place}"] for place in ("1/4", "1/2", "the end")]
         assert cells == [f"{value:.3f}" for value in one.kernel.values()]
 
 
@@ -233,7 +233,7 @@ def test_a_trained_length_that_contradicts_the_config_is_named() -> None:
 def test_the_sign_of_the_bound_is_known_no_farther_than_it_was_scanned() -> None:
     near = plan_config(LLAMA, 1_048_576, methods=["none"], scan=16_384)
     assert (near.first_negative, near.scanned) == (None, 16_384)
-    assert ranked(near)["Frequency coverage"][0]["B(k) < 0 at"] == "not below 16,384"
+    assert ranked(near)["Frequency coverage"][0]["B(k) first below 0 at"] == "not below 16,384"
     for base, first in ((1e4, 1_707), (5e5, 18_438)):
         far = plan_config(LLAMA | {"rope_theta": base}, 1_048_576, methods=["none"], scan=20_000)
         assert far.first_negative == method(far, "none").first_negative == first
@@ -317,7 +317,7 @@ def test_cosine_errors_of_a_plan_are_those_of_each_method() -> None:
     bits, _ = rope_frequencies(one.config, mode="transformers")
     assert one.code_cosine_error == pytest.approx(dense_error(exact, bits, 16_384), rel=1e-6)
     assert method(found, "yarn_paper").code_cosine_error is None  # no public code computes it
-    assert "none there" in [row["in transformers"] for row in ranked(found)[TRADE_OFFS]]
+    assert "none there" in [row["error in transformers"] for row in ranked(found)[TRADE_OFFS]]
 
 
 def test_a_caution_has_both_errors_of_float32() -> None:

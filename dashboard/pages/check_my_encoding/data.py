@@ -161,7 +161,7 @@ def _by_column(result: Identification, error: Differences | None) -> pd.DataFram
             "column": [n % result.width for n in index],
             "x": index,
             "function": ["sine" if is_sine else "cosine" for is_sine in sines],
-            "as found": result.by_column.numpy(),
+            "rounded angles": result.by_column.numpy(),
             "exact angles": error.by_column.numpy(),
         }
     )

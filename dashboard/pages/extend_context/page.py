@@ -77,7 +77,7 @@ def draw() -> None:
             r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "
             r"K(k) = \tfrac{1}{d}\left(2 a^2 \sum_m \cos(k\,\theta'_m) + d - r\right)",
             "B(k) is the bound of Men et al. 2024, arXiv 2405.14591. The search excludes every base below "
-            "the smallest that satisfies it. K is the expected logit of unit isotropic content at distance "
+            "the smallest at which it holds. K is the expected logit of unit isotropic content at distance "
             "k, with frequencies and attention factor a of the method (Su et al. 2021, arXiv 2104.09864).",
             plan,
             compare_pairs,
