@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -179,138 +179,27 @@ _UNKNOWN = RopeFamily(
 )  # fmt: skip
 
 
-def _all_layers(default: float, *names: str) -> Mapping[str, Base]:
-    return {"": Base(default=default, names=names or ("rope_theta",))}
+def _generated(*, base: Any, block: Any = None, names: Any = None, **own: Any) -> RopeFamily:
+    # names: a key of this class alone, by size. base: by kind of layer with its keys outside of
+    # rope_parameters, if any, or of all.
+    keys = {size: (key, *getattr(_NAMES, size)) for size, key in (names or {}).items()}
+    own["names"] = _NAMES._replace(**({} if own["context"] else {"context": ()}) | keys)
+    lists: dict[str, Any] = {
+        name: tuple(value) for name, value in own.items() if isinstance(value, list)
+    }
+    if defaults := own.pop("block_defaults", None):
+        lists["block_defaults"] = {key: tuple(value) for key, value in defaults.items()}
+    bases = {
+        kind: Base(**value | {"names": tuple(value.get("names", ("rope_theta",)))})
+        if isinstance(value, dict)
+        else Base(default=value, names=())
+        for kind, value in (base if isinstance(base, dict) else {"": {"default": base}}).items()
+    }
+    blocks = ({"": block} if "" in bases else block) if block else {}
+    return RopeFamily(**own | lists, bases=bases, blocks=blocks)
 
-
-def _full_and_sliding(full: Base, sliding: Base) -> Mapping[str, Base]:
-    return {FULL: full, SLIDING: sliding}
-
-
-_SOFT_CAP = "Logits are capped by a tanh before the softmax (attn_logit_softcapping)."
-_QWEN = RopeFamily(
-    config_class="Qwen2Config", kv_heads=32, context=32_768, windows="last layers", window=4_096,
-)  # fmt: skip
-_QWEN_VL = RopeFamily(
-    config_class="Qwen2VLTextConfig", hidden_size=8_192, layers=80, heads=64, kv_heads=8,
-    context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_all_layers(1e6),
-    block_defaults={"mrope_section": (16, 24, 24)},
-)  # fmt: skip
-_DEEPSEEK_V3 = RopeFamily(
-    config_class="DeepseekV3Config", hidden_size=7_168, layers=61, heads=128, kv_heads=128,
-    context=4_096, layout="interleaved", latent=True,
-)  # fmt: skip
 
 FAMILIES: dict[str, RopeFamily] = {
-    "llama": RopeFamily(config_class="LlamaConfig"),
-    "mistral": RopeFamily(
-        config_class="MistralConfig", kv_heads=8, context=131_072, windows="every layer",
-        window=4_096,
-    ),
-    "mixtral": RopeFamily(
-        config_class="MixtralConfig", kv_heads=8, context=131_072, bases=_all_layers(1e6),
-        windows="every layer", head_dim_unset=True,
-    ),
-    "qwen2": _QWEN,
-    "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
-    "qwen2_vl_text": _QWEN_VL,
-    "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
-    "gemma2": RopeFamily(
-        config_class="Gemma2Config", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
-        head_dim=256, context=8_192, windows="pattern", window=4_096, scalar=256,
-        notes=(_SOFT_CAP,),
-    ),
-    "gemma3_text": RopeFamily(
-        config_class="Gemma3TextConfig", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
-        head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
-        period_key="sliding_window_pattern", scalar=256, both_sides="flag",
-        bases=_full_and_sliding(
-            Base(default=1e6), Base(default=1e4, names=("rope_local_base_freq",), scaled=False)
-        ),
-    ),
-    "phi3": RopeFamily(
-        config_class="Phi3Config", hidden_size=3_072, context=4_096, share=1.0,
-        windows="every layer", trained_length=4_096, types={"yarn": "longrope"},
-        takes=("default", "longrope"),
-    ),
-    "gpt_neox": RopeFamily(
-        config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64,
-        bases=_all_layers(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
-        share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False, head_dim_key=False,
-    ),
-    "deepseek_v2": RopeFamily(config_class="DeepseekV2Config", layout="interleaved", latent=True),
-    "deepseek_v3": _DEEPSEEK_V3,
-    "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
-    "gpt_oss": RopeFamily(
-        config_class="GptOssConfig", hidden_size=2_880, layers=36, heads=64, kv_heads=8,
-        head_dim=64, context=131_072, bases=_all_layers(1.5e5), windows="pattern", window=128,
-        blocks={"": {
-            "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
-            "truncate": False, "original_max_position_embeddings": 4_096,
-        }},
-        notes=("Each head has a learned logit more in its softmax, the attention sink.",),
-    ),
-    "olmo3": RopeFamily(
-        config_class="Olmo3Config", windows="pattern", window=4_096, period=4,
-        bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),
-    ),
-    "falcon": RopeFamily(
-        config_class="FalconConfig", hidden_size=4_544, heads=71, head_dim_key=False,
-    ),
-    "modernbert": RopeFamily(
-        config_class="ModernBertConfig", hidden_size=768, layers=22, heads=12, context=8_192,
-        bases=_full_and_sliding(
-            Base(default=1.6e5, names=("global_rope_theta",)),
-            Base(default=1e4, names=("local_rope_theta",)),
-        ),
-        windows="pattern", window=128, window_key="local_attention", period=3,
-        period_key="global_attn_every_n_layers", full_at=0, encoder=True,
-        kv_heads_key=False, head_dim_key=False,
-    ),
-    "gemma4_text": RopeFamily(
-        config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
-        head_dim=256, context=131_072, windows="pattern", window=512, period=6,
-        bases=_full_and_sliding(Base(default=1e6, names=()), Base(default=1e4, names=())),
-        softmax_scale=1.0, global_head_dim=512, both_sides="word", shared_layers=0,
-        blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
-    ),
-}  # fmt: skip
-
-
-FAMILIES |= {
-    "gpt_neox_japanese": replace(
-        FAMILIES["gpt_neox"], config_class="GPTNeoXJapaneseConfig", hidden_size=2_560, layers=32,
-        heads=32, share=1.0,
-    ),
-    "phi4_multimodal": replace(
-        FAMILIES["phi3"], config_class="Phi4MultimodalConfig", kv_heads=8, context=131_072
-    ),
-    "modernbert-decoder": replace(
-        FAMILIES["modernbert"], config_class="ModernBertDecoderConfig", encoder=False
-    ),
-    "gemma4_unified_text": replace(
-        FAMILIES["gemma4_text"], config_class="Gemma4UnifiedTextConfig", context=262_144, window=1_024
-    ),
-    "gemma3n_text": replace(
-        FAMILIES["gemma3_text"], config_class="Gemma3nTextConfig", hidden_size=2_048, layers=35,
-        kv_heads=2, context=32_768, window=512, period=5, period_key="", scalar=None,
-        softmax_scale=1.0, both_sides="", shared_layers=15,
-    ),
-}  # fmt: skip
-
-
-def _generated(*, base: Any, block: Any = None, names: Any = None, **own: Any) -> RopeFamily:
-    # names: a key of this class alone, by size.
-    keys = {size: (key, *getattr(_NAMES, size)) for size, key in (names or {}).items()}
-    names = _NAMES._replace(**({} if own["context"] else {"context": ()}) | keys)
-    own |= {name: tuple(own[name]) for name in ("also_full", "notes") if name in own}
-    own |= {"names": names}
-    if isinstance(base, dict):  # by kind of layer, and only in rope_parameters
-        bases = {kind: Base(default=value, names=()) for kind, value in base.items()}
-        return RopeFamily(bases=bases, blocks=block or {}, **own)
-    return RopeFamily(bases=_all_layers(base), blocks={"": block} if block else {}, **own)
-
-
-FAMILIES = {
     name: _generated(**own) for name, own in json.loads(GENERATED.read_text("utf-8")).items()
-} | FAMILIES
+}
+FAMILIES["kimi_k2"] = FAMILIES["deepseek_v3"]  # its own code is a copy of this class

@@ -19,8 +19,69 @@ from tests.models.published_models.establish import establish
 
 CAUSAL_TYPES = Path(__file__).with_name("causal_types.json")
 SINK = "Each head has a learned logit more in its softmax, the attention sink."
+CAP = "Logits are capped by a tanh before the softmax (attn_logit_softcapping)."
+PHI3 = {
+    "windows": "every layer", "trained_length": 4_096, "share": 1.0, "types": {"yarn": "longrope"},
+    "takes": ["default", "longrope"],
+}  # fmt: skip
+QWEN_VL = {  # text and pictures rotate by a function of their own
+    "layout": "half", "windows": "last layers", "window": 4_096, "first_windowed": 80,
+    "block_defaults": {"mrope_section": [16, 24, 24]},
+}  # fmt: skip
+GEMMA3 = {
+    "base": {
+        "full_attention": {"default": 1e6},
+        "sliding_attention": {"default": 1e4, "names": ["rope_local_base_freq"], "scaled": False},
+    },
+    "block": {},
+}  # fmt: skip
+GEMMA4 = {
+    "softmax_scale": 1.0, "both_sides": "word", "global_head_dim": 512, "shared_layers": 0,
+    "block": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
+}  # fmt: skip
+NEOX = {
+    "base": {"": {"default": 1e4, "names": ["rotary_emb_base", "rope_theta"]}},
+    "share_names": ["rotary_pct", "partial_rotary_factor"],
+}  # fmt: skip
+MODERNBERT = {
+    "base": {
+        "full_attention": {"default": 1.6e5, "names": ["global_rope_theta"]},
+        "sliding_attention": {"default": 1e4, "names": ["local_rope_theta"]},
+    },
+    "block": {}, "window": 128, "window_key": "local_attention", "period_key": "global_attn_every_n_layers",
+}  # fmt: skip
 # Keys of a class whose layers rotate only where they have a window, or that have another window key.
 STATED: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"windows": "every layer", "window": 4_096},
+    "mixtral": {"windows": "every layer", "head_dim_unset": True},
+    "qwen2": {"windows": "last layers", "window": 4_096},
+    "qwen3": {"windows": "last layers", "window": 4_096},
+    "qwen2_vl_text": QWEN_VL,
+    "qwen2_5_vl_text": QWEN_VL,
+    "gemma2": {"scalar": 256, "notes": [CAP]},
+    "gemma3_text": GEMMA3 | {
+        "scalar": 256, "period_key": "sliding_window_pattern", "both_sides": "flag"
+    },
+    "gemma3n_text": GEMMA3 | {"softmax_scale": 1.0, "shared_layers": 15},
+    "gemma4_text": GEMMA4,
+    "gemma4_unified_text": GEMMA4,
+    "phi3": PHI3,
+    "phi4_multimodal": PHI3,
+    "gpt_neox": NEOX,
+    "gpt_neox_japanese": NEOX | {"share": 1.0},
+    "deepseek_v2": {},
+    "deepseek_v3": {},
+    "gpt_oss": {"notes": [SINK]},
+    "olmo3": {
+        "base": {
+            "full_attention": {"default": 5e5}, "sliding_attention": {"default": 5e5, "scaled": False},
+        },
+        "block": {},
+    },
+    "falcon": {},
+    "modernbert": MODERNBERT | {"encoder": True},
+    "modernbert-decoder": MODERNBERT,
     "cohere2": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
     "exaone4": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
     "exaone_moe": {"rope_only_in_windows": True, "period_key": "sliding_window_pattern"},
@@ -167,7 +228,8 @@ READS_HEAD_DIM = (
     "apertus", "bitnet", "cohere", "cohere2", "ernie4_5_moe", "exaone4", "exaone_moe", "falcon_h1",
     "flex_olmo", "glm4_moe", "granite", "granite_swa", "granitemoe", "granitemoe_swa",
     "granitemoeshared", "lfm2", "nanochat", "olmo", "olmo2", "olmo_hybrid", "olmoe", "phi",
-    "phimoe", "qwen2_moe", "qwen3_moe", "smollm3", "stablelm", "starcoder2",
+    "olmo3", "phi3", "phi4_multimodal", "phimoe", "qwen2", "qwen2_moe",
+    "qwen3_moe", "smollm3", "stablelm", "starcoder2",
 )  # fmt: skip
 PLAIN = (
     "ernie4_5", "gemma", "glm", "glm4", "helium", "nemotron", "persimmon", "seed_oss",
@@ -189,12 +251,14 @@ def family(model_type: str) -> dict[str, Any]:
     built = config_class()
     whole = json.loads(json.dumps(built.to_dict()))
     fields = {field.name: field.default for field in dataclasses.fields(config_class)}
-    kinds = establish({"config": default_config(model_type)})["kinds"]
+    stated = STATED.get(model_type, {})
+    runs = "layout" not in stated
+    kinds = establish({"config": default_config(model_type)})["kinds"] if runs else []
     layouts = {kind["layout"] for kind in kinds if "layout" in kind}
     record: dict[str, Any] = {"config_class": config_class.__name__}
     record |= {"layout": layouts.pop()} if layouts else {}
     other = config_class.attribute_map
-    record |= {name: fields.get(other.get(key, key)) for name, key in SIZES.items()}
+    record |= {name: fields.get(key, fields.get(other.get(key, ""))) for name, key in SIZES.items()}
     record |= {
         "kv_heads_key": "num_key_value_heads" in fields,
         "head_dim_key": "head_dim" in fields or model_type in READS_HEAD_DIM,
@@ -219,11 +283,15 @@ def family(model_type: str) -> dict[str, Any]:
     if types and "sliding_attention" in types:
         full = types.index("full_attention") if "full_attention" in types else 0
         again = types.index("full_attention", full + 1) if "full_attention" in types else 0
-        record |= {"windows": "pattern", "window": fields["sliding_window"], "period": again - full}
+        record |= {
+            "windows": "pattern",
+            "window": fields.get("sliding_window"),
+            "period": again - full,
+        }
         record["full_at"] = 0 if full == 0 else -1
     if model_type == "llama4_text":
         record["window"] = whole["attention_chunk_size"]
-    return record | STATED.get(model_type, {})
+    return record | stated
 
 
 def causal_types() -> tuple[str, ...]:
