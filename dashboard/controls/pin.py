@@ -67,7 +67,7 @@ def token() -> str:
     return pinned
 
 
-def _changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
+def changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     """Return what differs between A and B: label, A's value, B's value."""
     if settings.pinned is None:
         return []
@@ -84,18 +84,18 @@ def differences(settings: AB[Setting]) -> str:
     """Say in which fields the pinned setting differs from the one at hand."""
     if settings.pinned is None:
         return "Nothing is pinned."
-    parts = [f"{label} {theirs}" for label, theirs, _ in _changed(settings)]
+    parts = [f"{label} {theirs}" for label, theirs, _ in changed(settings)]
     return f"A has {listed(parts)}." if parts else "A and B are equal. Change a control to compare."
 
 
 def names(settings: AB[Setting]) -> dict[str, str]:
     """Return what a legend calls A and B: by what differs, the first two things where it is more."""
-    changed = _changed(settings)
-    if not changed:
+    differing = changed(settings)
+    if not differing:
         return {"A": "A (pinned)", "B": "B (current)"}
-    more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []
-    ours = [f"{label} {now}" for label, _, now in changed[:2]]
-    theirs = [f"{label} {then}" for label, then, _ in changed[:2]]
+    more = [f"{len(differing) - 2} more"] if len(differing) > 2 else []
+    ours = [f"{label} {now}" for label, _, now in differing[:2]]
+    theirs = [f"{label} {then}" for label, then, _ in differing[:2]]
     return {"A": f"A: {', '.join(theirs + more)}", "B": f"B: {', '.join(ours + more)}"}
 
 

@@ -41,6 +41,11 @@ def settings() -> AB[Setting]:
     return pin.ab(setting())
 
 
+def setting_name(which: str) -> str:
+    """Return what captions call "A" or "B": by what differs."""
+    return plain(pin.names(settings())[which])
+
+
 def kinds(shown: AB[Setting] | AB[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the schemes of both settings, or those with a result of either, in their fixed order."""
     both = [part.schemes if isinstance(part, Setting) else part for part in shown.each]
@@ -75,11 +80,9 @@ def head(text: str, headline: str | AB[str]) -> None:
     sentence = headline if isinstance(headline, AB) else AB(headline)
     title(text)
     st.markdown(f"**{sentence.now}**")
-    if sentence.pinned == "":
-        st.caption("Pinned setting, A: nothing to show.")
-    elif sentence.pinned is not None:
-        st.caption("Pinned setting, A: the same." if sentence.pinned == sentence.now else
-                   f"Pinned setting, A: {sentence.pinned}")  # fmt: skip
+    if sentence.pinned is not None:
+        same = "The same." if sentence.pinned == sentence.now else sentence.pinned
+        st.caption(f"{setting_name('A')}. {same or 'Nothing to show.'}")
     page = page_contents.current()
     page.sentences.append(sentence.now)
     if sentence.pinned is not None:
@@ -101,7 +104,7 @@ def second_headline(sentence: AB[str]) -> None:
     """Draw a second sentence under the headline, of B and of A."""
     st.markdown(sentence.now)
     if sentence.pinned and sentence.pinned != sentence.now:
-        st.caption(f"Pinned setting, A: {sentence.pinned}")
+        st.caption(f"{setting_name('A')}. {sentence.pinned}")
     page_contents.current().sentences.append(sentence.now)
 
 

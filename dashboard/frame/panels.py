@@ -4,11 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from dashboard.ab import AB
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
+from dashboard.compute.schemes import Array
+from dashboard.controls import pin
 from dashboard.frame import page
+from dashboard.text import listed
 
 
 def rows_of_both(
@@ -22,42 +26,66 @@ def rows_of_both(
     change: Callable[[Panel, Panel], MatrixValues] | None = None,
     **layout: Any,
 ) -> None:
-    """Draw matrices of B, and where one is pinned those of A and the difference of what both draw.
+    """Draw matrices of B, and where a setting is pinned those of A and the differences beside them.
 
     scale: makes the colours of B's and A's matrices together. Panels belong together by their title.
     of_b: more for the row of B. change: of two panels, by default the difference of their first cells.
     """
-    now, pinned = panels.now, panels.pinned or ()
-    then = {panel.title: panel for panel in pinned}
-    changes = [
-        replace(
+    pinned = {panel.title: panel for panel in panels.pinned or ()}
+    changes = {
+        panel.title: replace(
             panel,
-            values=(change or _change)(panel, then[panel.title]),
+            values=(change or _change)(panel, pinned[panel.title]),
             subtitle="B minus A",
             boundary=None,
         )
-        for panel in now
-        if panel.title in then
-    ]
-    colours = scale([*now, *pinned])
-    about = Scale.around_zero([panel.values for panel in changes], f"difference of {unit}")
+        for panel in panels.now
+        if panel.title in pinned
+    }
+    unaffected = [title for title, panel in changes.items() if _all_zero(panel.values.dense())]
+    drawn = [panel for title, panel in changes.items() if title not in unaffected]
+    # What differs stands first, A and the difference at the right of B.
+    differing = {panel.title for panel in drawn}
+    now, then = (
+        sorted(every, key=lambda panel: panel.title not in differing)
+        for every in (panels.now, pinned.values())
+    )
+    colours = scale([*now, *then])
+    about = Scale.around_zero([panel.values for panel in drawn], f"difference of {unit}")
     rows = [
-        ("The current setting, B.", now, key, colours, "", of_b or {}),
-        ("The pinned setting, A.", pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
-        ("The difference, B minus A.", changes, f"{key}_change", about,
+        (page.setting_name("B"), now, key, colours, "", of_b or {}),
+        (page.setting_name("A"), then, f"{key}_pinned", colours, "Pinned setting: ", {}),
+        ("Difference: B minus A", drawn, f"{key}_change", about,
          "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
-    rows = [row for row in rows if row[1]]
-    narrow = len(rows) > 1 and all(len(row[1]) == 1 for row in rows)
-    places = st.columns(len(rows)) if narrow else [st.container() for _ in rows]
-    for place, (caption, drawn, name, shades, whose, own) in zip(places, rows, strict=True):
+    rows = [row for row in rows if row[1] or (row[1] is drawn and unaffected)]
+    places = st.columns(len(rows)) if pinned else [st.container() for _ in rows]
+    for place, (name, shown, row_key, shades, whose, own) in zip(places, rows, strict=True):
         with place:
             if pinned:
-                st.caption(caption)
-            page.matrices(
-                drawn, key=name, scale=shades, text_alternative=f"{whose}{text_alternative}",
-                **(layout | own),
-            )  # fmt: skip
+                st.markdown(f"**{name}**")
+            if shown:
+                page.matrices(
+                    shown, key=row_key, scale=shades, text_alternative=f"{whose}{text_alternative}",
+                    **(layout | own),
+                )  # fmt: skip
+            if shown is drawn and unaffected:
+                st.caption(_no_difference(unaffected))
+
+
+def _all_zero(values: Array) -> bool:
+    numbers = values[~np.isnan(values)]
+    return bool(numbers.size) and not numbers.any()
+
+
+def _no_difference(titles: Sequence[str]) -> str:
+    """Say which controls, changed from A to B, leave the matrices of these titles as they are."""
+    names = listed([*dict.fromkeys(title.partition(", ")[0] for title in titles)])
+    controls = [f"the {label}" for label, *_ in pin.changed(page.settings())]
+    if not controls:
+        return f"A and B are equal: no difference is drawn of {names}."
+    text = listed(controls)
+    return f"T{text[1:]} {'do' if len(controls) > 1 else 'does'} not affect {names}."
 
 
 def _change(now: Panel, then: Panel) -> MatrixValues:

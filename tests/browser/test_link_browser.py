@@ -146,7 +146,7 @@ def test_pinned_setting_is_shown_beside_the_current_and_travels_by_link(visitor:
     settled(page)
     text, link = headline(page).inner_text(), copied_link(page)
     go(page, "pca")
-    expect(page.get_by_text("Pinned setting, A:").first).to_be_visible()
+    expect(page.get_by_text("A: base 10,000.").first).to_be_visible()
     other = visitor().open(link)
     expect(row(other, "similarity_change")).to_be_visible()
     assert headline(other).inner_text() == text

@@ -203,7 +203,7 @@ def test_page_text_equals_the_reviewed_text_file(place: str) -> None:
 @pytest.mark.parametrize("place", [*SCHEME_PAGES, "why_position", "claims", "check_my_encoding"])
 def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
     at, alone = opened_page(place, "pinned").at, opened_page(place, "least").at
-    starts = ("Pinned setting, A: ",)
+    starts = ("A: ", "A (pinned). ")
     assert any(text.startswith(starts) for text in pages.captions(at))
     assert headline(at) == headline(alone)
     if place == "pca":  # its charts are one per scheme and setting

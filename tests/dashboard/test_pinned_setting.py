@@ -85,6 +85,9 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
         after, before = (pages.cosines(kernel(kind, small)) for small in settings)
         size = min(len(after), len(before))
         expected = after[:size, :size] - before[:size, :size]
+        if kind == "alibi":  # which neither the width nor the base affects
+            assert np.allclose(expected, 0, atol=1e-6)
+            continue
         assert np.allclose(change[LABELS[kind]][:size, :size], expected, atol=1e-6), kind
         shown = now[LABELS[kind]][:size, :size] - then[LABELS[kind]][:size, :size]
         assert np.allclose(change[LABELS[kind]][:size, :size], shown, atol=1e-6)
@@ -93,10 +96,32 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
 
 def test_equal_settings_differ_nowhere() -> None:
     at = drawn(visit("similarity", to_text(THEN) | {"a": pin.to_token(THEN)}))
-    *_, (_, change) = rows_of_matrices(at)
-    assert {*change} == {LABELS[kind] for kind in MAIN}
-    assert all(np.nanmax(np.abs(matrix)) == 0 for matrix in change.values())
-    assert "Pinned setting, A: the same." in captions(at)
+    assert len(rows_of_matrices(at)) == 2
+    every = "Learned, Sinusoidal, RoPE and ALiBi"
+    assert f"A and B are equal: no difference is drawn of {every}." in captions(at)
+    assert "A (pinned). The same." in captions(at)
+
+
+@pytest.mark.parametrize(
+    ("then", "sentence", "changed"),
+    [
+        ("heads~2~base~500", "The base does not affect Learned and ALiBi.", ["Sinusoidal", "RoPE"]),
+        ("heads~4~base~500", "The base and the heads do not affect Learned.",
+         ["Sinusoidal", "RoPE", "ALiBi"]),
+    ],
+)  # fmt: skip
+def test_difference_is_drawn_of_what_the_changed_controls_affect(
+    then: str, sentence: str, changed: list[str]
+) -> None:
+    link = {"dim": "64", "heads": "2", "length": "16", "a": f"dim~64~length~16~{then}"}
+    at = drawn(visit("similarity", link | {"base": "9000"}))
+    assert sentence in captions(at)
+    now, before, change = ([*row] for _, row in rows_of_matrices(at))
+    assert change == changed
+    assert now[: len(changed)] == before[: len(changed)] == changed  # beside their difference
+    names = [pages.as_read(text.value) for text in at.main.markdown]
+    assert any("base 9,000" in name and name.startswith("**B: ") for name in names)
+    assert any("base 500" in name and name.startswith("**A: ") for name in names)
 
 
 def test_tables_show_the_change_of_every_number() -> None:
@@ -173,9 +198,10 @@ def test_measured_half_says_the_headline_of_either_setting() -> None:
     at = drawn(visit("extrapolation", link | {"a": both}))
     assert set(charts(at)[0]["scheme"]) == {"RoPE", "ALiBi"}
     assert "RoPE" not in headline(at)
-    (then,) = [text for text in captions(at) if text.startswith("Pinned setting, A: ")]
+    (then,) = [text for text in captions(at) if text.startswith("A: ")]
     alone = drawn(visit("extrapolation", link | {"schemes": "rope,alibi"}))
-    assert then == f"Pinned setting, A: {headline(alone)}"
+    assert then.startswith("A: schemes ")
+    assert then.endswith(f". {headline(alone)}")
 
 
 @pytest.mark.parametrize("page", pages.SCHEME_PAGES)

@@ -95,7 +95,7 @@ def _draw_properties(read: AB[data.Read]) -> None:
         for name, one in (("B", read.now), ("A", read.pinned)):
             if one is not None:
                 if read.compared:
-                    st.caption(f"Setting {name}.")
+                    st.caption(page.setting_name(name))
                 st.table(properties.table(one.measured))
 
 

@@ -103,7 +103,7 @@ def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
     if texts.now:
         st.markdown(texts.now)
     if texts.pinned:
-        st.caption(f"Pinned setting, A: {texts.pinned}")
+        st.caption(f"{page.setting_name('A')}. {texts.pinned}")
     for kind in page.kinds(both.map(lambda read: read.sums)):
         panels.rows_of_both(
             both.map(functools.partial(_sum_panels, kind=kind, start=start, scaled=scaled)),

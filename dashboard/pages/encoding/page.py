@@ -108,7 +108,7 @@ def _clocks(both: AB[EncodingPage]) -> None:
         if not read.pairs:
             continue
         if key == "clocks_pinned":
-            st.caption("Pinned setting, A.")
+            st.caption(page.setting_name("A"))
         setting = read.setting
         faces = [
             Face(

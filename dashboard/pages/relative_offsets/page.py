@@ -47,7 +47,7 @@ def draw() -> None:
     _draw_maps(read, chosen)
     _draw_cards(read.now, "")
     if read.pinned is not None and read.pinned.claims:
-        st.caption("The pinned setting, A.")
+        st.caption(page.setting_name("A"))
         _draw_cards(read.pinned, "A: ")
     _draw_errors(read, page.kinds(settings))
     _draw_fits(read, chosen.offset)
@@ -129,7 +129,7 @@ def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
             row_label="feature after",
             column_label="feature before",
             together=2,
-            height=220,
+            height=170 if read.compared else 220,
             text_alternative=(
                 f"The matrix that moves every position by {chosen.offset}, and by {chosen.second} "
                 f"before that, for {', '.join(one.title for one in drawn.now[::2])}: entries from "
