@@ -1,6 +1,7 @@
 """Text on pages: numbers and lists in words, and text of visitors and files, never read as formatting."""
 
 import re
+from collections.abc import Sequence
 
 from posenc.claims.claim import figure
 
@@ -22,6 +23,11 @@ def plain(text: str) -> str:
     text = _UNSEEN.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), text)
     text = _ADDRESS.sub(JOINER, text)
     return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-.!|$:<>~&@/" else c for c in text)
+
+
+def quoted_words(words: Sequence[str]) -> str:
+    """Return a sentence in quotes as literal text, kept apart from the direction of ours."""
+    return f"\u201c\u2068{plain(' '.join(words))}\u2069\u201d"
 
 
 def listed(words: list[str] | tuple[str, ...]) -> str:

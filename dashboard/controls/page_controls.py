@@ -106,6 +106,12 @@ def here(setting: Setting) -> frozenset[str]:
     return controls(_view(), setting)
 
 
+def any_here() -> bool:
+    """Return whether the page of this run has shared controls at all."""
+    page = PAGES[_view()]
+    return page.schemes or bool({*page.itself} - {*page.drawn})
+
+
 def drawn_here() -> frozenset[str]:
     """Return the names of the controls that the page of this run draws itself."""
     return frozenset(PAGES[_view()].drawn)

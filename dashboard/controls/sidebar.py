@@ -152,6 +152,7 @@ def choices(
         narrower = (narrowed or {}).get(name)
         if isinstance(narrower, int) and isinstance(rule, fields.IntRange):
             rule = replace(rule, high=narrower)
+            default = rule.clamp(default)
             # A slider with another end is a new widget, which takes over the value.
             if st.session_state.get(f"{name}_high") != narrower:
                 st.session_state[f"{name}_high"] = narrower

@@ -53,7 +53,13 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             return place.toggle(rule.label, default, **common)
         case fields.IntRange(grid=()) if rule.high - rule.low <= FEW:
             return place.slider(
-                rule.label, rule.low, rule.high, default, rule.multiple_of, width=240, **common
+                rule.label,
+                rule.low,
+                rule.high,
+                default,
+                rule.multiple_of,
+                width=240 if rule.high - rule.low >= MANY else 130,
+                **common,
             )
         case fields.IntRange():
             return place.number_input(

@@ -50,7 +50,9 @@ class Toolbar:
         tools: Any = row.container(horizontal=True, vertical_alignment="center", width="content")
         if phone:
             tools = tools.popover("Tools", icon=":material/more_vert:", type="tertiary")
-        self.controls = _menu(tools, "Controls", "tune") if presenting() else None
+        self.controls = None
+        if presenting() and page_controls.any_here():
+            self.controls = _menu(tools, "Controls", "tune")
         self.compare = _menu(tools, "A/B", "compare", "menu_compare")
         self.link = tools.container(width="content")
         self.python = _menu(tools, "Python", "code")
@@ -67,7 +69,7 @@ class Toolbar:
     def shared(self) -> Setting:
         """Draw the shared controls, in the sidebar or while presenting in a menu; what they mean."""
         if self.controls is None:
-            return sidebar.shared(st.sidebar)
+            return sidebar.shared(st.sidebar, drawn=not presenting())
         return sidebar.shared(self.controls, drawn=bool(self.controls.open))
 
     def before(self, setting: Setting) -> None:

@@ -47,7 +47,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 # Every page by its path: the name of its link, its title.
 PAGES = {
     "": ("Start", "How Transformers know where words are"),
-    "learn": ("Learn in five steps", "Step 1 of 5: Swap two words"),
+    "learn": ("Learn in five steps", "1. Swap two words"),
     "why_position": ("Why order matters", "Why order matters"),
     "encoding": ("Encoding", "Encoding"),
     "claims": ("Claims", "Claims"),

@@ -1,5 +1,7 @@
 """The row of matrices in a bare page: what is read, painted, spoken and laid out."""
 
+import itertools
+
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -159,7 +161,7 @@ def test_titles_are_text_and_marks_lie_where_they_say(page: Page) -> None:
 
 def test_window_counts_from_its_start_and_names_its_dimensions(page: Page) -> None:
     values = Full(dense()[1][:6, :4])
-    ticks = [(0, "sin 0"), (1, "cos 0"), (2, "sin 1"), (3, "cos 1")]
+    ticks = [(n, f"a name wider than column {n}") for n in range(4)]
     window = Panel(
         title="Window", values=values, row_start=100, column_start=100, boundary=102,
         row_label="position",
@@ -167,7 +169,11 @@ def test_window_counts_from_its_start_and_names_its_dimensions(page: Page) -> No
     )  # fmt: skip
     show_row(page, [window], Scale(0.0, 1.0, "sequential", "value"), height=120)
     first = row(page, "first")
-    assert first.locator(".columns > .tick").all_inner_texts()[:4] == [text for _, text in ticks]
+    names = first.locator(".panel .columns > .tick")
+    assert names.all_inner_texts() == [text for _, text in ticks]  # each, on several lines
+    boxes = [bare_page.box_of(name) for name in names.all()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert one["y"] != other["y"] or one["x"] + one["width"] < other["x"]
     rows = first.locator(".ticks.rows > .tick").all_inner_texts()
     assert [int(text) for text in rows] == list(range(100, 106, int(rows[1]) - int(rows[0])))
     expect(first.locator(".row-label")).to_have_text("↓ position")

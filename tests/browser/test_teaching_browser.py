@@ -83,13 +83,13 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     page = visitor().open("?base=500")
     normal = page.evaluate(FONT_SIZE)
     click(page, page.get_by_role("link", name="Present in class"))
-    expect(page.get_by_role("heading", name="Step 1 of 5: Swap two words")).to_be_visible()
+    expect(page.get_by_role("heading", name="1. Swap two words")).to_be_visible()
     page.wait_for_function(f"{FONT_SIZE} > {normal}")
     settled(page)
     assert asked(page) == {"base": 500, "present": "true"}
     expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
-    click(page, page.get_by_role("button", name="Next step"))
-    expect(page.get_by_role("heading", name="Step 2 of 5")).to_be_visible()
+    click(page, page.get_by_role("button", name="Next"))
+    expect(page.get_by_role("heading", name="2. Add a position")).to_be_visible()
     page.wait_for_function("location.search.includes('step=2')")
     go(page, "similarity")
     controls = menu(page, "Controls")
@@ -100,6 +100,28 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     page.wait_for_function(f"{FONT_SIZE} == {normal}")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     assert asked(page) == {"base": 100_000_000}
+
+
+def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
+    visitor: Visit,
+) -> None:
+    page = visitor(viewport={"width": 1280, "height": 720}).open("learn?present=true")
+    places = []
+    for number in range(1, 6):
+        expect(page.locator("h1")).to_contain_text(f"{number}. ")
+        settled(page)
+        assert not page.get_by_role("button", name="Controls").count()  # this page has none
+        tools = page.get_by_text("Copy link")
+        places.append(
+            [box_of(one)["y"] for one in (page.get_by_role("button", name="Next"), tools)]
+        )
+        for element in ("answer_of_step", "lesson_clock", "lesson_orders"):
+            for one in page.locator(f"[class*=st-key-{element}]").all():
+                assert box_of(one)["y"] + box_of(one)["height"] <= 720
+        page.keyboard.press("PageDown")
+    assert places == [places[0]] * 5
+    page.keyboard.press("PageUp")
+    expect(page.locator("h1")).to_contain_text("4. ")
 
 
 def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> None:

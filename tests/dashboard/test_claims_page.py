@@ -83,7 +83,8 @@ def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
     left: dict[str, set[Status]] = {
         "all": {*Status}, "holds": {Status.HOLDS, Status.THEOREM}, "partly": {Status.PARTLY},
         "false": {Status.FALSE},
-        "open": {Status.NOT_HERE, Status.NOT_MEASURED, Status.UNDECIDED},
+        "small": {Status.NOT_HERE},
+        "undecided": {Status.NOT_MEASURED, Status.UNDECIDED},
     }  # fmt: skip
     for verdict, theme in [*product(left, ("all", THEMES[0])), *product(["all"], THEMES)]:
         read = data.read(Setting(base=500.0), ClaimsChoice(verdict=verdict, theme=theme))

@@ -37,6 +37,7 @@ ORDERS = {
     "reversed": (5, 4, 3, 2, 1, 0),
     "ends swapped": (5, 1, 2, 3, 4, 0),
     "first word last": (1, 2, 3, 4, 5, 0),
+    "two words swapped": (0, 4, 2, 3, 1, 5),  # the second and the fifth, by two sliders
 }
 
 
@@ -52,6 +53,8 @@ def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
     names = (BY_WORD, "attention weights")
     link = to_text(SMALL) | {"sentence": " ".join(WORDS), "reorder": how, "pattern_head": "2"}
     link["order_scheme"] = "ALiBi"
+    if how == "two words swapped":
+        link |= {"swap": "2", "swap_with": "5"}
     masked = how == "ends swapped"
     at = drawn(visit(PAGE, link | {"causal": str(masked).lower()}, **pages.opened(*names)))
     differences, weights = (pages.table(at, name) for name in names)
@@ -81,10 +84,13 @@ def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
                     for word, one in zip(NAMED, changed, strict=True)
                 ]
                 assert (f"by up to {expected.largest:.3g}" in said) == any(changed)
+    drawn_weights = np.concatenate([one.ravel() for one in shown.values()])
+    assert header["scale"]["low"] <= drawn_weights.min() < header["scale"]["low"] + 0.1
+    assert header["scale"]["high"] - 0.1 < drawn_weights.max() <= header["scale"]["high"]
     for panel in header["panels"]:
         assert "ALiBi, head 2 of 3, " in panel["title"]
         assert [text for _, text in panel["columns"]["ticks"]] == NAMED
-    assert ("With ALiBi too, every word keeps its output" in said) == (how == "reversed")
+    assert ("With ALiBi too, each word keeps its output" in said) == (how == "reversed")
 
 
 # Sentences of visitors ----------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class FaceView {
     this.picture = draw("svg", "dial", pictures, { role: "img" });
     this.drawDial(parseFloat(getComputedStyle(parent).getPropertyValue("--dial-text")) || 9);
     if (face.waves) this.waves = new WavesView(face, trained, pictures);
-    this.makeTable(figure);
+    this.makeTable(face.waves ? figure : pictures);
   }
 
   /** text: the height of its text, which the discs at the ends of hands hold. */
@@ -210,9 +210,6 @@ class Clock {
   makeControls(parent) {
     this.button = make("button", "play", parent);
     this.button.type = "button";
-    this.sign = make("span", "sign", this.button);
-    this.sign.setAttribute("aria-hidden", "true");
-    this.word = make("span", "", this.button);
     this.button.addEventListener("click", () => this.play(!this.playing));
     const speed = make("label", "", parent);
     make("span", "", speed, "Positions per second");
@@ -260,8 +257,7 @@ class Clock {
   play(playing) {
     this.playing = playing;
     this.root.dataset.playing = playing;
-    write(this.sign, playing ? "❚❚" : "▶");
-    write(this.word, playing ? "Pause" : "Play");
+    write(this.button, playing ? "Pause" : "Play");
     if (playing && this.at >= this.last) this.at = 0;
     if (!playing) this.at = Math.floor(this.at);
     this.before = undefined;

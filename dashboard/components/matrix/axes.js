@@ -21,7 +21,7 @@ function roundStep(least) {
 /** Ticks of an axis drawn `pixels` long, as [fraction, text], at least `room` pixels apart. */
 function axisTicks(axis, pixels, room) {
   const least = Math.max((room * axis.count) / pixels, 1);
-  const shown = axis.ticks ? spaced(axis.ticks, least) : roundTicks(axis, least);
+  const shown = axis.ticks ?? roundTicks(axis, least); // names are few, and each is written
   return shown.map(([index, text]) => [(index + 0.5) / axis.count, text]);
 }
 
@@ -30,14 +30,6 @@ function roundTicks({ count, start }, least) {
   const shown = [];
   for (let at = Math.ceil(start / step) * step; at < start + count; at += step) {
     shown.push([at - start, String(at)]);
-  }
-  return shown;
-}
-
-function spaced(ticks, least) {
-  const shown = [];
-  for (const tick of [...ticks].sort((one, other) => one[0] - other[0])) {
-    if (!shown.length || tick[0] - shown.at(-1)[0] >= least) shown.push(tick);
   }
   return shown;
 }

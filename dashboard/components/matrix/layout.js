@@ -40,7 +40,11 @@ function layOutPanel(panel, view, room, asked, letter) {
   // More cells than pixels: averaging shows what picking single cells would hide.
   const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
   view.canvas.classList.toggle("dense", dense);
-  placeTicks(view.columnTicks, axisTicks(columns, width, 18 + letter * longestTick(columns)));
+  const space = (columns.ticks ? 8 : 18) + letter * longestTick(columns);
+  // Names that do not fit beside each other stand on several lines.
+  const lines = columns.ticks ? Math.ceil((space * columns.count) / width) : 1;
+  view.figure.style.setProperty("--lines", lines);
+  placeTicks(view.columnTicks, axisTicks(columns, width, space), lines);
   placeTicks(view.rowTicks, axisTicks(rows, height, Math.max(26, 2.6 * letter)));
   return fullWidth;
 }

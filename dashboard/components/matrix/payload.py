@@ -46,6 +46,13 @@ class Scale:
             )
 
     @classmethod
+    def of_weights(cls, matrices: Iterable[MatrixValues], unit: str) -> "Scale":
+        """Return the scale of weights from 0 to 1 that reaches just past those drawn, in steps of 0.1."""
+        drawn = np.concatenate([each.values.ravel() for each in matrices])
+        low = math.floor(10 * drawn.min())
+        return cls(low / 10, max(math.ceil(10 * drawn.max()), low + 1) / 10, "sequential", unit)
+
+    @classmethod
     def around_zero(cls, matrices: Iterable[MatrixValues], unit: str) -> "Scale":
         """Return the diverging scale with 0 in the middle that reaches the largest magnitude drawn.
 

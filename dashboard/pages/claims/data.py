@@ -31,13 +31,13 @@ class Outcome(NamedTuple):
 OUTCOMES = {
     Status.FALSE: Outcome("False", "false", "False", "close"),
     Status.NOT_HERE: Outcome(
-        "False in small models", "open", "False in small models", "model_training"
+        "False in small models", "small", "False in small models", "model_training"
     ),
     Status.PARTLY: Outcome("Partly true", "partly", "Partly true", "contrast"),
     Status.HOLDS: Outcome("True", "holds", "True", "check"),
     Status.THEOREM: Outcome("True", "holds", "Proven", "done_all"),
-    Status.NOT_MEASURED: Outcome("Undecided", "open", "Not measured", "hourglass_empty"),
-    Status.UNDECIDED: Outcome("Undecided", "open", "Undecided", "remove"),
+    Status.NOT_MEASURED: Outcome("Undecided", "undecided", "Not measured", "hourglass_empty"),
+    Status.UNDECIDED: Outcome("Undecided", "undecided", "Undecided", "remove"),
 }
 HEADINGS = [*dict.fromkeys(outcome.heading for outcome in OUTCOMES.values())]
 # By fame and surprise, numerics last; a claim that is not named here stands before those.

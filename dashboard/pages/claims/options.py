@@ -11,10 +11,9 @@ class ClaimsChoice:
     """Which claims the page shows."""
 
     verdict: str = fields.Choice(
-        options=("all", "holds", "partly", "false", "open"),
-        labels=("all", "true", "partly true", "false", "undecided"),
+        options=("all", "holds", "partly", "false", "small", "undecided"),
+        labels=("all", "true", "partly true", "false", "false in small models", "undecided"),
         label="Verdict",
-        help="Undecided includes claims that only the small models trained here contradict.",
     ).field("all")
     theme: str = fields.Choice(
         options=("all", *THEMES), label="Theme", help="What a claim is about."

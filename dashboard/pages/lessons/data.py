@@ -13,7 +13,7 @@ from dashboard.charts import loss
 from dashboard.compute import run_results, runs
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
-from dashboard.text import listed, number, plain
+from dashboard.text import listed, number, quoted_words
 from posenc import alibi_slopes, sinusoidal_table
 from posenc.analysis import RandomLayer, read_orders
 from posenc.lab.summary import Effect
@@ -51,10 +51,16 @@ def scheme(kind: str) -> Scheme:
     return Setting().config(kind).build("cpu")
 
 
-def _swap(text: str) -> Lesson:
-    """Exchange the first and the last word, without position and with the sinusoidal table."""
-    words = tuple(text.split())
-    order = (len(words) - 1, *range(1, len(words) - 1), 0)
+def _swap(chosen: tuple[tuple[str, ...], int, int]) -> Lesson:
+    """Exchange two words, without position and with the sinusoidal table."""
+    words, first, second = chosen
+    order = list(range(len(words)))
+    order[first], order[second] = second, first
+    other = [words[n] for n in order]
+    if other == list(words):
+        return Lesson(
+            "Swap two words", "The swap leaves the sentence as it is. Choose another word."
+        )
     arrays, largest = {}, {}
     for kind, name in (("none", "No position"), ("sinusoidal", "Sinusoidal")):
         layer = RandomLayer.of(Setting(), scheme(kind))
@@ -66,12 +72,12 @@ def _swap(text: str) -> Lesson:
             masked = read_orders(scheme(kind), layer, words, order, causal=True).largest
     return Lesson(
         "Swap two words",
-        f"Swap “{plain(words[0])}” and “{plain(words[-1])}”: without position, no word's output changes "
-        f"(largest change {number(largest['none'])}, rounding). With the sinusoidal table, outputs change "
-        f"by up to {number(largest['sinusoidal'])}.",
+        f"{quoted_words(words)} becomes {quoted_words(other)}. Without position, each word keeps its "
+        f"output (largest change {number(largest['none'])}, rounding). With the sinusoidal table, the "
+        f"outputs change by up to {number(largest['sinusoidal'])}.",
         "A causal mask hides later words. Does the mask alone show the order?",
         f"Yes. With a causal mask and no position, the same swap changes outputs by up to "
-        f"{number(masked)}: the first word now sees one word, the last word sees all.",
+        f"{number(masked)}: the first word sees one word, the last word sees all.",
         arrays,
         words=words,
     )
@@ -105,9 +111,9 @@ def _turn(_: None) -> Lesson:
 
     first, moved = logit(QUERY, KEY), logit(QUERY + MOVED, KEY + MOVED)
     return Lesson(
-        "Rotate the query and the key instead",
-        "RoPE rotates each pair of dimensions of a query and of a key by position times frequency. "
-        f"A query at position {QUERY} and a key at position {KEY} have the logit {first:.3f}.",
+        "Rotate query and key",
+        "RoPE rotates each pair of dimensions of query and key by position times frequency. "
+        f"At positions {QUERY} and {KEY} they have the logit {first:.3f}.",
         f"Both move by {MOVED} positions. What is the logit now?",
         f"Still {moved:.3f} (change {number(abs(moved - first))}, rounding): only the distance counts. "
         f"If the query alone moves to position {QUERY + 1}, the logit becomes {logit(QUERY + 1, KEY):.3f}.",
@@ -122,7 +128,7 @@ def _lower(head: int) -> Lesson:
     lines = {"head": heads, "x": np.tile(distance, HEADS), "y": np.outer(-slopes, distance).ravel()}
     slope, factors = slopes[head - 1], np.exp(-FAR * slopes)
     return Lesson(
-        "Or lower the logits of distant tokens",
+        "Lower distant logits",
         "ALiBi subtracts slope times distance from each logit and changes nothing else. "
         f"Head {head} has the slope {number(slope)}: at distance {FAR} it subtracts {number(FAR * slope)}.",
         f"Which head sees farther, head 1 or head {HEADS}?",
@@ -135,7 +141,7 @@ def _lower(head: int) -> Lesson:
 
 def _past(guess: str) -> Lesson:
     """Evaluate trained models past their training length, drawn once a guess is there."""
-    title, curves = "Evaluate past the training length", runs.shipped_loss(MAIN)
+    title, curves = "Evaluate longer contexts", runs.shipped_loss(MAIN)
     if not curves:
         return Lesson(title, "No measured run can be read now.")
     results = {one.specification.scheme.label: run_results.past_training(one) for one in curves}

@@ -14,13 +14,20 @@ class LessonChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwapChoice:
-    """The sentence of the first step, whose first and last word change places."""
+class SentenceChoice:
+    """The sentence of the first step."""
 
     words: str = Sentence(
-        least=2, most=12, longest=120, label="Your sentence",
-        help="2 to 12 words; its first and last word change places.",
-    ).field("dog bites man")  # fmt: skip
+        least=2, most=12, longest=120, label="Your sentence", help="2 to 12 words."
+    ).field("dog bites man")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwapChoice:
+    """The two words of it that change places, counted from 1; at first the ends."""
+
+    first_word: int = fields.IntRange(low=1, high=12, label="Swap word").field(1)
+    second_word: int = fields.IntRange(low=1, high=12, label="with word").field(12)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,11 @@ from posenc.lab import summary
 from posenc.schemes import rope
 from posenc.settings import Setting
 
-HEIGHT = 260
+HEIGHT = 210
+WIDE = (1, 3)  # steps whose picture takes the width of the page
 HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
-# The control of a step, and its field; the third step's clock has its own slider.
+# The control of a step, and its field; the first step has three, the third step's clock its own slider.
 CONTROLS: dict[str, tuple[type, str]] = {
-    "1": (options.SwapChoice, "words"),
     "2": (options.WaveChoice, "wave_base"),
     "4": (options.SlopeChoice, "slope_head"),
     "5": (options.GuessChoice, "guess"),
@@ -57,39 +57,56 @@ DEFINITIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
 
 
 def draw() -> None:
-    """Draw the step that is chosen."""
+    """Draw the step that is chosen: the way to the others first, so that it never moves."""
+    controls = st.container(horizontal=True)
+    way = controls.container(horizontal=True, vertical_alignment="bottom", width="content")
     header = st.container()
-    picture, beside = st.columns([3, 2], gap="large")
-    step = sidebar.choices(options.LessonChoice, beside).step
-    chosen = None
-    if step in CONTROLS:
-        owner, name = CONTROLS[step]
-        chosen = getattr(sidebar.choices(owner, beside), name)
-    lesson = data.read(step, chosen)
+    step = int(sidebar.choices(options.LessonChoice, way).step)
+    for name, to, key in (("Back", step - 1, "PageUp"), ("Next", step + 1, "PageDown")):
+        way.button(
+            name, key=f"{name.lower()}_step", on_click=_go_to, args=(str(to),),
+            shortcut=None if page.on_phone() else key,
+            disabled=not 1 <= to <= len(PICTURES),
+        )  # fmt: skip
+    lesson = data.read(str(step), _chosen(str(step), controls))
     with header:
-        page.head(f"Step {step} of 5: {lesson.title}", lesson.sentences)
+        page.head(f"{step}. {lesson.title}", lesson.sentences)
+    if step in WIDE:
+        picture = st.container()
+        question, answer = st.columns(2, gap="large")
+    else:
+        picture, question = st.columns([3, 2], gap="large")
+        answer = question
     with picture:
-        PICTURES[step](lesson)
-    with beside:
-        if lesson.question:
-            st.markdown(f"**Question.** {lesson.question}")
-            with st.expander("Answer", key=f"answer_of_step_{step}"):
-                st.markdown(lesson.answer)
-        row = st.container(horizontal=True, vertical_alignment="center")
-        for folder in LINKS[step]:
-            page.link(row, folder)
-        if step != "5":
-            row.button(
-                "Next step", key="next_step", icon=":material/arrow_forward:",
-                on_click=_go_to, args=(str(int(step) + 1),),
-            )  # fmt: skip
+        PICTURES[str(step)](lesson)
+    if lesson.question:
+        question.markdown(f"**Question.** {lesson.question}")
+        with answer.expander("Answer", key=f"answer_of_step_{step}"):
+            st.markdown(lesson.answer)
+    row = question.container(horizontal=True)
+    for folder in LINKS[str(step)]:
+        page.link(row, folder)
     page.how_to_read(
-        "Each step has one picture, one control and one question. Answer the question before you open the "
-        "answer. Present enlarges the page for a projector. A link opens the same step. Steps 1 and 3 use "
+        "Each step has one picture, its control and one question. Answer the question before you open the "
+        "answer. The keys Page Up and Page Down, and the remote control of a projector, go back and "
+        "forward. Present enlarges the page for a projector. A link opens the same step. Steps 1 and 3 use "
         "one attention layer with random weights: model dimension 512, 8 heads, base 10,000. Step 5 shows "
         "small trained models."
     )
-    page.definition(*DEFINITIONS[step])
+    page.definition(*DEFINITIONS[str(step)])
+
+
+def _chosen(step: str, place: Any) -> Any:
+    """Draw the control of a step and return what it says; of the first step the words and two places."""
+    if step == "1":
+        words = tuple(sidebar.choices(options.SentenceChoice, place).words.split())
+        most = {"first_word": len(words), "second_word": len(words)}
+        swap = sidebar.choices(options.SwapChoice, place, narrowed=most)
+        return words, swap.first_word - 1, swap.second_word - 1
+    if step not in CONTROLS:
+        return None
+    owner, name = CONTROLS[step]
+    return getattr(sidebar.choices(owner, place), name)
 
 
 @answered
@@ -98,6 +115,8 @@ def _go_to(step: str) -> None:
 
 
 def _orders(lesson: data.Lesson) -> None:
+    if not lesson.arrays:
+        return
     words = [(n, word[:10]) for n, word in enumerate(lesson.words)]
     page.matrices(
         [
@@ -105,7 +124,7 @@ def _orders(lesson: data.Lesson) -> None:
             for title, values in lesson.arrays.items()
         ],
         key="lesson_orders",
-        scale=Scale(0.0, 1.0, "sequential", "attention weight"),
+        scale=Scale.of_weights(map(Full, lesson.arrays.values()), "attention weight"),
         row_label="query",
         column_label="key",
         height=150,

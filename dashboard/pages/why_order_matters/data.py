@@ -10,7 +10,7 @@ import pandas as pd
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
 from dashboard.frame.script import script as whole
-from dashboard.pages.why_order_matters.options import OrderChoice, order_of
+from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.errors import CheckpointError, PositionOutOfRange
 from posenc.schemes import SCHEMES
@@ -73,10 +73,10 @@ class WhyPosition:
 
 
 @cache_result
-def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
+def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition:
     """Return everything the page shows of a setting and its choices."""
     words = tuple(chosen.sentence.split())
-    order = order_of(len(words), chosen.reorder)
+    order = order_of(len(words), chosen.reorder, swap)
     names = ("dim", "heads", "equal_width", "seed", "learned_source")
     layer_setting = Setting(length=2, **{name: getattr(setting, name) for name in names})
     schemes: dict[str, SchemeOutputs] = {}
@@ -173,13 +173,13 @@ def _weights(named: list[str], patterns: Mapping[str, tuple[Array, Array]]) -> p
     return pd.concat(parts, ignore_index=True)
 
 
-def script(setting: Setting, chosen: OrderChoice) -> str:
+def script(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> str:
     """Return a program that prints the page's difference by word, every digit of it."""
     words = tuple(chosen.sentence.split())
     kinds = tuple(dict.fromkeys((NO_POSITION, *setting.schemes)))
     body = f"""
 words = {words!r}
-order = {order_of(len(words), chosen.reorder)!r}  # the other order has words[order[i]] at place i
+order = {order_of(len(words), chosen.reorder, swap)!r}  # the other order has words[order[i]] at place i
 
 out = csv.writer(sys.stdout)
 out.writerow(["scheme", "mask", "word", "difference"])

@@ -8,6 +8,7 @@ from posenc.schemes import SCHEMES
 from posenc.settings.setting import MAX_SHOWN_HEADS
 
 REVERSED = "reversed"
+SWAPPED = "first and third swapped"  # what it means at first; the words can be chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +23,11 @@ class OrderChoice:
         help="2 to 12 words in any language, separated by spaces.",
     ).field("dog bites man today")
     reorder: str = fields.Choice(
-        options=("first and third swapped", "first word last", "ends swapped", REVERSED),
+        options=(SWAPPED, "first word last", "ends swapped", REVERSED),
+        labels=("two words swapped", "first word last", "ends swapped", REVERSED),
         label="Other order",
         help="Reversing keeps the distance between every two words: ALiBi cannot see it.",
-    ).field("first and third swapped")
+    ).field(SWAPPED)
     order_scheme: str = fields.Choice(
         options=tuple(scheme.label for scheme in SCHEMES.values()),
         label="Scheme",
@@ -40,13 +42,22 @@ class OrderChoice:
     ).field(False)
 
 
-def order_of(count: int, how: str) -> tuple[int, ...]:
+@dataclass(frozen=True, kw_only=True)
+class SwapChoice:
+    """The two words that change places, counted from 1; read where two words are swapped."""
+
+    swap: int = fields.IntRange(low=1, high=12, label="Swap word").field(1)
+    swap_with: int = fields.IntRange(low=1, high=12, label="with word").field(3)
+
+
+def order_of(count: int, how: str, swap: SwapChoice) -> tuple[int, ...]:
     """Return a change of order as a permutation: the index of the word at each place after it."""
-    first = tuple(range(count))
-    third = min(2, count - 1)
-    return {
-        "first and third swapped": (third, *first[1:third], 0, *first[third + 1 :]),
-        "first word last": (*first[1:], 0),
-        "ends swapped": (count - 1, *first[1:-1], 0),
-        REVERSED: first[::-1],
-    }[how]
+    order = list(range(count))
+    if how == REVERSED:
+        return tuple(order[::-1])
+    if how == "first word last":
+        return (*order[1:], 0)
+    ends = (0, count - 1)
+    first, second = (swap.swap - 1, swap.swap_with - 1) if how == SWAPPED else ends
+    order[first], order[second] = second, first
+    return tuple(order)

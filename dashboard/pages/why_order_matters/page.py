@@ -9,13 +9,12 @@ from dashboard.controls import sidebar
 from dashboard.frame import page, panels
 from dashboard.pages.why_order_matters import data, sentences
 from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, labels
-from dashboard.pages.why_order_matters.options import OrderChoice
+from dashboard.pages.why_order_matters.options import SWAPPED, OrderChoice, SwapChoice
 from posenc import attention
 from posenc.analysis import word_order
 from posenc.schemes import SCHEMES
 from posenc.settings.setting import MAX_SHOWN_HEADS, head_count
 
-WEIGHT = Scale(0.0, 1.0, "sequential", "attention weight")
 LONGEST_TICK = 10  # letters of a word beside a matrix
 
 
@@ -23,17 +22,23 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
+    controls = st.container(horizontal=True)
     kinds = tuple(dict.fromkeys((*page.kinds(settings), NO_POSITION)))
     heads = max(head_count(setting.heads, setting.real_model) for setting in settings.each)
     chosen = sidebar.choices(
         OrderChoice,
+        controls,
         narrowed={
             "order_scheme": [SCHEMES[kind].label for kind in kinds],
             "pattern_head": min(heads, MAX_SHOWN_HEADS),
         },
     )
     shown = next(kind for kind in kinds if SCHEMES[kind].label == chosen.order_scheme)
-    both = settings.map(lambda setting: data.read(setting, chosen))
+    swap = SwapChoice()
+    if chosen.reorder == SWAPPED:
+        most = len(chosen.sentence.split())
+        swap = sidebar.choices(SwapChoice, controls, narrowed={"swap": most, "swap_with": most})
+    both = settings.map(lambda setting: data.read(setting, chosen, swap))
     found = both.now
     with header:
         page.head("Why order matters", both.map(lambda one: sentences.headline(one, shown)))
@@ -73,7 +78,7 @@ def draw() -> None:
     )
     page.numbers(both.map(lambda one: one.differences), "difference by word")
     page.numbers(both.map(lambda one: one.weights), "attention weights")
-    page.script(data.script(settings.now, chosen))
+    page.script(data.script(settings.now, chosen, swap))
 
 
 def _draw_chips(both: AB[WhyPosition], shown: str) -> None:
@@ -91,7 +96,7 @@ def _draw_patterns(both: AB[WhyPosition], kind: str) -> None:
     """Draw the attention weights of one scheme in both orders, words in the same places."""
     panels.rows_of_both(
         both.map(lambda one: _panels(one, kind)),
-        lambda _: WEIGHT,
+        lambda drawn: Scale.of_weights([one.values for one in drawn], "attention weight"),
         key="order_patterns",
         unit="weights",
         row_label="query",
@@ -100,7 +105,7 @@ def _draw_patterns(both: AB[WhyPosition], kind: str) -> None:
         height=max(160, 27 * len(both.now.words)),
         text_alternative=(
             f"Attention weights between {len(both.now.words)} words for {page.label(kind)} in both "
-            "orders, from 0 to 1; the arrow keys read a cell."
+            "orders; the arrow keys read a cell."
         ),
     )
 

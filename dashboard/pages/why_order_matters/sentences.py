@@ -1,7 +1,7 @@
 """Why order matters in words: every sentence is computed from the page's numbers."""
 
 from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
-from dashboard.text import number, plain
+from dashboard.text import number, plain, quoted_words
 from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
@@ -12,15 +12,19 @@ CAUSAL = "causal mask"
 def headline(found: WhyPosition, kind: str) -> str:
     """Say what reordering does without position, and with one scheme."""
     if found.words == found.other:
-        return f"Both orders are the same sentence, {quoted(found.words)}. Choose another order."
-    orders = f"{quoted(found.words)} and {quoted(found.other)}"
+        return (
+            f"Both orders are the same sentence, {quoted_words(found.words)}. Choose another order."
+        )
+    orders = f"{quoted_words(found.words)} and {quoted_words(found.other)}"
     if found.mask == CAUSAL:
         gap = found.reading(NO_POSITION).largest
-        first = f"A causal mask alone tells {orders} apart: outputs change by up to {number(gap)}."
+        first = (
+            f"Without position, a causal mask alone tells {orders} apart: outputs change by up to "
+            f"{number(gap)}."
+        )
     else:
         first = (
-            f"Without position, attention gives every word the same output in {orders} "
-            "(permutation equivariance)."
+            f"Without position, each word keeps its output: attention cannot tell {orders} apart."
         )
     if kind == NO_POSITION or kind not in found.schemes:
         return first
@@ -33,10 +37,11 @@ def _changed(found: WhyPosition, kind: str) -> str:
     changed, count = int((~(reading.differences < SAME)).sum()), len(found.words)
     if not changed:
         why = ": reversing keeps every distance" if found.mirrored else ""
-        return f"With {label} too, every word keeps its output{why}."
-    if changed < count:
-        return f"With {label}, {changed} of {count} outputs change, by up to {number(reading.largest)}."
-    return f"With {label}, every output changes, by up to {number(reading.largest)}."
+        return f"With {label} too, each word keeps its output{why}."
+    which = "every word" if changed == count else f"{changed} of {count} words"
+    verb = "get" if 1 < changed < count else "gets"
+    gap = number(reading.largest)
+    return f"With {label}, {which} {verb} another output: outputs change by up to {gap}."
 
 
 def chips(words: list[str], found: WhyPosition, kind: str) -> str:
@@ -74,11 +79,6 @@ def _heads(layer: RandomLayer) -> str:
 def pattern_caption(found: WhyPosition) -> str:
     """Say how the two patterns are to be compared."""
     return (
-        f"Each row sums to 1. Both pictures list the words as in {quoted(found.words)}, so that a word has "
-        "the same row and column in both."
+        f"Each row sums to 1. Both pictures list the words as in {quoted_words(found.words)}, so a "
+        "word has the same row and column in both."
     )
-
-
-def quoted(words: tuple[str, ...]) -> str:
-    """Return a sentence in quotes as literal text, kept apart from the direction of ours."""
-    return f"\u201c\u2068{plain(' '.join(words))}\u2069\u201d"
