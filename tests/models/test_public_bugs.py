@@ -1,5 +1,6 @@
-"""Mistakes of public code, each made again in a few lines, are named by assert_matches."""
+"""Mistakes of public code, each made again in a few lines, are named, or are not made here."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,9 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc.frequencies import Layout
+from posenc.identification import match_rotation, rotation_of
 from posenc.models.presets import MODELS
+from posenc.planner import paste
 from posenc.testing import assert_matches
 from tests.library.configs import config_of
+from tests.models.configs import plan_config
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -175,6 +180,16 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     "vllm-project/vllm-ascend#12723": (
         shifted_sines, config_of("rope", dim=96, layout="half"), "differs first in row 1, pair 0, by 0.795",
     ),
+    "kekzl/imp#880": (
+        lambda: halves(positions(300) * yarn(64, 1e4, 40.0, 4_096), 0.1 * 0.707 * math.log(40) + 1),
+        config_of("rope_yarn", dim=64, factor=40.0, trained_length=4_096, mscale=0.707,
+                  mscale_all_dim=0.707, layout="half"),
+        "Every number is multiplied by 1.261, where the attention factor is 1",
+    ),
+    "Blaizzy/mlx-vlm#1709": (
+        lambda: halves(positions(300) * plain(256, 1e6)), published("gemma-3-4b"),
+        "The frequencies are not scaled, where the scheme has position interpolation by 8",
+    ),
 }  # fmt: skip
 
 
@@ -183,6 +198,47 @@ def test_bug_of_public_code_is_named(bug: str) -> None:
     make, expected, message = BUGS[bug]
     with pytest.raises(AssertionError, match=f"(?s){message}"):
         assert_matches(make(), expected)
+
+
+# How code pairs the features of queries, and how the config of the model that it runs pairs them.
+LAYOUTS: dict[str, tuple[Layout, Layout]] = {
+    "huggingface/transformers#25199": ("interleaved", "half"),
+    "huggingface/nanotron#427": ("interleaved", "half"),
+    "vllm-project/vllm-ascend#12820": ("half", "interleaved"),
+}
+# Five threads are not replayed, because what they report could not be read when these tests were written:
+# sgl-project/sglang-jax#1472, Lightning-AI/litgpt#1860, ml-explore/mlx-lm#1698,
+# ggml-org/llama.cpp#24823 and Modalities/modalities#462.
+
+
+@pytest.mark.parametrize("bug", LAYOUTS)
+def test_layout_of_another_model_is_named_from_queries(bug: str) -> None:
+    used, meant = LAYOUTS[bug]
+    before = torch.randn(40, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    turn = torch.exp(1j * positions(40) * plain(64, 1e4))
+    pairs = before.view(40, 32, 2) if used == "interleaved" else before.view(40, 2, 32).mT
+    turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn)
+    after = (turned if used == "interleaved" else turned.mT).reshape(40, 64)
+    rotation = rotation_of(before, after)
+    assert rotation.layout == used
+    match = match_rotation(rotation, {"all": config_of("rope", dim=64, layout=meant)})
+    assert not match.belongs
+    assert match.sentence.startswith("The layout is not the model's: it pairs ")
+    assert match_rotation(rotation, {"all": config_of("rope", dim=64, layout=used)}).belongs
+
+
+def test_softmax_scale_has_the_factor_that_huggingface_transformers_47435_adds() -> None:
+    (kind,) = MODELS["deepseek-v2-lite"].read().layer_kinds
+    factor = 0.1 * 0.707 * math.log(40) + 1
+    assert kind.softmax_scale == pytest.approx(factor**2 / math.sqrt(128 + 64), rel=1e-12)
+
+
+def test_vllm_counts_the_factor_once_unlike_safe_synthesizer_623() -> None:
+    """vLLM makes a linear cache of max_position_embeddings times the factor."""
+    found = plan_config(dict(published("llama-3-8b")), 16_384, methods=["linear"], scan=64)
+    overrides = json.loads(paste(found, found.methods[0]).vllm.split("'")[1])
+    assert 8_192 * overrides["rope_parameters"]["factor"] == 16_384
+    assert "max_position_embeddings" not in overrides
 
 
 def test_same_cache_without_the_mistake_matches() -> None:
