@@ -339,12 +339,6 @@ def _of_unknown_class(keys: Keys, window: int | None, layers: int) -> tuple[str,
 
 def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     period = family.period
-    if family.config_class == "Cohere2MoeConfig":
-        keys.read.add(
-            "prefix_dense_sliding_window_pattern"
-        )  # of the layers of first_k_dense_replace
-        if keys.record.get("first_k_dense_replace"):
-            raise keys.error("layer_types", "is missing next to first_k_dense_replace")
     if family.period_key:
         why = f"{family.source}; its key layer_types is absent too"
         period = keys.get(family.period_key, LAYER_LIMIT, period, why)
@@ -355,10 +349,18 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
             f"attention{''.join(f', and {layer}, too' for layer in further)}, {family.source}."
         )
     full = {index % layers for index in family.also_full}
-    return tuple(
+    kinds = tuple(
         SLIDING if (index - family.full_at) % period and index not in full else FULL
         for index in range(layers)
     )
+    if family.config_class != "Cohere2MoeConfig":
+        return kinds
+    # Its first layers, without experts, have a period of their own.
+    first = keys.get("first_k_dense_replace", fields.IntRange(low=0, high=layers), 0)
+    name = "prefix_dense_sliding_window_pattern"
+    own = keys.get(name, LAYER_LIMIT, 1)
+    prefix = tuple(SLIDING if (index + 1) % own else FULL for index in range(first))
+    return prefix + kinds[: layers - first]
 
 
 def read_window(keys: Keys, family: RopeFamily) -> int | None:
@@ -372,6 +374,9 @@ def read_window(keys: Keys, family: RopeFamily) -> int | None:
         keys.read.add("max_window_layers")
         return None
     name = family.window_key
+    if family.config_class == "MiMoV2FlashConfig" and keys.find("sliding_window_size") is not None:
+        keys.read.add(name)  # of the tokens before the query
+        return int(keys.get("sliding_window_size", _WINDOW)) + 1
     if family.config_class == "ModernBertDecoderConfig":
         own = keys.get(name, _WINDOW, family.window, family.source)
         return keys.optional("sliding_window", _WINDOW) or max(own // 2, 1)

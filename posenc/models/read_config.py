@@ -92,6 +92,7 @@ _NOT_READ = dict.fromkeys(
 # Keys of published files that their class never reads.
 _NO_EFFECT = {
     "bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type",
+    "mimo_v2_flash": "attention_chunk_size",
     "doge": "keep_window_size",  # a note of its layers says what it does
 }  # fmt: skip
 
@@ -218,6 +219,24 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
         agreeing |= dict.fromkeys(("rope_interleaved", "interleaved"), (interleaved,))
         agreeing |= dict.fromkeys(("rotary_dim", "attn_rotary_emb"), (ropes[0].rotary_dim,))
         agreeing["use_rotary_pos_emb"] = (True,)
+    windowed = [kind for kind in model.layer_kinds if kind.window and kind.kv_heads]
+    if (
+        windowed and keys.record.get("model_type") == "mimo_v2_flash"
+    ):  # its class sets all of them so
+        kind, main = windowed[0], model.main
+        own = {
+            "swa_num_attention_heads": kind.heads,
+            "swa_num_key_value_heads": kind.kv_heads,
+            "swa_head_dim": kind.head_dim,
+            "add_swa_attention_sink_bias": True,
+            "swa_v_head_dim": kind.cache_width // kind.kv_heads - kind.head_dim,
+            "hybrid_layer_pattern": [int(index in kind.layers) for index in range(model.layers)],
+        }
+        agreeing |= {name: (value,) for name, value in own.items()}
+        for of, base in (("swa_rope_theta", kind.scheme), ("rope_theta", main.scheme)):
+            if isinstance(base, RopeConfig):
+                agreeing |= {of: (base.base, int(base.base))}
+                agreeing |= {"partial_rotary_factor": (base.partial_rotary_factor,)}
     for name, values in agreeing.items():
         value = keys.record.get(name)
         if any(value == agreed and type(value) is type(agreed) for agreed in values):

@@ -49,6 +49,9 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
         )
         words = keys.entries("block_types", max(count, 1), rule)
         return tuple(_kind(words[index % count], family) for index in range(layers))
+    if family.config_class == "Lfm3Config":
+        of = {0: SLIDING, 2: FULL}
+        return (family.state, *(of.get(index % 4, family.state) for index in range(1, layers)))
     full = _full_layers(keys, section, family, layers)
     return tuple(_kind(FULL if is_full else family.state, family) for is_full in full)
 
@@ -66,7 +69,7 @@ def _full_layers(keys: Keys, section: Keys | None, family: RopeFamily, layers: i
 
     section: linear_attn_config of Kimi Linear, where layers are counted from 1.
     """
-    if section is not None:
+    if section is not None and section.find("full_attn_layers") is not None:
         rule = fields.Numbers(low=1, high=layers, least=1, most=layers, whole=True)
         numbers = {*section.get("full_attn_layers", rule)}
         return [index + 1 in numbers for index in range(layers)]
@@ -92,7 +95,7 @@ def _full_layers(keys: Keys, section: Keys | None, family: RopeFamily, layers: i
     why = f"{family.source}; its key layer_types is absent too"
     name = family.period_key or "full_attention_interval"
     interval = keys.get(name, LAYER_LIMIT, period, why)
-    return [not (index - offset) % interval for index in range(layers)]
+    return [index >= offset and not (index - offset) % interval for index in range(layers)]
 
 
 def state_numbers(keys: Keys, family: RopeFamily, sizes: Sizes) -> int:

@@ -103,7 +103,7 @@ STATED: dict[str, dict[str, Any]] = {
     },
     "qwen3_vl_text": {"interleaved_sections": True},
     "qwen3_vl_moe_text": {"interleaved_sections": True},
-    "minimax": {"state": "linear_attention", "state_size": "lightning", "period": 2},
+    "minimax": {"state": "linear_attention", "state_size": "lightning", "period": 2, "full_at": 0},
     "lfm2": {"state": "conv", "state_size": "convolution", "period": 1},
     "lfm2_moe": {"state": "conv", "state_size": "convolution", "period": 1},
     "bamba": {"state": "mamba", "state_size": "mamba_2", "period": 0},
@@ -119,11 +119,13 @@ STATED: dict[str, dict[str, Any]] = {
         "names": {"context": "model_max_length"}, "layout": "interleaved",
     },
     "kimi_linear": {
-        "state": "linear_attention", "state_size": "kimi_delta", "period": 4, "rotates": "never",
+        "state": "linear_attention", "state_size": "kimi_delta", "period": 4, "full_at": 4,
+        "rotates": "never",
         "names": {"context": "model_max_length"},
     },
     "lfm3": {
         "state": "conv", "state_size": "convolution", "period": 0, "windows": "if listed", "full_at": -1,
+        "window": 256,
     },
     "olmo_hybrid": {"state": "linear_attention", "state_size": "olmo_hybrid", "period": 4},
     "falcon_h1": {"state_size": "falcon_h1"},

@@ -205,6 +205,52 @@ def test_a_head_width_of_its_own_is_read_where_the_class_reads_it(model_type: st
     assert {kind.kv_heads for kind in kinds if kind.heads} == {2}
 
 
+LISTS = ("layer_types", "layers_block_type", "attn_layer_indices", "full_attn_idxs", "block_types")
+LISTED = (
+    "bamba",
+    "granitemoehybrid",
+    "nemotron_h",
+    "zamba",
+    "zamba2",
+)  # these name layers by a list alone
+
+
+@pytest.mark.parametrize("model_type", [name for name in HYBRID if name not in LISTED])
+def test_absent_lists_of_layers_are_those_that_the_class_makes(model_type: str) -> None:
+    record = json.loads(json.dumps(config_of(model_type, {}).to_dict(), default=str))
+    whole = read_config(record)
+    model = read_config({key: value for key, value in record.items() if key not in LISTS})
+    assert model.layer_kinds == whole.layer_kinds
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_first_layers_of_cohere_2_moe_have_a_pattern_of_their_own(first: int) -> None:
+    keys = {"first_k_dense_replace": first, "prefix_dense_sliding_window_pattern": 2}
+    theirs = config_of("cohere2_moe", keys).layer_types
+    kinds = read_config({"model_type": "cohere2_moe"} | keys).layer_kinds
+    windowed = {index for kind in kinds if kind.window for index in kind.layers}
+    assert windowed == {index for index, word in enumerate(theirs) if "sliding" in word}
+
+
+def test_mimo_is_read_with_the_keys_of_its_published_file() -> None:
+    """Those that its class in transformers ignores must say what it does; its window counts the query."""
+    pattern = [int(index > 0 and index % 6 != 5) for index in range(48)]
+    keys = {
+        "rope_theta": 5_000_000, "swa_rope_theta": 10_000, "partial_rotary_factor": 0.334,
+        "sliding_window": 128, "sliding_window_size": 128, "attention_chunk_size": 128,
+        "swa_num_attention_heads": 64, "swa_num_key_value_heads": 8, "swa_head_dim": 192,
+        "swa_v_head_dim": 128, "hybrid_layer_pattern": pattern, "add_swa_attention_sink_bias": True,
+    }  # fmt: skip
+    mimo = {"model_type": "mimo_v2_flash"}
+    model = read_config(mimo | keys)
+    assert model.layer_kinds == read_config(mimo).layer_kinds
+    theirs = transformers.CONFIG_MAPPING["mimo_v2_flash"].from_dict(dict(keys))
+    assert [kind.window for kind in model.layer_kinds] == [None, theirs.sliding_window]
+    for name, value in (("swa_rope_theta", 2_000), ("hybrid_layer_pattern", [1] * 48)):
+        with pytest.raises(ConfigFileError, match=name):
+            read_config(mimo | keys | {name: value})
+
+
 LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]
 
 
