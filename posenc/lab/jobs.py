@@ -97,6 +97,24 @@ class Job:
     cancelled: bool
     state: JobState
 
+    def planned_seconds(self, progress: Progress) -> float:
+        """Return what the estimate leaves for the steps and evaluations that are not done."""
+        whole = sum(run.steps for run in self.specifications)
+        done = sum(run.steps for run in self.specifications[: progress.run]) + progress.step
+        steps = (self.estimate - self.evaluation_seconds) * (1 - done / whole)
+        return steps + self.evaluation_seconds * (1 - progress.run / len(self.specifications))
+
+    def remaining_seconds(self, progress: Progress) -> float:
+        """Return the seconds left: what is planned, at the pace of this process so far."""
+        planned, whole = (
+            self.planned_seconds(progress),
+            sum(run.steps for run in self.specifications),
+        )
+        done, of_steps = progress.step - progress.began, self.estimate - self.evaluation_seconds
+        if done < 1 or progress.seconds <= 0 or of_steps <= 0:
+            return planned
+        return planned * (progress.seconds / done) / (of_steps / whole)
+
 
 class Queue:
     """The jobs of one machine. running, waiting: how many may be in each state."""

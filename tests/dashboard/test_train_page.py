@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import limits
 from dashboard.compute import run_names, run_words
-from dashboard.pages.train import board, form
+from dashboard.pages.train import form
 from dashboard.server import workers
 from dashboard.server.workers import Workers, server_workers
 from dashboard.text import duration
@@ -245,24 +245,6 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
     reasons = ("could not be written", "ended with an error")
     shown = [text for text in captions(at) if any(one in text for one in reasons)]
     assert [reason in text for text in shown] == [True]
-
-
-def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None:
-    queue.add(
-        [small_spec(steps=100), small_spec(steps=100, kind="alibi")],
-        estimate=40.0,
-        evaluation_seconds=20.0,
-    )
-    (entry,) = queue.jobs()
-    for progress, left in (
-        # Nothing is known but the estimate: 20 s of steps, 20 s of evaluation.
-        (Progress(), 40.0),
-        # The first run has its steps, not its evaluation.
-        (Progress(step=100, began=1, seconds=9.9), 10 + 20),
-        # Ten times slower: so is the evaluation.
-        (Progress(run=1, step=50, began=40, seconds=10.0), 10 * (5 + 10)),
-    ):
-        assert board.remaining(entry, progress) == pytest.approx(left)
 
 
 # Who may name and stop ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
 from dashboard.text import duration, listed, plain
 from posenc.errors import QueueUnwritable
-from posenc.lab.jobs import Job, JobState, Progress, Queue
+from posenc.lab.jobs import Job, JobState, Queue
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
 
@@ -81,13 +81,12 @@ def _row(queue: Queue, entry: Job) -> None:
         elif entry.state is JobState.QUEUED:
             st.caption(f"Queued; about {duration(entry.estimate)} to run.")
         else:
-            share = 1 - planned(entry, progress) / max(entry.estimate, 1e-9)
+            share = 1 - entry.planned_seconds(progress) / max(entry.estimate, 1e-9)
             place = f"run {progress.run + 1} of {len(specs)}, " if len(specs) > 1 else ""
             text = f"{place}{one.scheme.label}, seed {one.seed}: step {progress.step:,} of {one.steps:,}"
             st.progress(min(max(share, 0.0), 1.0), text=text)
-            left = remaining(entry, progress)
             phase = "Evaluating past the training length. " if progress.evaluating else ""
-            st.caption(f"{phase}About {duration(left)} left.")
+            st.caption(f"{phase}About {duration(entry.remaining_seconds(progress))} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
             st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[one.scheme.kind])
@@ -103,25 +102,6 @@ def _row(queue: Queue, entry: Job) -> None:
             if entry.state is JobState.RUNNING:
                 st.toast("Stopping. The same job started again continues from here.")
             st.rerun()
-
-
-def planned(entry: Job, progress: Progress) -> float:
-    """Return the seconds that the estimate gives to what is left: steps, and readings to the end."""
-    specs = entry.specifications
-    whole = sum(one.steps for one in specs)
-    made = sum(one.steps for one in specs[: progress.run]) + progress.step
-    steps = (entry.estimate - entry.evaluation_seconds) * (1 - made / whole)
-    return steps + entry.evaluation_seconds * (1 - progress.run / len(specs))
-
-
-def remaining(entry: Job, progress: Progress) -> float:
-    """Return the seconds left of an entry that runs: the estimate, at this sitting's own pace."""
-    steps = sum(one.steps for one in entry.specifications)
-    made, of_steps = progress.step - progress.began, entry.estimate - entry.evaluation_seconds
-    if made < 1 or progress.seconds <= 0 or of_steps <= 0:
-        return planned(entry, progress)
-    slower = (progress.seconds / made) / (of_steps / steps)
-    return planned(entry, progress) * slower
 
 
 def finished(name: str, asked: list[Specification], label: str = "") -> None:
