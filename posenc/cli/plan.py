@@ -49,7 +49,7 @@ _ASSUME = click.option(
     help="Read a config that would be refused: a model type that is not known as this one, such as "
     "llama, and without keys that cannot be read. The answer's first line says so.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print every number in full, as JSON.")
 
 
 class _UsageError(click.ClickException):
@@ -89,7 +89,9 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
 )
 @_CONFIG
 @click.option("--context", required=True, type=int, help="Tokens to read.")
-@click.option("--trained", type=int, help="Tokens of a training text, where the config is silent.")
+@click.option(
+    "--trained", type=int, help="Training length in tokens, where the config does not give it."
+)
 @click.option(
     "--methods",
     help=with_advanced(
@@ -150,7 +152,7 @@ def plan_context(
     "features, or 2 x positions x features with queries first.",
 )
 @click.option("--config", help="A config.json: does the table belong to this model? - is stdin.")
-@click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print every number in full, as JSON.")
 def identify_table(
     file: Path, tensor: str | None, sines: Path | None, before: Path | None, config: str | None,
     as_json: bool,
@@ -308,7 +310,10 @@ def _print_plan(plan: ContextPlan) -> None:
     )
     _print_list(
         "Other methods at inference",
-        [f"{x.label}: {x.statement} In {x.support}. ({x.source})" for x in at_inference(plan)],
+        [
+            f"{x.label}: {x.statement} Available in {x.support}. ({x.source})"
+            for x in at_inference(plan)
+        ],
     )
     if plan.methods:
         click.echo()
@@ -320,7 +325,7 @@ def _print_plan(plan: ContextPlan) -> None:
         _print_list("How this is ranked", RANKING_RULES)
     _print_list("Left out", plan.left_out)
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in plan.cache.items())
-    click.echo(f"\nKeys and values of one sequence of {plan.target:,} tokens: {sizes}.")
+    click.echo(f"\nKV cache of one sequence of {plan.target:,} tokens: {sizes}.")
     notes = full_cache_note(plan.model, plan.target), precision_sentence(plan), bound_sentence(plan)
     for sentence in filter(None, notes):
         click.echo(sentence)

@@ -207,7 +207,7 @@ def deviations_of(
         kind: Kind = "swapped" if arrangement.fault == SWAPPED else "wrong pairs"
         add(kind, f"{arrangement.fault} ({arrangement.words}).")
     if hypothesis.scale < 0:
-        add("sign", "Every sine is negated: angles run the other way.")
+        add("sign", "Every sine is negated: the angles have the other sign.")
     if usual is not None and not published(hypothesis, usual):
         add(
             "exponent",
@@ -227,26 +227,26 @@ def deviations_of(
         add("size", f"Every number is multiplied by {size:.6g}.")
     if table.padding:
         rows = "row is" if table.padding == 1 else f"{table.padding:,} rows are"
-        add("padding", f"The first {rows} all zeros, as padding is.")
+        add("padding", f"The first {rows} all zeros, as padding rows are.")
     if blank := [row for row in table.zeros.nonzero().flatten().tolist() if row >= table.padding]:
         rows = f"Row {blank[0]:,} is"
         if len(blank) > 1:
             rows = f"{len(blank):,} rows, the first of them row {blank[0]:,}, are"
         if blank == [_PADDING_TOKEN]:
-            add("padding", f"{rows} all zeros, as that of a padding token is.")
+            add("padding", f"{rows} all zeros, as the row of a padding token is.")
         else:
-            add("zero rows", f"{rows} all zeros, as that of a padding token may be.")
+            add("zero rows", f"{rows} all zeros, as the row of a padding token may be.")
     if first := hypothesis.start - table.padding:
         add("start", f"Row 0 stands for position {first:,}, not for 0.")
     if recipe.low:
-        add("angles", f"Made with {recipe.words}, where float64 would be exact.")
+        add("angles", f"Computed with {recipe.words}, where float64 would be exact.")
     latest = len(table.columns) + abs(hypothesis.start)
     differs = others.largest > 4 * rounding(dtype, latest, max(1.0, size))
     if comparison.rows or comparison.columns:
         add("unexplained", _outliers(comparison, only=not differs))
     if differs:
         row, column = others.worst
-        verb = "Made like that, it still differs" if recipe.low else "Differs"
+        verb = "With these angles, it still differs" if recipe.low else "It differs"
         add(
             "unexplained",
             f"{verb} from the formula by up to {others.largest:.2g}, most in row {row:,}, "

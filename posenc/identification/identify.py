@@ -225,9 +225,9 @@ def headline(result: Identification) -> str:
         return f"Rows and columns are exchanged. The transpose of this table: {headline(result.transposed)}"
     if result.hypothesis is None or result.arrangement is None:
         return (
-            f"None of these: of the sinusoidal tables and rotary caches tried, from positions "
-            f"{EARLIEST_START} to {LATEST_START:,}, none comes nearer to this {result.rows:,} x "
-            f"{result.width:,} table than {min(1.0, result.residual):.0%} of its size."
+            f"None of these: the nearest sinusoidal table or rotary cache, from positions "
+            f"{EARLIEST_START} to {LATEST_START:,}, differs from this {result.rows:,} x "
+            f"{result.width:,} table by {min(1.0, result.residual):.0%} of its size."
         )
     faults = sum(deviation.kind != "padding" for deviation in result.deviations)
     but = f"; {count_of(faults, 'deviation')} found" if faults else ""
@@ -278,9 +278,9 @@ def fit_sentence(result: Identification) -> str:
         return f"A table matches a formula if the residual is under {FITS:.0%} of its size."
     dtype = _dtype_name(result)
     if result.largest == 0:
-        return f"Made like that, every number is the same; all are {dtype}."
+        return f"The formula makes every number exactly; all numbers are {dtype}."
     low = result.recipe is not None and result.recipe.low
-    subject = "Made like that, the largest difference is" if low else "Largest difference"
+    subject = "With these angles, the largest difference is" if low else "Largest difference"
     row, column = result.worst
     return (
         f"{subject} {result.largest:.2g} (row {row:,}, {_column(result, column)}), root mean square "

@@ -39,8 +39,8 @@ class InferenceMethod(NamedTuple):
 _AT_INFERENCE = (
     InferenceMethod(
         "Dual Chunk Attention",
-        "It uses only distances within a chunk that training showed. Llama-2-70B, trained on 4,096 tokens, "
-        "read more than 100,000 (x24) without training.",
+        "Attention works in chunks, so that only distances occur that training showed. Llama-2-70B, "
+        "trained on 4,096 tokens, read more than 100,000 (x24) without training.",
         "vLLM up to 0.10 (VLLM_ATTENTION_BACKEND=DUAL_CHUNK_FLASH_ATTN, VLLM_USE_V1=0) and SGLang "
         "(--attention-backend dual_chunk_flash_attn), for configs with dual_chunk_attention_config, such "
         "as Qwen2.5-1M",

@@ -217,9 +217,9 @@ EVIDENCE: dict[str, Evidence] = {
     ),
     "rope_yarn": Evidence(
         training="fine-tuning",
-        statement="Llama 2 was fine-tuned to x16 in 400 steps and to x32 in 200 more. Without training its "
-        "dynamic variant is reported to more than x2; in the variant compared here, Llama-2-7B had a "
-        "perplexity of 32.6 at x2 on PG-19, and of 3.5 on Proof-pile.",
+        statement="Llama 2 was fine-tuned to x16 in 400 steps and to x32 in 200 more. Its dynamic "
+        "variant is reported to work without training beyond x2. In the variant compared here, "
+        "Llama-2-7B had a perplexity of 32.6 at x2 on PG-19, and of 3.5 on Proof-pile.",
         source="Peng et al. 2023, arXiv 2309.00071, sections 1 and 4.1; Ding et al. 2024, arXiv "
         "2402.13753, table 1",
         trained_to=32.0,

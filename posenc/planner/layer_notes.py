@@ -49,14 +49,14 @@ def length_note(
     config = "its config"
     match scheme:
         case NoneConfig():
-            return "No position is put in, so there is nothing to scale.", config
+            return "These layers encode no position, so there is nothing to scale.", config
         case LearnedConfig():
             table = f"A learned table of {scheme.max_len:,} rows has"
             if scheme.max_len >= target:
                 return f"{table} one for every position.", config
             return (
                 f"{table} none for positions {scheme.max_len:,} to {target - 1:,}: longer texts "
-                "are an error, and new rows have to be trained."
+                "are an error, and new rows need training."
             ), config
         case SinusoidalConfig():
             return (
@@ -67,9 +67,9 @@ def length_note(
             slope = float(alibi_slopes(scheme.heads, dtype=torch.float64, device="cpu").min())
             farthest = math.ceil(-math.log(FORGOTTEN) / slope * bias_divisor)
             return (
-                "ALiBi needs no scaling: its bias has a value at every distance. Its widest head "
-                f"multiplies a key {farthest:,} tokens back by less than {FORGOTTEN:g}, so what lies "
-                "farther is hardly read."
+                "ALiBi needs no scaling: its bias has a value at every distance. The head with the "
+                f"smallest slope multiplies the weight of a key {farthest:,} tokens back by less than "
+                f"{FORGOTTEN:g}, and farther keys by even less."
             ), "Press et al. 2022, arXiv 2108.12409, section 3; the distance is computed"
         case T5Config():
             last = scheme.last_bucket_start
@@ -82,9 +82,8 @@ def length_note(
             return f"Every distance has a bucket, so nothing needs scaling; {end}.", source
         case TransformerXLConfig():
             return (
-                "The sinusoid of a distance exists at every distance, so nothing scales it; what its "
-                "trained projection makes of distances that training did not show is not known from "
-                "here."
+                "The sinusoid of a distance exists at every distance, so nothing needs scaling. How its "
+                "trained projection acts on distances that training did not show is not known."
             ), "Dai et al. 2019, arXiv 1901.02860, section 3.3"
         case RopeConfig():
             name = f"{scheme.label} of base {short_number(scheme.base)}"
@@ -92,7 +91,7 @@ def length_note(
                 return f"{name}; the trained length is not known.", config
             if reach <= trained_length:
                 return f"{name}: no distance occurs that training did not show.", "computed"
-            return f"{name}: distances from {trained_length:,} on were never trained.", "computed"
+            return f"{name}: training showed no distance from {trained_length:,} on.", "computed"
     return f"{scheme.label}: nothing here scales it.", config
 
 

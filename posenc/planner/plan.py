@@ -273,7 +273,7 @@ def _trained_length(
     elif factor > 1:
         length = max(2, round(model.context / factor))
         texts = f"texts were before it was scaled by {factor:g}"
-        taken = f"its context of {model.context:,} over that, {length:,}, is taken"
+        taken = f"its context of {model.context:,} divided by that, {length:,}, is taken"
     elif evidence is not None and published is not None and published <= model.context:
         length, source = published, evidence.preset.trained_source
         taken = f"{published:,} tokens are taken, as those of {evidence.models} had ({source})"

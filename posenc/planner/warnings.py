@@ -209,7 +209,7 @@ def bound_sentence(plan: ContextPlan) -> str:
         return f"{begin} Base {window.rounded:,.12g} keeps it at or above 0{but}."
     if plan.base_searched:
         return f"{begin} No base up to 1e12 keeps it at or above 0."
-    return f"{begin} A base that keeps it at or above 0 was not searched."
+    return f"{begin} No base that keeps it at or above 0 was searched for."
 
 
 def precision_sentence(plan: ContextPlan) -> str:

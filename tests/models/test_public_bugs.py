@@ -112,11 +112,11 @@ def shifted_sines() -> Tables:
 BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     "huggingface/candle#3520": (
         lambda: low_angles(torch.bfloat16), config_of("rope", dim=128, base=1e6, layout="half"),
-        "Made with bfloat16 angles",
+        "Computed with bfloat16 angles",
     ),
     "EleutherAI/gpt-neox#1003": (
         lambda: low_angles(torch.float16), config_of("rope", dim=128, base=1e6, layout="half"),
-        "Made with float16 angles",
+        "Computed with float16 angles",
     ),
     "huggingface/transformers#25681": (
         low_frequencies, config_of("rope", dim=64, layout="half"), "frequencies are rounded to bfloat16",

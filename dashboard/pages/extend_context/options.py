@@ -21,7 +21,7 @@ class PlanChoice:
         low=0,
         high=limits.MAX_TRAIN_LENGTH,
         label="Trained length",
-        help="Tokens of a training text. Empty: what the model's makers or its config say, or else its "
+        help="Training length in tokens. Empty: what the model's makers or its config say, or else its "
         "context.",
     ).field(0)
     methods: tuple[str, ...] = fields.MultiChoice(
