@@ -1,9 +1,11 @@
 """Models that add a table of positions: BERT, RoBERTa, GPT-2, OPT, BART, Marian, Whisper and others."""
 
 import itertools
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from posenc import fields, limits
@@ -51,150 +53,23 @@ class LearnedFamily(Family):
     softmax_scale: float | None = None
 
 
-_BERT = LearnedFamily(config_class="BertConfig", hidden_size=768, layers=12, heads=12, context=512)
-_GPT2 = replace(
-    _BERT, config_class="GPT2Config", context=1_024, decoder=True,
-    names=SizeNames(
-        ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
-        ("n_head", "num_attention_heads"), ("n_positions", "max_position_embeddings", "n_ctx"),
-    ),
-)  # fmt: skip
+def _family(*, names: Mapping[str, list[str]] | None = None, **own: Any) -> LearnedFamily:
+    keys: dict[str, Any] = {size: tuple(value) for size, value in (names or {}).items()}
+    own["period"] = tuple(own.get("period", ()))
+    return LearnedFamily(names=SizeNames()._replace(**keys), **own)
+
+
+# Defaults of transformers' classes and the forms of their tables; tests compare each with its class.
+_TABLES = json.loads(Path(__file__).with_name("tables.json").read_text("utf-8"))
 LEARNED_FAMILIES: Mapping[str, LearnedFamily] = {
-    "bert": _BERT,
-    "roberta": replace(_BERT, config_class="RobertaConfig", first_row="padding"),
-    "xlm-roberta": replace(_BERT, config_class="XLMRobertaConfig", first_row="padding"),
-    "xlm-roberta-xl": replace(
-        _BERT, config_class="XLMRobertaXLConfig", hidden_size=2_560, layers=36, heads=32, context=514,
-        first_row="padding",
-    ),
-    "camembert": replace(_BERT, config_class="CamembertConfig", first_row="padding"),
-    "data2vec-text": replace(_BERT, config_class="Data2VecTextConfig", first_row="padding"),
-    "roberta-prelayernorm": replace(
-        _BERT, config_class="RobertaPreLayerNormConfig", first_row="padding"
-    ),
-    "xmod": replace(_BERT, config_class="XmodConfig", first_row="padding"),
-    "bert-generation": replace(
-        _BERT, config_class="BertGenerationConfig", hidden_size=1_024, layers=24, heads=16
-    ),
-    "ernie": replace(_BERT, config_class="ErnieConfig"),
-    "megatron-bert": replace(
-        _BERT, config_class="MegatronBertConfig", hidden_size=1_024, layers=24, heads=16
-    ),
-    "roc_bert": replace(_BERT, config_class="RoCBertConfig"),
-    "splinter": replace(_BERT, config_class="SplinterConfig"),
-    "electra": replace(
-        _BERT, config_class="ElectraConfig", hidden_size=256, heads=4, table_width=128
-    ),
-    "albert": replace(
-        _BERT, config_class="AlbertConfig", hidden_size=4_096, heads=64, table_width=128
-    ),
-    "distilbert": replace(
-        _BERT, config_class="DistilBertConfig", layers=6,
-        names=SizeNames(
-            ("dim", "hidden_size"), ("n_layers", "num_hidden_layers"),
-            ("n_heads", "num_attention_heads"),
-        ),
-    ),
-    "gpt2": _GPT2,
-    "gpt_bigcode": replace(_GPT2, config_class="GPTBigCodeConfig", multi_query=True),
-    "opt": replace(
-        _BERT, config_class="OPTConfig", context=2_048, first_row=2, added=True, decoder=True
-    ),
-    "biogpt": replace(
-        _BERT, config_class="BioGptConfig", hidden_size=1_024, layers=24, heads=16, context=1_024,
-        first_row=2, added=True, decoder=True,
-    ),
-    "openai-gpt": replace(_GPT2, config_class="OpenAIGPTConfig", context=512),
-    "ctrl": replace(
-        _GPT2, config_class="CTRLConfig", hidden_size=1_280, layers=48, heads=16, context=256,
-        waves="paper",
-    ),
-    "rembert": replace(
-        _BERT, config_class="RemBertConfig", hidden_size=1_152, layers=32, heads=18, table_width=256,
-        width_key="input_embedding_size",
-    ),
-    "big_bird": replace(
-        _BERT, config_class="BigBirdConfig", context=4_096, sparse="block_sparse"
-    ),
-    "longformer": replace(
-        _BERT, config_class="LongformerConfig", first_row="padding", window=512
-    ),
-    "gpt_neo": replace(
-        _BERT, config_class="GPTNeoConfig", hidden_size=2_048, layers=24, heads=16, context=2_048,
-        decoder=True, window=256, period=("global", "local"), softmax_scale=1.0,
-        names=SizeNames(
-            ("hidden_size",), ("num_layers", "num_hidden_layers"), ("num_heads", "num_attention_heads")
-        ),
-    ),
-    "xglm": replace(
-        _BERT, config_class="XGLMConfig", hidden_size=1_024, layers=24, heads=16, context=2_048,
-        decoder=True, first_row="padding", waves="both ends", grows=True,
-        names=SizeNames(
-            ("d_model", "hidden_size"), ("num_layers", "num_hidden_layers"),
-            ("attention_heads", "num_attention_heads"),
-        ),
-    ),
-    "trocr": replace(
-        _BERT, config_class="TrOCRConfig", hidden_size=1_024, heads=16, decoder=True, first_row=2,
-        added=True,
-        names=SizeNames(("d_model",), ("decoder_layers",), ("decoder_attention_heads",)),
-    ),
-}  # fmt: skip
-
-
-def _stacks(
-    config_class: str, hidden_size: int, layers: tuple[int, int], heads: int,
-    rows: int | tuple[tuple[str, int], tuple[str, int]], **more: Any,
-) -> tuple[LearnedFamily, LearnedFamily]:  # fmt: skip
-    """Return the families of the decoder and the encoder.
-
-    layers: of the encoder, then of the decoder. rows: of both tables, or the key and rows of each.
-    """
-    keys = (("max_position_embeddings", rows),) * 2 if isinstance(rows, int) else rows
-    encoder, decoder = (
-        LearnedFamily(
-            config_class=config_class, hidden_size=hidden_size, layers=count, heads=heads, context=length,
-            added=True, decoder=stack == "decoder",
-            names=SizeNames(
-                ("d_model", "hidden_size"), (f"{stack}_layers",), (f"{stack}_attention_heads",), (key,)
-            ),
-            **more,
-        )
-        for stack, count, (key, length) in zip(("encoder", "decoder"), layers, keys, strict=True)
-    )  # fmt: skip
-    return decoder, encoder
-
-
-_FAIRSEQ: Mapping[str, Any] = {"first_row": "padding", "waves": "both ends", "grows": True}
-_AUDIO = (("max_source_positions", 1_500), ("max_target_positions", 448))
-_WHISPER, _FRAMES = _stacks("WhisperConfig", 384, (4, 4), 6, _AUDIO)
-_LED, _LED_ENCODER = _stacks(
-    "LEDConfig", 1_024, (12, 12), 16,
-    (("max_encoder_position_embeddings", 16_384), ("max_decoder_position_embeddings", 1_024)),
-)  # fmt: skip
+    name: _family(**own) for name, own in _TABLES["one stack"].items()
+}
 # By model type: the decoder and the encoder, each with a table of its own.
 STACK_FAMILIES: Mapping[str, tuple[LearnedFamily, LearnedFamily]] = {
-    "bart": _stacks("BartConfig", 1_024, (12, 12), 16, 1_024, first_row=2),
-    "mbart": _stacks("MBartConfig", 1_024, (12, 12), 16, 1_024, first_row=2),
-    "mvp": _stacks("MvpConfig", 1_024, (12, 12), 16, 1_024, first_row=2),
-    "plbart": _stacks("PLBartConfig", 768, (6, 6), 12, 1_024, first_row=2),
-    "blenderbot": _stacks("BlenderbotConfig", 2_560, (2, 24), 32, 128),
-    "blenderbot-small": _stacks("BlenderbotSmallConfig", 512, (8, 8), 16, 512),
-    "marian": _stacks("MarianConfig", 1_024, (12, 12), 16, 1_024, waves="paper"),
-    "pegasus": _stacks("PegasusConfig", 1_024, (12, 12), 16, 1_024, waves="paper"),
-    "m2m_100": _stacks("M2M100Config", 1_024, (12, 12), 16, 1_024, **_FAIRSEQ),
-    "nllb-moe": _stacks("NllbMoeConfig", 1_024, (12, 12), 16, 1_024, **_FAIRSEQ),
-    "fsmt": _stacks("FSMTConfig", 1_024, (12, 12), 16, 1_024, **_FAIRSEQ),
-    "speech_to_text": _stacks(
-        "Speech2TextConfig", 256, (12, 6), 4,
-        (("max_source_positions", 6_000), ("max_target_positions", 1_024)), **_FAIRSEQ,
-    ),
-    "bigbird_pegasus": _stacks(
-        "BigBirdPegasusConfig", 1_024, (16, 16), 16, 4_096, sparse="block_sparse"
-    ),
-    "led": (_LED, replace(_LED_ENCODER, window=512)),
-    "whisper": (_WHISPER, replace(_FRAMES, waves="both ends")),
-}  # fmt: skip
+    name: (_family(**decoder), _family(**encoder))
+    for name, (decoder, encoder) in _TABLES["decoder and encoder"].items()
+}
+_FAIRSEQ: Mapping[str, Any] = {"first_row": "padding", "waves": "both ends", "grows": True}
 
 
 def read_stacks(model_type: str, keys: Keys) -> ModelConfig:
