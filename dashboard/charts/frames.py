@@ -65,6 +65,7 @@ def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Da
     return pd.DataFrame(found)
 
 
+@memoize_on
 def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
     """Return what a line needs to be drawn: at most `most` values of a column, in 32 bits.
 

@@ -94,6 +94,7 @@ def line_spec(
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 
 
+@memoize_on
 def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of lines with `label_y`, a height for each line's name at its last value.
 

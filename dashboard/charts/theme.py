@@ -207,11 +207,6 @@ def for_projector(spec: Spec) -> Spec:
     return larger | {"config": _PROJECTOR}
 
 
-def own_widths(spec: Spec) -> bool:
-    """Whether a chart has a width of its own, instead of that of the page."""
-    return "width" in spec
-
-
 def _without(node: Any, keys: tuple[str, ...]) -> Any:
     """Return a part of a specification without these keys, at any depth."""
     if isinstance(node, dict):

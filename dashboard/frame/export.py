@@ -15,7 +15,6 @@ from PIL import Image
 
 from dashboard.ab import AB
 from dashboard.charts import csv_file
-from dashboard.charts.theme import own_widths
 from dashboard.components.matrix import Panel, Row, Scale
 from dashboard.components.matrix.colours import coloured
 from dashboard.frame.page_contents import PageContents, Picture
@@ -134,7 +133,7 @@ def _matrix_png(panel: Panel, scale: Scale) -> bytes:
 def _svg(picture: Picture) -> str:
     """Return a chart as an SVG file, drawn by Vega outside a browser."""
     spec = picture.spec | {"data": {"values": _rows(picture.frame)}, "config": _CONFIG}
-    if not own_widths(picture.spec):
+    if "width" not in picture.spec:
         spec["width"] = WIDTH
     drawing: str = vl_convert.vegalite_to_svg(json.dumps(spec, allow_nan=False))
     return drawing

@@ -141,9 +141,10 @@ def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None
 
     alt: what a reader hears instead of a picture that does not describe itself.
     """
-    own = theme.own_widths(spec)
     drawn = theme.for_projector(spec) if presenting() else spec
-    st.vega_lite_chart(arrow(frame), drawn, key=key, width="content" if own else "stretch", alt=alt)
+    st.vega_lite_chart(
+        arrow(frame), drawn, key=key, width="content" if "width" in spec else "stretch", alt=alt
+    )
     page_contents.current().pictures[key] = page_contents.Picture(spec, frame)
 
 
@@ -272,6 +273,21 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
             st.code(textwrap.dedent(inspect.getsource(function)), language="python")
 
     page_contents.current().drawers |= {drawers.DEFINITION: define, drawers.CODE: code}
+
+
+def define_similarity(*functions: Callable[..., Any]) -> None:
+    """Put the definition of position similarity, which pages share, into the drawers."""
+    definition(
+        r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
+        "K is the position kernel: the inner product of the stored vectors "
+        "(learned, sinusoidal), the expected logit of unit content (RoPE), or the factor on the attention "
+        "weight (ALiBi and other biases). Scaled to a unit diagonal it is "
+        "position similarity, a cosine; for ALiBi "
+        r"that is $e^{-s|i-j|}$. A kernel that distinguishes before from after is scaled in the same way, "
+        "but the result is not a cosine. A scheme that adds nothing without content has no kernel and is "
+        "left out.",
+        *functions,
+    )
 
 
 def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:

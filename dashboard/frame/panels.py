@@ -59,11 +59,13 @@ def rows_of_both(
          "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
     rows = [row for row in rows if row[1] or (row[1] is drawn and unaffected)]
+    # Names in a row of their own, so that matrices stay level where one is long.
+    names = st.columns(len(rows)) if pinned and not page.on_phone() else None
     places = st.columns(len(rows)) if pinned else [st.container() for _ in rows]
-    for place, (name, shown, row_key, shades, whose, own) in zip(places, rows, strict=True):
-        with place:
-            if pinned:
-                st.markdown(f"**{name}**")
+    for i, (name, shown, row_key, shades, whose, own) in enumerate(rows):
+        if pinned:
+            (names or places)[i].markdown(f"**{name}**")
+        with places[i]:
             if shown:
                 page.matrices(
                     shown, key=row_key, scale=shades, text_alternative=f"{whose}{text_alternative}",
@@ -81,9 +83,10 @@ def _all_zero(values: Array) -> bool:
 def _no_difference(titles: Sequence[str]) -> str:
     """Say which controls, changed from A to B, leave the matrices of these titles as they are."""
     names = listed([*dict.fromkeys(title.partition(", ")[0] for title in titles)])
-    controls = [f"the {label}" for label, *_ in pin.changed(page.settings())]
+    changed = [label for label, *_ in pin.changed(page.settings())]
+    controls = [f"the {label}" for label in changed if label != "schemes"]
     if not controls:
-        return f"A and B are equal: no difference is drawn of {names}."
+        return f"A and B are equal for {names}: no difference is drawn."
     text = listed(controls)
     return f"T{text[1:]} {'do' if len(controls) > 1 else 'does'} not affect {names}."
 

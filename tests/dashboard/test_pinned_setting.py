@@ -98,7 +98,7 @@ def test_equal_settings_differ_nowhere() -> None:
     at = drawn(visit("similarity", to_text(THEN) | {"a": pin.to_token(THEN)}))
     assert len(rows_of_matrices(at)) == 2
     every = "Learned, Sinusoidal, RoPE and ALiBi"
-    assert f"A and B are equal: no difference is drawn of {every}." in captions(at)
+    assert f"A and B are equal for {every}: no difference is drawn." in captions(at)
     assert "A (pinned). The same." in captions(at)
 
 

@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.ab import AB
 from dashboard.charts import frames, lines, theme
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result, memoize_on
+from dashboard.compute.result_cache import cache_result
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
 from dashboard.pages.extrapolation import questions, script
@@ -203,7 +203,9 @@ def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
         st.caption("No scheme shown has this picture at these settings.")
     else:
         page.curves(
-            results.map(_nearest if nearest else _past),
+            found.map(
+                frames.drawn if nearest else functools.partial(frames.drawn, most=SAMPLED_DISTANCES)
+            ),
             lines.by_offset,
             kinds,
             "position" if nearest else "query-key distance (tokens)",
@@ -219,33 +221,18 @@ def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
     page.numbers(found, reason if nearest else "past the training length", columns)
 
 
-@memoize_on
-def _past(read: Read) -> pd.DataFrame:
-    return frames.drawn(read.curves, most=SAMPLED_DISTANCES)
-
-
-@memoize_on
-def _nearest(read: Read) -> pd.DataFrame:
-    return frames.drawn(read.nearest)
-
-
 def _draw_turns(turns: AB[Turns], now: Read) -> None:
     """Draw the turns of every pair, and what follows from them as a table."""
     kinds = page.kinds(turns.map(lambda one: one.coverage))
     if not kinds:
         st.caption("No scheme shown has this picture at these settings.")
         return
-    page.curves(turns.map(_turns), turns_chart, kinds, key="turns", log=True)
+    curves = turns.map(lambda result: result.curves)
+    page.curves(curves.map(frames.drawn), turns_chart, kinds, key="turns", log=True)
     _caption(CAPTIONS[TURNS], now)
     page.table(turns.map(lambda one: one.table))
-    columns = {"x": "pair", "y": "turns"}
-    page.numbers(turns.map(lambda one: one.curves), "turns per pair", columns)
+    page.numbers(curves, "turns per pair", {"x": "pair", "y": "turns"})
     page.numbers(turns.map(lambda one: one.table), "frequencies")
-
-
-@memoize_on
-def _turns(turns: Turns) -> pd.DataFrame:
-    return frames.drawn(turns.curves)
 
 
 @functools.cache

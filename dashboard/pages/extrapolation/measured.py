@@ -81,6 +81,7 @@ def _draw(
     specification, shown = found[0].specification, page.kinds(settings)
     measure, language = run_results.measure(specification), specification.task == Language.kind
     curves = runs.curves(found, measure)
+    kinds = tuple(kind for kind in shown if runs.of_kinds(found, (kind,)))
     picture = st.container()
     row = st.container(horizontal=True, vertical_alignment="bottom")
     chosen = sidebar.choices(LossChoice, row) if language else LossChoice()
@@ -98,7 +99,7 @@ def _draw(
         page.head("Extrapolation", settings.map(headline) if shows else quiz.WITHHELD)
     if shows and curves:
         with picture:
-            _picture(found, shown, chosen, variants=variants)
+            _picture(found, kinds, chosen, variants=variants)
         st.caption(plain(run_results.about(curves)))
         st.subheader("All measured schemes", anchor=False)
         table = run_results.table(runs.curves(whole, measure))
@@ -110,11 +111,11 @@ def _draw(
         page.numbers(table, "measured classes")
         ships = found[0].run_id in runs.shipped()
         page.script(script.measured(settings.now, name, measure, ships=ships))
-    _notes(settings, found, shown)
+    _notes(settings, found, shown, kinds)
 
 
 def _picture(
-    found: list[RunInfo], shown: tuple[str, ...], chosen: LossChoice, *, variants: bool
+    found: list[RunInfo], kinds: tuple[str, ...], chosen: LossChoice, *, variants: bool
 ) -> None:
     """Draw loss, perplexity or accuracy of these runs, one line per scheme, and of its variants."""
     measure = run_results.measure(found[0].specification)
@@ -128,15 +129,15 @@ def _picture(
         return
     perplexity = chosen.unit == "perplexity"
     drawn = loss.frame(curves, perplexity=perplexity)
-    kinds = tuple(kind for kind in shown if runs.of_kinds(found, (kind,)))
     spec = loss.by_length(drawn, kinds, measure, perplexity=perplexity, labels=not page.on_phone())
     page.picture(drawn, spec, key=f"measured_{measure}")
 
 
-def _notes(settings: AB[Setting], found: list[RunInfo], shown: tuple[str, ...]) -> None:
+def _notes(
+    settings: AB[Setting], found: list[RunInfo], shown: tuple[str, ...], kinds: tuple[str, ...]
+) -> None:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
     st.caption(plain(f"{run_words.whole(found[0].specification)}."))
-    kinds = tuple(kind for kind in shown if runs.of_kinds(found, (kind,)))
     if missing := tuple(kind for kind in shown if kind not in kinds):
         st.caption(f"Not trained in this comparison: {page.names(missing)}.")
     if pinned := tuple(kind for kind in kinds if kind not in settings.now.schemes):

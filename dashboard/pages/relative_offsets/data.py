@@ -107,19 +107,13 @@ def by_offset(read: Read) -> pd.DataFrame:
     parts = [
         {
             "scheme": SCHEMES[kind].label,
-            "offset": errors.offset.numpy(),
-            "error": np.maximum(errors.error.numpy(), LEAST_ERROR),
+            "x": errors.offset.numpy(),
+            "y": np.maximum(errors.error.numpy(), LEAST_ERROR),
             "control": errors.control.numpy(),
         }
         for kind, errors in found.items()
     ]
-    return frames.stacked(parts, ["scheme", "offset", "error", "control"])
-
-
-@memoize_on
-def errors(read: Read) -> pd.DataFrame:
-    """Return the residuals by offset as they are drawn."""
-    return frames.drawn(by_offset(read).rename(columns={"offset": "x", "error": "y"}))
+    return frames.stacked(parts, ["scheme", "x", "y", "control"])
 
 
 def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:

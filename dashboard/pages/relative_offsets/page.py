@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
-from dashboard.charts import lines, theme
+from dashboard.charts import frames, lines, theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
@@ -170,16 +170,16 @@ def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
     if not drawer.open:
         return
     found = read.map(data.by_offset)
-    checked = pd.concat([one.dropna(subset="error") for one in found.each])
+    checked = pd.concat([one.dropna(subset="y") for one in found.each])
     drawn = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
     with drawer:
         if drawn:
-            page.curves(read.map(data.errors), map_errors, drawn, key="map_errors", log=True)
+            page.curves(found.map(frames.drawn), map_errors, drawn, key="map_errors", log=True)
             st.caption("Thin grey dashes: control, the mean of random tables.")
         rows = found.now.groupby("scheme", sort=False).size()
         if wide := [str(name) for name, count in rows.items() if count < len(OFFSETS)]:
             st.caption(f"Every third offset for the wide vectors of {listed(wide)}.")
-    page.numbers(found, "map errors by offset")
+    page.numbers(found, "map errors by offset", {"x": "offset", "y": "error"})
 
 
 def _draw_fits(read: AB[data.Read], offset: int) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard.charts import frames, lines
+from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result, memoize_on
+from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, Similarity
 from dashboard.frame.script import script as whole
 from dashboard.pages.similarity.options import SimilarityChoice
@@ -109,18 +109,6 @@ def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -
     ]
     place = f"query {query:,}, key {key:,}, distance {abs(query - key):,}"
     return f"{place}: {', '.join(values)}" if values else f"{place}: no scheme has a value"
-
-
-@memoize_on
-def by_distance(read: Read) -> pd.DataFrame:
-    """Return the curves by distance as they are drawn."""
-    return lines.labelled(frames.drawn(read.by_offset))
-
-
-@memoize_on
-def from_one_position(read: Read) -> pd.DataFrame:
-    """Return the curves from one position as they are drawn."""
-    return lines.labelled(frames.drawn(read.one_row))
 
 
 def script(setting: Setting) -> str:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from dashboard.ab import AB
-from dashboard.charts import lines, theme
+from dashboard.charts import frames, lines, theme
 from dashboard.components.matrix import MatrixValues, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
@@ -56,7 +56,7 @@ def draw() -> None:
         )
         if looks:
             page.curves(
-                read.map(data.by_distance),
+                read.map(lambda result: lines.labelled(frames.drawn(result.by_offset))),
                 lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
                 labels=True, key="by_offset",
             )  # fmt: skip
@@ -64,7 +64,7 @@ def draw() -> None:
         if looks:
             st.caption(f"{now.cell[0].upper()}{now.cell[1:]}.")
             page.curves(
-                read.map(data.from_one_position),
+                read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
                 lines.by_offset, kinds, "key position", "position similarity", band=False,
                 labels=True, key="one_row",
             )  # fmt: skip
@@ -80,18 +80,7 @@ def draw() -> None:
         "without a value are hatched: a learned table ends at its last row. The dashed line is "
         "the training length. Click a cell to pin it; the link holds the pinned cell."
     )
-    page.definition(
-        r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
-        "K is the position kernel: the inner product of the stored vectors "
-        "(learned, sinusoidal), the expected logit of unit content (RoPE), or the factor on the attention "
-        "weight (ALiBi and other biases). Scaled to a unit diagonal it is "
-        "position similarity, a cosine; for ALiBi "
-        r"that is $e^{-s|i-j|}$. A kernel that distinguishes before from after is scaled in the same way, "
-        "but the result is not a cosine. A scheme that adds nothing without content has no kernel and is "
-        "left out.",
-        similarity.cosine_curve,
-        similarity.cosine_matrix,
-    )
+    page.define_similarity(similarity.cosine_curve, similarity.cosine_matrix)
     if looks:
         page.numbers(
             read.map(lambda one: one.by_offset),

@@ -6,7 +6,7 @@ import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result, memoize_on
+from dashboard.compute.result_cache import cache_result
 from dashboard.compute.scheme_facts import place
 from dashboard.compute.schemes import Similarity
 from posenc.settings import Setting
@@ -33,9 +33,3 @@ def read(setting: Setting) -> Start:
     curves = frames.by_offset(found) if found else pd.DataFrame()
     places, _ = schemes.per_scheme(lambda query: place(query.build("cpu")), queries)
     return Start(found, reasons, curves, places)
-
-
-@memoize_on
-def lines(read: Start) -> pd.DataFrame:
-    """Return the curves of a setting as they are drawn."""
-    return frames.drawn(read.curves)

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
-from dashboard.charts import lines, loss, theme
+from dashboard.charts import frames, lines, loss, theme
 from dashboard.compute import run_results, runs
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls.widgets import control
@@ -66,14 +66,7 @@ def draw() -> None:
         "whole model: at equal width their lines coincide. The right picture shows small trained "
         "models."
     )
-    page.definition(
-        r"\frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
-        "K is what position alone contributes between query i and key j: an inner product of rows "
-        "(learned, sinusoidal), the expected logit of unit content (RoPE), or a factor on the attention "
-        "weight (ALiBi and other biases), each scaled to 1 at distance 0, and averaged over all pairs at "
-        "a distance.",
-        similarity.similarity_by_offset,
-    )
+    page.define_similarity(similarity.similarity_by_offset)
     page.numbers(read.map(lambda one: one.curves), "start curves", {"x": "distance", "y": "mean"})
 
 
@@ -112,7 +105,7 @@ def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
         ),
     )
     page.curves(
-        read.map(data.lines),
+        read.map(lambda result: frames.drawn(result.curves)),
         lines.by_offset,
         page.kinds(settings),
         "query-key distance (tokens)",
