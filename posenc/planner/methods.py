@@ -67,7 +67,7 @@ LARGER_BASE = Method(
         training="fine-tuning",
         statement="Llama 2 with a larger base was trained further from 4,096 to 32,768 tokens (x8), on "
         "400B tokens, with base 500,000; Llama-3-8B in steps from 8,192 to 4,194,304 (x512), on 1.6B. The "
-        "base planned here is the smallest that satisfies B(k), which no source recommends as such.",
+        "base planned here is the smallest at which B(k) stays at or above 0; no source recommends it.",
         source="Xiong et al. 2023, arXiv 2309.16039, section 2.1; model card of "
         "Llama-3-8B-Instruct-Gradient-4194k",
         trained_to=512.0,

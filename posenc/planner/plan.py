@@ -316,10 +316,12 @@ def _configs(
 def _why_left_out(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
     if method is LARGER_BASE:
         if window is None:
-            return f"{method.label}: no base that satisfies B(k) is known here."
-        return f"{method.label}: the model's base of {trained.base:,.10g} already satisfies B(k)."
+            return f"{method.label}: no base is known here at which B(k) stays at or above 0."
+        return (
+            f"{method.label}: B(k) stays at or above 0 at the model's base of {trained.base:,.10g}."
+        )
     if type(trained) is not RopeConfig:
-        return f"{method.label}: it is made for plain RoPE, this is {trained.label}."
+        return f"{method.label}: it is for plain RoPE, and this model has {trained.label}."
     return f"{method.label}: the factor or the base it needs is out of range."
 
 

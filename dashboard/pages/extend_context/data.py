@@ -163,7 +163,7 @@ def _headline(found: ContextPlan) -> str:
 
 
 def _partial(found: ContextPlan) -> str:
-    skipped = "the base that satisfies B(k)"
+    skipped = "the base at which B(k) stays at or above 0"
     if found.scanned < found.reach:
         skipped = f"B(k) past {found.scanned:,}, and {skipped}"
     return f"Not computed yet: {skipped}."

@@ -151,16 +151,20 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
             )
         elif name == "Change per pair":
             page.chart(pairs, charts.ratios, labels, key="plan_ratios")
-            st.caption("1: frequency as trained. The lowest level: divided by the factor.")
+            st.caption(
+                "1 is the frequency of training. At the lowest level it is divided by the factor."
+            )
         elif name == "Expected logit":
             page.chart(both.map(lambda one: one.kernel), charts.kernels, labels, key="plan_kernels")
-            st.caption("Of equal unit content, by distance. Dashed: the trained length.")
+            st.caption(
+                "Expected logit of equal unit content by distance. Dashed: the trained length."
+            )
         else:
             bounds = both.map(lambda one: one.bound)
             page.chart(bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds")
             st.caption(
-                "The lowest value of every step. Below 0, a dissimilar token scores higher than a similar "
-                f"one. {plain(bound_sentence(both.now.plan))}"
+                "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher "
+                f"than a similar one. {plain(bound_sentence(both.now.plan))}"
             )
             return _search(both.now.partial)
     return False
