@@ -16,7 +16,7 @@ from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Panel, matrix_row
-from dashboard.compute.schemes import Query, Similarity, provenance
+from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
@@ -188,12 +188,9 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     return "; ".join(parts)
 
 
-def panel_notes(setting: Setting, queries: Mapping[str, Query]) -> str | None:
+def panel_notes(setting: Setting, provenances: Mapping[str, str]) -> str | None:
     """Say what each scheme's panel really is, as the list of a tooltip; None if there is nothing."""
-    notes = {kind: panel_note(setting, kind, provenance(query)) for kind, query in queries.items()}
-    return (
-        "\n".join(f"- {label(kind)}: {plain(note)}" for kind, note in notes.items() if note) or None
-    )
+    return by_scheme({k: panel_note(setting, k, text) for k, text in provenances.items()}) or None
 
 
 def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
@@ -210,14 +207,9 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
         raise Ended
 
 
-def lines(texts: Mapping[str, str]) -> None:
-    """Say one thing of each scheme, in full, a line each."""
-    st.caption("\n".join(f"- {label(kind)}: {plain(text)}" for kind, text in texts.items()))
-
-
-def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
-    """Say of every scheme on a page without panels of their own what it really is."""
-    lines({kind: panel_note(setting, kind, text) for kind, text in provenances.items()})
+def by_scheme(texts: Mapping[str, str]) -> str:
+    """Return a list, a line per scheme that has a text."""
+    return "\n".join(f"- {label(kind)}: {plain(text)}" for kind, text in texts.items() if text)
 
 
 def show_notices(results: Mapping[str, Similarity]) -> None:

@@ -60,7 +60,7 @@ def write_pages(chromium: Browser, address: str, width: int, scheme: str) -> Non
 README_PICTURES = {
     "schemes": ("similarity", 900),
     "start": ("", 900),
-    "similarity": ("similarity?base=500&length=128&a=base~10000~length~128", 1360),
+    "similarity": ("similarity?base=500&length=128&a=base~10000~length~128", 1040),
     "extrapolation": ("extrapolation", 900),
     "context": ("context_planner?model=llama-3-8b", 900),
 }

@@ -189,8 +189,8 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
 
 def _caption(text: str, now: Read) -> None:
     """Draw the caption of a picture; its tooltip says what each scheme really is."""
-    queries = {kind: now.queries[kind] for kind in now.past}
-    st.caption(text, help=page.panel_notes(now.setting, queries))
+    sources = {kind: schemes.provenance(now.queries[kind]) for kind in now.past}
+    st.caption(text, help=page.panel_notes(now.setting, sources))
 
 
 def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:

@@ -36,7 +36,8 @@ def draw() -> None:
     with header:
         page.show_excluded(read, now.claims, "Relative offsets")
         page.head("Relative offsets", read.map(lambda one: one.headline))
-    notes = page.panel_notes(settings.now, now.queries)
+    sources = {kind: schemes.provenance(query) for kind, query in now.queries.items()}
+    notes = page.panel_notes(settings.now, sources)
     title.subheader("The matrix that moves a position", anchor=False, help=notes)
     a, b = chosen.offset, chosen.second
     unlike = tuple(kind for kind, one in now.maps.items() if one.corner is None)
@@ -197,7 +198,7 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
     dense = fits.map(data.dense_fits)
     page.table(dense)
     page.numbers(dense, "dense fits")
-    page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})
+    st.caption(page.by_scheme({kind: fit.reason or "" for kind, fit in fits.now.items()}))
 
 
 @functools.cache

@@ -46,7 +46,7 @@ def draw() -> None:
             _draw_matrices(read, FROM_ZERO if chosen.from_zero else SHARED)
         else:
             notes = {kind: one.kernel.provenance for kind, one in now.found.items()}
-            page.notes(settings.now, notes)
+            st.caption(page.panel_notes(settings.now, notes) or "")
     kinds = page.kinds(settings)
     with by_distance:
         st.subheader("By distance", anchor=False)

@@ -12,7 +12,6 @@ from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls.widgets import control
 from dashboard.frame import page
 from dashboard.pages.start import data, diagram
-from dashboard.text import plain
 from posenc import fields
 from posenc.analysis import similarity
 from posenc.lab.summary import Curve, Effect
@@ -24,11 +23,8 @@ HEIGHT = 228
 DIAL = 135  # CSS pixels of a slider under the left picture
 CARD = 245  # CSS pixels: four in a row on a desk, two on a tablet
 BADGES: dict[Effect | None, Literal["green", "orange", "red", "gray"]] = {
-    Effect.HOLDS: "green",
-    Effect.DEGRADES: "orange",
-    Effect.BREAKS: "red",
-    None: "gray",
-}
+    Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray",
+}  # fmt: skip
 
 
 def draw() -> None:
@@ -99,10 +95,7 @@ def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
     st.subheader(
         "Position similarity by distance",
         anchor=False,
-        help="\n".join(
-            f"- {page.label(kind)}: {plain(page.panel_note(settings.now, kind, text))}"
-            for kind, text in notes.items()
-        ),
+        help=page.panel_notes(settings.now, notes),
     )
     page.curves(
         read.map(lambda result: frames.drawn(result.curves)),
