@@ -1,7 +1,7 @@
 """What a longer context means for each kind of layer of a model, RoPE or not, in sentences."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -96,8 +96,14 @@ def length_note(
 
 
 def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> list[LayerNote]:
-    """Return a note for each kind of layer, the one that sees farthest first."""
-    return [_note(model, kind, target, trained_length) for kind in model.layer_kinds]
+    """Return a note for each kind of layer, or for several of one sentence, the farthest seeing first."""
+    notes: dict[str, LayerNote] = {}
+    for kind in model.layer_kinds:
+        note = _note(model, kind, target, trained_length)
+        if alike := notes.get(note.sentence):
+            note = replace(note, layers=f"{alike.layers} and {note.layers}")
+        notes[note.sentence] = note
+    return list(notes.values())
 
 
 def own_length(model: ModelConfig, kind: LayerKind) -> int | None:

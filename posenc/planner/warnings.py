@@ -11,7 +11,6 @@ from posenc.planner.layer_notes import layer_notes
 from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED, Readiness
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
-from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of, joined, short_number
 
 _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
@@ -230,10 +229,8 @@ class PlanWarning:
 
 
 def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
-    """Return the warnings about a plan, the most important first."""
-    rule = "The trained length decides every number."
+    """Return the warnings about a plan beside its assumptions and layer notes, the most important first."""
     return [
-        *(PlanWarning(rule, sentence, "its config") for sentence in plan.assumed),
         *_of_model(plan),
         *_of_bound(plan),
         *(warning for method in plan.methods for warning in _of_method(method, plan)),
@@ -311,18 +308,9 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
 
 
 def _of_layers(plan: ContextPlan) -> Iterator[PlanWarning]:
-    kinds = plan.model.layer_kinds
-    notes = layer_notes(plan.model, plan.target, plan.trained_length)
-    for kind, note in zip(kinds, notes, strict=True):
-        alike = [other.layers for other in notes if other.sentence == note.sentence]
-        rule = f"Layers: {joined(alike, 'and')}."
-        is_first = (
-            alike[0] == note.layers
-        )  # the stacks of an encoder-decoder often share a sentence
-        if is_first and (len(kinds) > 1 or not isinstance(kind.scheme, RopeConfig)):
-            yield PlanWarning(rule, note.sentence, note.source)
-        for sentence in kind.notes:
-            yield PlanWarning(rule, sentence, "its config")
+    for kind in plan.model.layer_kinds:
+        rule = f"Layers: {count_of(len(kind.layers), 'layer')} ({kind.name})."
+        yield from (PlanWarning(rule, sentence, "its config") for sentence in kind.notes)
 
 
 def _of_precision(plan: ContextPlan) -> Iterator[PlanWarning]:

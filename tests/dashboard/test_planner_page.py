@@ -325,8 +325,7 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
     read = data.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
     at = AppTest.from_function(draw_warnings, args=(name, target, FIVE)).run()
     texts = [as_read(box.value) for box in at.markdown]
-    stated = read.headline + read.assumed
-    cautions = [one for one in warnings_of(read.plan) if one.sentence not in stated]
+    cautions = [one for one in warnings_of(read.plan) if one.sentence not in read.headline]
     notes = layer_notes(read.plan.model, target, read.plan.trained_length)
     assert len(texts) == len(cautions) + len(notes)
     for caution, text in zip(cautions, texts, strict=False):

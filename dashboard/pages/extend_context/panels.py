@@ -213,8 +213,9 @@ def sources(found: PlannerRead) -> None:
 
 def warnings(found: PlannerRead) -> None:
     """List the warnings that the page does not state elsewhere, and the methods that are left out."""
-    stated = found.headline + found.assumed
-    cautions = [one for one in warnings_of(found.plan) if one.sentence not in stated]
+    cautions = [one for one in warnings_of(found.plan) if one.sentence not in found.headline]
+    if not (cautions or found.plan.left_out):
+        return
     with st.expander(count_of(len(cautions), "warning"), icon=":material/warning:"):
         for warning in cautions:
             st.markdown(
