@@ -81,7 +81,7 @@ def _draw_panel(
     """Draw one scheme under one setting. setting: its name where two are compared."""
     result = read.found[kind]
     note = page.panel_note(read.setting, kind, result.note, rounded=result.rounded)
-    title = page.label(kind) + (f", {setting}" if setting else "")
+    title = page.label(kind) + (f", {page.setting_name(setting)}" if setting else "")
     words = data.explained(result)
     st.subheader(
         title, anchor=False, help=plain("; ".join(filter(None, (note, data.fitted(result)))))
