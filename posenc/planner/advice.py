@@ -93,11 +93,11 @@ def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
 
 
 def _advice(plan: ContextPlan) -> Iterator[Advice]:
-    tuned = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
+    tuned = [method for method in plan.methods if method.readiness is Readiness.TRAINED]
     choices = {
-        "No training": [one for one in plan.methods if one.readiness in TO_DO],
-        "Light fine-tuning": [one for one in tuned if one.method.name not in _CONTINUED],
-        "Continued training": [one for one in tuned if one.method.name in _CONTINUED],
+        "No training": [method for method in plan.methods if method.readiness in TO_DO],
+        "Light fine-tuning": [method for method in tuned if method.method.name not in _CONTINUED],
+        "Continued training": [method for method in tuned if method.method.name in _CONTINUED],
     }
     for title, methods in choices.items():
         if methods:

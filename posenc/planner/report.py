@@ -123,11 +123,11 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "distinct_bfloat16_positions": plan.distinct_bfloat16,
         "distinct_float32_positions": plan.distinct_float32,
         "ranking": RANKING_RULES,
-        "advice": [one._asdict() for one in advice_of(plan)],
+        "advice": [advice._asdict() for advice in advice_of(plan)],
         "at_inference": [method._asdict() for method in at_inference(plan)],
         "methods": [_method_record(method, plan) for method in plan.methods],
         "left_out": list(plan.left_out),
-        "cautions": [dataclasses.asdict(warning) for warning in warnings_of(plan)],
+        "warnings": [dataclasses.asdict(warning) for warning in warnings_of(plan)],
         "layers": [dataclasses.asdict(note) for note in notes],
         "assumed": [*plan.assumed, *plan.model.assumed],
     }

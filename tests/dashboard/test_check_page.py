@@ -389,7 +389,7 @@ def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
     monkeypatch.chdir(tmp_path)
     result = run(script(setting, choice))
     assert result.returncode == 0, result.stderr
-    assert_prints(result.stdout, data.answer(setting, choice.table).found)
+    assert_prints(result.stdout, data.answer(setting, choice.table).facts)
     if form == "two files":
         probes = data.decoding(setting, choice.table).numbers.iloc[[0, 2]]
         assert_prints(run(script(setting, choice, DECODING)).stdout, probes)

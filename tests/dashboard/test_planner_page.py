@@ -325,14 +325,14 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
     read = data.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
     at = AppTest.from_function(draw_warnings, args=(name, target, FIVE)).run()
     texts = [as_read(box.value) for box in at.markdown]
-    cautions = [one for one in warnings_of(read.plan) if one.sentence not in read.headline]
+    warnings = [one for one in warnings_of(read.plan) if one.sentence not in read.headline]
     notes = layer_notes(read.plan.model, target, read.plan.trained_length)
-    assert len(texts) == len(cautions) + len(notes)
-    for caution, text in zip(cautions, texts, strict=False):
-        assert caution.rule.strip()
-        assert caution.source.strip()
-        assert text == f"{caution.sentence}  \n*{caution.rule} Source: {caution.source}.*"
-    for note, text in zip(notes, texts[len(cautions) :], strict=True):
+    assert len(texts) == len(warnings) + len(notes)
+    for warning, text in zip(warnings, texts, strict=False):
+        assert warning.rule.strip()
+        assert warning.source.strip()
+        assert text == f"{warning.sentence}  \n*{warning.rule} Source: {warning.source}.*"
+    for note, text in zip(notes, texts[len(warnings) :], strict=True):
         assert note.source.strip()
         assert text.startswith(f"**{note.layers}**: ")
         assert text.endswith(f" Source: {note.source}.")
@@ -347,8 +347,8 @@ def test_command_line_states_rule_and_source_of_each_warning(name: str, target: 
     assert result.exit_code == 0, result.output
     found = plan(read_config(config), target, methods=FIVE)
     expected = {"Warnings"}
-    for caution in warnings_of(found):
-        expected.add(f"  {caution.sentence} ({caution.rule} Source: {caution.source})")
+    for warning in warnings_of(found):
+        expected.add(f"  {warning.sentence} ({warning.rule} Source: {warning.source})")
     for note in layer_notes(found.model, found.target, found.trained_length):
         expected.add(f"  {note.layers}: {note.sentence} ({note.source})")
     assert expected <= {*result.output.splitlines()}

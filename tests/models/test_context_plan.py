@@ -254,7 +254,7 @@ def test_a_record_holds_the_numbers_of_the_plan() -> None:
     by_name = {row["method"]: row for row in record["methods"]}
     assert by_name["base"]["config"]["base"] == 4_869_200
     assert by_name["base"]["first_negative"] is None
-    assert any("4,869,105" in caution["sentence"] for caution in record["cautions"])
+    assert any("4,869,105" in warning["sentence"] for warning in record["warnings"])
 
 
 def test_a_context_is_planned_within_its_range() -> None:
@@ -320,7 +320,7 @@ def test_cosine_errors_of_a_plan_are_those_of_each_method() -> None:
     assert "none there" in [row["error in transformers"] for row in ranked(found)[TRADE_OFFS]]
 
 
-def test_a_caution_has_both_errors_of_float32() -> None:
+def test_a_warning_has_both_errors_of_float32() -> None:
     found = plan_config(LLAMA, 1_048_576, methods=["none"], scan=1)
     (sentence,) = [one.sentence for one in warnings_of(found) if "float32 has" in one.rule]
     assert "5.0e-02" in sentence

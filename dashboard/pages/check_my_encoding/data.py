@@ -52,7 +52,7 @@ class Answer:
 
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and ""
     if no formula fits. code: PyTorch without deviations, by title. notes: what was assumed, how near the
-    formula comes. found: one row in full. by_column: largest differences of each column.
+    formula comes. facts: one row in full. by_column: largest differences of each column.
     """
 
     headline: str
@@ -62,7 +62,7 @@ class Answer:
     worst: str = ""
     code: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    found: pd.DataFrame = field(default_factory=pd.DataFrame)
+    facts: pd.DataFrame = field(default_factory=pd.DataFrame)
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)
     tables: tuple[Panel, ...] = ()
 
@@ -140,7 +140,7 @@ def _answer(name: str, setting: Setting) -> Answer:
         worst="" if error is None else error_sentence(result, error),
         code=corrected_code(result),
         notes=tuple(notes),
-        found=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
+        facts=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),
     )
@@ -223,8 +223,8 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
         if not all(numbers.any() for numbers in own):
             raise CheckpointError("all queries or all keys are 0, so no layout can be compared.")
         rows, width = own[0].shape
-        found = inspect_layouts(rows, width, base, vectors=own)
-        return _described(found, heads, width, base)
+        inspection = inspect_layouts(rows, width, base, vectors=own)
+        return _described(inspection, heads, width, base)
     return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, base, setting.seed)
 
 
@@ -254,8 +254,8 @@ def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> 
     return _described(inspect_layouts(positions, width, base, seed=seed), heads, width, base)
 
 
-def _described(found: LayoutInspection, heads: int, width: int, base: float) -> Layouts:
-    uses = (found.mended, *found.mistakes.values())
+def _described(inspection: LayoutInspection, heads: int, width: int, base: float) -> Layouts:
+    uses = (inspection.mended, *inspection.mistakes.values())
     numbers = [
         {
             "way": use.words,
@@ -277,11 +277,11 @@ def _described(found: LayoutInspection, heads: int, width: int, base: float) -> 
     ]
     intended = Panel(
         title="As intended",
-        values=Full.from_tensor(found.alike),
+        values=Full.from_tensor(inspection.alike),
         subtitle="interleaved pairs in queries and keys",
     )
     return Layouts(
-        _layout_sentence(found, width),
+        _layout_sentence(inspection, width),
         f"Base {base:,.15g}, {width:,} rotated dimensions per head.",
         pd.DataFrame(numbers),
         (intended, *scores),
@@ -289,11 +289,11 @@ def _described(found: LayoutInspection, heads: int, width: int, base: float) -> 
     )
 
 
-def _layout_sentence(found: LayoutInspection, width: int) -> str:
+def _layout_sentence(inspection: LayoutInspection, width: int) -> str:
     """Return what a consistent mix-up changes and what tests do not find."""
     if width == 2:
         return "A head of width 2 has one pair, so its two layouts are the same."
-    both = found.mistakes["both"]
+    both = inspection.mistakes["both"]
     return (
         f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
         f"(correlation {both.correlation:.2f}). Tests of norms and offsets do not notice it."

@@ -74,12 +74,14 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
                 _belongs(now.result, data.tables(table, settings.now))
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
-            lambda every: Scale.around_zero([one.values for one in every], "number in the table"),
+            lambda every: Scale.around_zero(
+                [panel.values for panel in every], "number in the table"
+            ),
             key="check_tables",
             unit="numbers",
             row_label="row",
             column_label="column",
-            text_alternative="The numbers of the table and of the formula found for it, rows by columns.",
+            text_alternative="The numbers of the table and of its formula, rows by columns.",
         )
     page.how_to_read(
         "Every column of a table is a wave. The frequencies of the waves, the order of the columns and "
@@ -93,7 +95,7 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
         "the columns is one of those in public code.",
         identify,
     )
-    page.numbers(both.map(lambda answer: answer.found), "what this table is")
+    page.numbers(both.map(lambda answer: answer.facts), "what this table is")
     page.numbers(both.map(lambda answer: answer.by_column), "largest difference by column")
 
 
@@ -179,7 +181,7 @@ def _layouts(settings: AB[Setting], header: Any) -> None:
     )
     panels.rows_of_both(
         both.map(lambda layouts: layouts.scores),
-        lambda every: Scale.around_zero([one.values for one in every], "score"),
+        lambda every: Scale.around_zero([panel.values for panel in every], "score"),
         key="check_layouts",
         unit="scores",
         text_alternative=(

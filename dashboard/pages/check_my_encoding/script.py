@@ -25,16 +25,16 @@ from posenc.identification.identify import fit_sentence, headline, record
 {table}
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 try:
-    found = {call}
+    result = {call}
 except SchemeArgumentError as error:
     sys.exit(str(error))
 """
 _IDENTIFY = """\
-apart = from_exact(found, table, sines) if found.known else None
-print(f"{leading_error(found, apart)} {headline(found)}".strip(), fit_sentence(found), file=sys.stderr)
-for one in found.deviations:
-    print(one.sentence, file=sys.stderr)
-values = record(found)
+apart = from_exact(result, table, sines) if result.known else None
+print(f"{leading_error(result, apart)} {headline(result)}".strip(), fit_sentence(result), file=sys.stderr)
+for deviation in result.deviations:
+    print(deviation.sentence, file=sys.stderr)
+values = record(result)
 values["scheme"] = values["config"]["kind"] if values["config"] else None
 names = NAMES
 rows.writerow(names)
@@ -46,10 +46,10 @@ rows.writerow(["positions", "index error (MAE)", "MAE of guessing", "order accur
                "shift-invariance error", "first rise at distance",
                "rank agreement with distance (Kendall tau)"])
 for index, order, numbers in (
-    (found.index_error.value, found.order_accuracy.value, found.properties),
-    (found.index_error.control, found.order_accuracy.control, found.control_properties),
+    (result.index_error.value, result.order_accuracy.value, result.properties),
+    (result.index_error.control, result.order_accuracy.control, result.control_properties),
 ):
-    rows.writerow([found.positions, index, found.guessing, order, numbers.translation_invariance_error,
+    rows.writerow([result.positions, index, result.guessing, order, numbers.translation_invariance_error,
                    numbers.first_rise, numbers.kendall_tau])
 """
 

@@ -183,7 +183,7 @@ def _tensors(content: bytes) -> list[str]:
         for entry in read_header(content).tensors.values()
         if sum(axis > 1 for axis in entry.shape) == 2 and unreadable_reason(entry) is None
     ]
-    names = [name for name in names if name not in {name_of_sines(one) for one in names}]
+    names = [name for name in names if name not in {name_of_sines(cosines) for cosines in names}]
     words = ("pos", "wpe", "cos", "rotary", "freqs")
     return sorted(names, key=lambda name: not any(word in name.lower() for word in words))[
         :_MOST_OFFERED

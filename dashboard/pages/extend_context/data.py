@@ -35,15 +35,15 @@ from posenc.planner import COLUMNS, plan, recommendation
 from posenc.settings import chosen_model
 
 model = chosen_model({model!r})
-found = plan(
+planned = plan(
     model.config, {context}, name=model.preset.label, trained_length={trained}, methods={methods!r},
     search_base={search}, scan={scan},
 )
-{assumption}print(recommendation(found), file=sys.stderr)
+{assumption}print(recommendation(planned), file=sys.stderr)
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow([column.title for column in COLUMNS])
-for one in found.methods:
-    rows.writerow([column.value(one) for column in COLUMNS])
+for method in planned.methods:
+    rows.writerow([column.value(method) for column in COLUMNS])
 """
 
 _ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
@@ -112,7 +112,7 @@ def known_length(setting: Setting) -> tuple[int | None, str]:
 @cache_result
 def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     model, entered = chosen_model(token), entered_length(chosen)
-    found = plan(
+    planned = plan(
         model.config,
         chosen.context,
         name=model.preset.label,
@@ -121,110 +121,116 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         search_base=every,
         scan=None if every else SCANNED,
     )
-    assumed = [*found.assumed] if found.trained is not None else []
+    assumed = [*planned.assumed] if planned.trained is not None else []
     if assumed:
         assumed.append("Enter the trained length if you know it.")
     return PlannerRead(
-        plan=found,
-        headline=_headline(found),
-        advice=advice_of(found),
-        assumed=" ".join((*assumed, *found.model.assumed)),
-        partial="" if every or found.trained is None else _partial(found),
-        methods=_methods(found),
-        pairs=_pairs(found),
-        kernel=_kernel(found),
-        bound=_bound(found),
+        plan=planned,
+        headline=_headline(planned),
+        advice=advice_of(planned),
+        assumed=" ".join((*assumed, *planned.model.assumed)),
+        partial="" if every or planned.trained is None else _partial(planned),
+        methods=_methods(planned),
+        pairs=_pairs(planned),
+        kernel=_kernel(planned),
+        bound=_bound(planned),
     )
 
 
-def _headline(found: ContextPlan) -> str:
+def _headline(planned: ContextPlan) -> str:
     """Return how much longer the target is, what happens unscaled, and what to plan, in one sentence."""
-    trained, length = found.trained, found.trained_length
-    if trained is None or length is None or not found.longer or not found.methods:
-        return recommendation(found)
-    stretch = found.reach / length
+    trained, length = planned.trained, planned.trained_length
+    if trained is None or length is None or not planned.longer or not planned.methods:
+        return recommendation(planned)
+    stretch = planned.reach / length
     unscaled = compare_pairs(
         trained,
         trained,
         factor=stretch,
         trained_length=length,
-        text=found.target,
-        reach=found.reach,
+        text=planned.target,
+        reach=planned.reach,
     )
     verb = "reaches" if unscaled.unseen_count == 1 else "reach"
     pairs = f"{unscaled.unseen_count} of {count_of(len(unscaled.before), 'pair')} {verb}"
-    is_tuned = any(one.readiness is Readiness.TRAINED for one in found.methods)
+    is_tuned = any(method.readiness is Readiness.TRAINED for method in planned.methods)
     otherwise = "plan to fine-tune" if is_tuned else "plan to train and to measure"
-    todo = TO_DO.get(found.methods[0].readiness, otherwise)
+    todo = TO_DO.get(planned.methods[0].readiness, otherwise)
     return (
-        f"{found.name} to {found.target:,} tokens: {times_longer(stretch)} longer. Unscaled, {pairs} "
+        f"{planned.name} to {planned.target:,} tokens: {times_longer(stretch)} longer. Unscaled, {pairs} "
         f"angles unseen in training: {todo}."
     )
 
 
-def _partial(found: ContextPlan) -> str:
+def _partial(planned: ContextPlan) -> str:
     skipped = "the base at which B(k) stays at or above 0"
-    if found.scanned < found.reach:
-        skipped = f"B(k) past {found.scanned:,}, and {skipped}"
+    if planned.scanned < planned.reach:
+        skipped = f"B(k) past {planned.scanned:,}, and {skipped}"
     return f"Not computed yet: {skipped}."
 
 
-def _methods(found: ContextPlan) -> pd.DataFrame:
+def _methods(planned: ContextPlan) -> pd.DataFrame:
     """Return one row per method, ranked, with the numbers of the plan."""
-    if not found.methods:
+    if not planned.methods:
         return pd.DataFrame()
-    rows = [{column.title: column.value(one) for column in COLUMNS} for one in found.methods]
+    rows = [
+        {column.title: column.value(method) for column in COLUMNS} for method in planned.methods
+    ]
     # A count that may be missing stays a whole number.
     counts = {column.title: "Int64" for column in COLUMNS if column.form == ","}
     return pd.DataFrame(rows).astype(counts)
 
 
-def _of_each(found: ContextPlan, columns: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def _of_each(planned: ContextPlan, columns: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the columns of every method under each other, its name and the trained length beside them."""
     parts = [
-        pd.DataFrame({"method": one.method.label} | own | {"boundary": found.trained_length})
-        for one, own in zip(found.methods, columns, strict=True)
+        pd.DataFrame({"method": method.method.label} | own | {"boundary": planned.trained_length})
+        for method, own in zip(planned.methods, columns, strict=True)
     ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _pairs(found: ContextPlan) -> pd.DataFrame:
+def _pairs(planned: ContextPlan) -> pd.DataFrame:
     """Return one row per method and pair: wavelength and frequency before and after, ratio, turns."""
     columns = [
         {
-            "pair": np.arange(len(one.pairs.before)),
-            "before": one.pairs.wavelengths[0],
-            "wavelength": one.pairs.wavelengths[1],
-            "trained_inv_freq": one.pairs.before,
-            "inv_freq": one.pairs.after,
-            "ratio": one.pairs.ratio,
-            "state": one.pairs.states,
-            "turns": one.pairs.turns,
+            "pair": np.arange(len(method.pairs.before)),
+            "before": method.pairs.wavelengths[0],
+            "wavelength": method.pairs.wavelengths[1],
+            "trained_inv_freq": method.pairs.before,
+            "inv_freq": method.pairs.after,
+            "ratio": method.pairs.ratio,
+            "state": method.pairs.states,
+            "turns": method.pairs.turns,
         }
-        for one in found.methods
+        for method in planned.methods
     ]
-    return _of_each(found, columns)
+    return _of_each(planned, columns)
 
 
-def _kernel(found: ContextPlan) -> pd.DataFrame:
+def _kernel(planned: ContextPlan) -> pd.DataFrame:
     """Return the expected logit of unit content by distance, out to the target, for each method."""
-    at = _steps(found.reach)
+    at = _steps(planned.reach)
     return _of_each(
-        found, [{"x": at, "y": kernel_at(one.config, at, found.target)} for one in found.methods]
+        planned,
+        [
+            {"x": at, "y": kernel_at(method.config, at, planned.target)}
+            for method in planned.methods
+        ],
     )
 
 
-def _bound(found: ContextPlan) -> pd.DataFrame:
+def _bound(planned: ContextPlan) -> pd.DataFrame:
     """Return B(k) as trained and of the demanded base: the lowest value of every step."""
-    if found.trained is None:
+    if planned.trained is None:
         return pd.DataFrame()
-    configs: dict[str, RopeConfig] = {AS_TRAINED: found.trained}
-    if found.base_window is not None and found.first_negative is not None:
-        configs[DEMANDED] = found.trained.replace(base=found.base_window.rounded)
-    edges = _steps(found.scanned)
+    configs: dict[str, RopeConfig] = {AS_TRAINED: planned.trained}
+    if planned.base_window is not None and planned.first_negative is not None:
+        configs[DEMANDED] = planned.trained.replace(base=planned.base_window.rounded)
+    edges = _steps(planned.scanned)
     parts = []
     for name, config in configs.items():
-        values = base_bound_curve(rope_frequencies(config)[0], found.scanned).numpy()
+        values = base_bound_curve(rope_frequencies(config)[0], planned.scanned).numpy()
         lowest = np.minimum.reduceat(values, edges)
         parts.append(pd.DataFrame({"ladder": name, "x": edges, "y": lowest}))
     return pd.concat(parts, ignore_index=True)

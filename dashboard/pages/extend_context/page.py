@@ -49,26 +49,26 @@ def draw() -> None:
         page.title(TITLE)
         with st.spinner("Planning"):
             both = settings.map(lambda setting: data.read(setting, chosen, every))
-        page.head(TITLE, both.map(lambda one: plain(one.headline)))
-    found = both.now
+        page.head(TITLE, both.map(lambda read: plain(read.headline)))
+    now = both.now
     with places["answer"]:
-        panels.advice(found)
+        panels.advice(now)
         panels.paste_and_cache(both)
     with places["pictures"]:
         if panels.pictures(both, panels.WAVELENGTHS if page.presenting() else None):
             st.session_state[_SEARCHED] = asked
             st.rerun()
     with rest:
-        panels.warnings(found)
-        panels.beside_scalings(found)
-        panels.sources(found)
+        panels.warnings(now)
+        panels.beside_scalings(now)
+        panels.sources(now)
         st.caption(plain(model_picker.about(chosen_model(token))))
         if (model := model_picker.chosen()) is not None:
             model_picker.besides(model, assumed=False)
 
-    if found.plan.trained is not None:
+    if now.plan.trained is not None:
         page.how_to_read(
-            f"{plain(recommendation(found.plan))}\n\n"
+            f"{plain(recommendation(now.plan))}\n\n"
             "The ranking follows papers, makers, and small models measured here. Only a measurement shows "
             f"whether a method works on *your* model: download the script.\n\n"
             "**How this is ranked**\n\n- " + "\n- ".join(RANKING_RULES) + f"\n\n{EXPLAINED}"
@@ -83,10 +83,10 @@ def draw() -> None:
             compare_pairs,
             smallest_base,
         )
-    page.numbers(both.map(lambda one: one.methods), "methods")
-    page.numbers(both.map(lambda one: one.pairs), "pairs")
-    page.numbers(both.map(lambda one: one.kernel), "expected logit to the target")
-    page.numbers(both.map(lambda one: one.bound), "base bound by distance")
+    page.numbers(both.map(lambda read: read.methods), "methods")
+    page.numbers(both.map(lambda read: read.pairs), "pairs")
+    page.numbers(both.map(lambda read: read.kernel), "expected logit to the target")
+    page.numbers(both.map(lambda read: read.bound), "base bound by distance")
     page.script(data.script(settings.now, chosen, every))
 
 

@@ -21,27 +21,29 @@ from posenc.planner.warnings import bound_sentence
 from posenc.text import count_of
 
 
-def advice(found: PlannerRead) -> None:
+def advice(read: PlannerRead) -> None:
     """Draw a recommendation for each amount of training."""
-    if found.assumed:
-        st.caption(plain(found.assumed))
-    if not found.advice:
+    if read.assumed:
+        st.caption(plain(read.assumed))
+    if not read.advice:
         return
-    for place, one in zip(st.columns(len(found.advice)), found.advice, strict=True):
+    for place, choice in zip(st.columns(len(read.advice)), read.advice, strict=True):
         with place.container(border=True, height="stretch"):
-            st.caption(one.title)
-            st.markdown(f"**{plain(one.method or 'None reported')}**")
-            if one.short:
-                st.markdown(f"Logit change on short context: {one.short}")
-            st.caption(plain(one.sentence))
-            if one.source:
-                st.caption(f"Source: {plain(one.source)}")
+            st.caption(choice.title)
+            st.markdown(f"**{plain(choice.method or 'None reported')}**")
+            if choice.short:
+                st.markdown(f"Logit change on short context: {choice.short}")
+            st.caption(plain(choice.sentence))
+            if choice.source:
+                st.caption(f"Source: {plain(choice.source)}")
 
 
 def paste_and_cache(both: AB[PlannerRead]) -> None:
     """Draw what to paste beside the KV cache and the layers."""
     plan = both.now.plan
-    scaled = [one for one in plan.methods if plan.longer and one.method.name != UNSCALED.name]
+    scaled = [
+        method for method in plan.methods if plan.longer and method.method.name != UNSCALED.name
+    ]
     left, right = st.columns([2, 1]) if scaled else (None, st.container())
     if left is not None:
         with left:
@@ -54,10 +56,10 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
         layers(both.now)
 
 
-def _cache(found: PlannerRead) -> pd.DataFrame:
+def _cache(read: PlannerRead) -> pd.DataFrame:
     """Return the cache by number type, in all and of each kind of layer where there are several."""
-    cache, kinds = pd.Series(found.plan.cache), found.plan.model.layer_kinds
-    numbers = pd.Series([kind.cache_numbers(found.plan.target) for kind in kinds])
+    cache, kinds = pd.Series(read.plan.cache), read.plan.model.layer_kinds
+    numbers = pd.Series([kind.cache_numbers(read.plan.target) for kind in kinds])
     shares = numbers.groupby([kind.name for kind in kinds], sort=False).sum() / max(
         numbers.sum(), 1
     )
@@ -70,17 +72,17 @@ def _cache(found: PlannerRead) -> pd.DataFrame:
 
 def _paste(plan: ContextPlan, methods: list[MethodPlan]) -> None:
     """Draw what to paste, a tab for each method, sent when it is opened."""
-    where = next((where for one in methods if (where := paste(plan, one).where)), "")
+    where = next((where for method in methods if (where := paste(plan, method).where)), "")
     st.subheader(
         "What to paste",
         anchor=False,
         help=f"Keys of config.json: {plain(where)}\n\nReplace MODEL. {SERVER_SOURCES}",
     )
-    tabs = st.tabs([one.method.label for one in methods], key="plan_paste", on_change="rerun")
-    for tab, one in zip(tabs, methods, strict=True):
+    tabs = st.tabs([method.method.label for method in methods], key="plan_paste", on_change="rerun")
+    for tab, method in zip(tabs, methods, strict=True):
         if tab.open:
             with tab:
-                _paste_of(plan, one)
+                _paste_of(plan, method)
 
 
 def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
@@ -131,13 +133,13 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
 
     first: the tab that is open at first. Returns whether a visitor asked for what was left for later.
     """
-    if not any(len(one.methods) for one in both.each):
+    if not any(len(read.methods) for read in both.each):
         return False
-    methods = both.map(lambda one: one.methods)
+    methods = both.map(lambda read: read.methods)
     labels = _labels(methods, "method")
-    pairs = both.map(lambda one: one.pairs)
+    pairs = both.map(lambda read: read.pairs)
     tabs = st.tabs(PICTURES, default=first, key="plan_pictures", on_change="rerun")
-    name, tab = next(one for one in zip(PICTURES, tabs, strict=True) if one[1].open)
+    name, tab = next(pair for pair in zip(PICTURES, tabs, strict=True) if pair[1].open)
     with tab:
         if name in (TRADE_OFFS, COVERAGE):
             titles = [column.title for column in COLUMNS if column.part in ("", name)]
@@ -155,12 +157,14 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
                 "1 is the frequency of training. At the lowest level it is divided by the factor."
             )
         elif name == "Expected logit":
-            page.chart(both.map(lambda one: one.kernel), charts.kernels, labels, key="plan_kernels")
+            page.chart(
+                both.map(lambda read: read.kernel), charts.kernels, labels, key="plan_kernels"
+            )
             st.caption(
                 "Expected logit of equal unit content by distance. Dashed: the trained length."
             )
         else:
-            bounds = both.map(lambda one: one.bound)
+            bounds = both.map(lambda read: read.bound)
             page.chart(bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds")
             st.caption(
                 "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher "
@@ -172,7 +176,9 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
 
 def _labels(frames: AB[pd.DataFrame], column: str) -> tuple[str, ...]:
     """Return the labels of both, those of B first."""
-    return tuple(dict.fromkeys(label for one in frames.each if len(one) for label in one[column]))
+    return tuple(
+        dict.fromkeys(label for frame in frames.each if len(frame) for label in frame[column])
+    )
 
 
 def _search(partial: str) -> bool:
@@ -188,9 +194,9 @@ def _search(partial: str) -> bool:
     )
 
 
-def beside_scalings(found: PlannerRead) -> None:
+def beside_scalings(read: PlannerRead) -> None:
     """List the methods at inference that are no scalings, and what offers them."""
-    methods = at_inference(found.plan)
+    methods = at_inference(read.plan)
     if not methods:
         return
     with st.expander("Other methods at inference", icon=":material/bolt:"):
@@ -201,33 +207,35 @@ def beside_scalings(found: PlannerRead) -> None:
             )
 
 
-def sources(found: PlannerRead) -> None:
+def sources(read: PlannerRead) -> None:
     """Say what is known of each method, and where it comes from."""
-    if not found.plan.methods:
+    if not read.plan.methods:
         return
     with st.expander("Published and measured results", icon=":material/menu_book:"):
-        for one in found.plan.methods:
-            for sentence, source in one.statements:
-                st.markdown(f"**{plain(one.method.label)}**: {plain(sentence)} *{plain(source)}*")
+        for method in read.plan.methods:
+            for sentence, source in method.statements:
+                st.markdown(
+                    f"**{plain(method.method.label)}**: {plain(sentence)} *{plain(source)}*"
+                )
 
 
-def warnings(found: PlannerRead) -> None:
+def warnings(read: PlannerRead) -> None:
     """List the warnings that the page does not state elsewhere, and the methods that are left out."""
-    cautions = [one for one in warnings_of(found.plan) if one.sentence not in found.headline]
-    if not (cautions or found.plan.left_out):
+    listed = [each for each in warnings_of(read.plan) if each.sentence not in read.headline]
+    if not (listed or read.plan.left_out):
         return
-    with st.expander(count_of(len(cautions), "warning"), icon=":material/warning:"):
-        for warning in cautions:
+    with st.expander(count_of(len(listed), "warning"), icon=":material/warning:"):
+        for warning in listed:
             st.markdown(
                 f"{plain(warning.sentence)}  \n*{plain(warning.rule)} Source: {plain(warning.source)}.*"
             )
-        for reason in found.plan.left_out:
+        for reason in read.plan.left_out:
             st.caption(plain(reason))
 
 
-def layers(found: PlannerRead) -> None:
+def layers(read: PlannerRead) -> None:
     """List what the target means for each kind of layer."""
     st.subheader("Layers", anchor=False)
-    for note in layer_notes(found.plan.model, found.plan.target, found.plan.trained_length):
-        sentence = "see above." if note.sentence in found.headline else note.sentence
+    for note in layer_notes(read.plan.model, read.plan.target, read.plan.trained_length):
+        sentence = "see above." if note.sentence in read.headline else note.sentence
         st.markdown(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")
