@@ -3,19 +3,19 @@
 const MIN_PANEL = 200; // CSS pixels: below this a panel moves to the next line
 const MAX_PLOT = 480;
 const GAP = 20;
-const MIN_LEGEND = 460; // below this, colour bar and tools do not fit on one line
+const MIN_LEGEND = 66; // digits: below this, colour bar and tools do not fit on one line
 
 /** Fit columns, plots and ticks of a row. */
 function layOut({ root, grid, panels, views, height, together }) {
   const width = root.clientWidth;
   if (!width || !panels.length) return; // inside a hidden tab: the observer calls again
-  root.classList.toggle("narrow", width < MIN_LEGEND);
+  const letter = letterWidth(views[0].rowTicks);
+  root.classList.toggle("narrow", width < MIN_LEGEND * letter);
   const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
   // Even lines: four panels where three fit are two lines of two, not three and one.
   const group = most < together ? 1 : together;
   const groups = Math.ceil(panels.length / group);
   const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
-  const letter = letterWidth(views[0].rowTicks);
   const gutter = 14 + letter * Math.max(...panels.map(({ rows }) => longestTick(rows)));
   const room = (width - GAP * (across - 1)) / across - gutter;
   const widths = panels.map((panel, n) => layOutPanel(panel, views[n], room, height, letter));
