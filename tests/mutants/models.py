@@ -9,9 +9,10 @@ MUTANTS_OF_MODELS = (
            ("config_token",)),
     Mutant("a missing type guessed", "models/rope_formats.py",
            "    if first is not None:", "    if first is keys:", ("config_refusals",)),
-    Mutant("OLMo 3 with its sliding layers scaled", "models/families.py",
-           "bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),",
-           "bases=_full_and_sliding(Base(default=5e5), Base(default=5e5)),", ("published_models",)),
+    Mutant("OLMo 3 with its sliding layers scaled", "models/families.json",
+           '{"default": 500000.0, "scaled": false}', '{"default": 500000.0}', ("published_models",)),
+    Mutant("sines whose last frequency is left out", "models/learned_models.py",
+           "width / (width - 2)", "width / (width - 0)", ("transformers_tables",)),
     # The models by name.
     Mutant("a key of position left unread in silence", "models/read_config.py",
            "if unread and assume is None:", "if unread and assume == known:",
