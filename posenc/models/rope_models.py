@@ -279,7 +279,7 @@ def _without_attention(
 
 
 def _query_factor(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> tuple[str, ...]:
-    """Return what multiplies queries by position, or nothing: in Llama 4 only in layers without RoPE."""
+    """Return what multiplies queries by position, or nothing; Llama 4 and Beam do so without RoPE."""
     if family.query_factor:
         block = keys.section(NEW) or keys.section(OLD) or Keys(dict(family.blocks[""]), "", keys)
         block.read.add("max_position_embeddings")  # the class ignores it
@@ -291,6 +291,9 @@ def _query_factor(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> tuple
         is_scaled = keys.flag("attn_temperature_tuning", True, family.source)
         if not is_scaled or isinstance(scheme, RopeConfig):
             return ()
+    elif family.config_class == "BeamConfig" and not isinstance(scheme, RopeConfig):
+        # Scalable softmax (Nakanishi 2025, arXiv 2501.19399), as a power.
+        return ("The query at position p is multiplied by (1 + (p + 1) / 2,048)^0.1.",)
     else:
         return ()
     keep = "; a new block must keep llama_4_scaling_beta" if family.query_factor else ""

@@ -467,3 +467,18 @@ def test_queries_of_ministral_3_are_multiplied_as_in_transformers() -> None:
     torch.testing.assert_close(counted.flatten().float(), theirs, rtol=1e-6, atol=0)
     config = config_of("ministral3", {}).rope_parameters
     assert (config["llama_4_scaling_beta"], config[TRAINED]) == (0.1, 16_384)
+
+
+def test_queries_of_beam_are_multiplied_in_layers_without_rope_as_in_transformers() -> None:
+    kinds = read_config(default_config("beam")).layer_kinds
+    notes = {
+        isinstance(kind.scheme, NoneConfig): [note for note in kind.notes if "multiplied" in note]
+        for kind in kinds
+    }
+    (sentence,) = notes[True]
+    assert notes[False] == []
+    length, power = re.findall(r"\(p \+ 1\) / ([\d,]+)\)\^([\d.]+)\.", sentence)[0]
+    positions = torch.tensor([[0, 2_047, 8_191, 100_000]])
+    theirs = module_of("beam").compute_attention_scaling(positions).flatten()
+    counted = (1 + (positions + 1).double() / int(length.replace(",", ""))) ** float(power)
+    torch.testing.assert_close(counted.flatten().float(), theirs, rtol=1e-6, atol=0)
