@@ -23,7 +23,7 @@ from dashboard.frame.script import uploaded
 from dashboard.server.incidents import Ended
 from dashboard.text import listed, plain
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
+from posenc.settings import Query, Setting
 
 PRESENT = "present"
 LONG_NAME = 18  # letters
@@ -246,6 +246,22 @@ def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
         f"Above 1, where the colours end: {listed(beyond)}. {kernels} of vectors, so this ratio is not a "
         "cosine. Tables and the read-out have the exact values."
     )
+
+
+def last_row(shown: AB[Setting]) -> str:
+    """Return a sentence on the jump at the last row of the bundled table, "" where it is not shown."""
+    for setting in shown.each:
+        if "learned" in setting.schemes and (setting.learned_source, setting.model) == (
+            "trained",
+            "",
+        ):
+            rows = Query.of(setting, "learned", "cpu").build("cpu").max_length or 0
+            if rows <= setting.length:
+                return (
+                    f"Learned jumps at position {rows - 1:,}, the last row of its table: no later token "
+                    "attends to it, so one prediction alone trains it."
+                )
+    return ""
 
 
 def how_to_read(text: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.controls import link, sidebar
 from dashboard.server.incidents import answered
@@ -132,16 +133,21 @@ def judge(question: Question[Results], answer: Answer, results: Results) -> tupl
 
 
 def ask(
-    page: str, setting: Hashable, questions: Sequence[Question[Results]], results: Results
+    page: str,
+    setting: Hashable,
+    questions: Sequence[Question[Results]],
+    results: Results,
+    row: DeltaGenerator | None = None,
 ) -> bool:
     """Draw the quiz where it is wanted; return whether the page may show its results.
 
-    setting: everything that decides the page's numbers; another one asks again.
+    setting: everything that decides the page's numbers; another one asks again. row: where the switch
+    stands, by default above the question.
     """
     default = fields.defaults(PredictionChoice)
     for field, value in default.items():
         st.session_state.setdefault(field, value)
-    if not sidebar.choices(ExerciseChoice).predict:
+    if not sidebar.choices(ExerciseChoice, row).predict:
         return True
     if not questions:
         st.caption("No question at this setting.")
@@ -229,7 +235,8 @@ def _control(page: str, question: Question[Results], name: Hashable) -> None:
         answer = st.select_slider(
             f"Your answer. {control.hint}",
             stops,
-            stops[len(stops) // 2],
+            # No stop in the middle, which might be near the truth: a reader moves it from zero.
+            min((stop for stop in stops if not isinstance(stop, str)), key=abs),
             format_func=control.say,
             key=f"answer_{page}_{question.key}_{len(stops)}",
             help=f"The last stop is \u201c{control.beyond}\u201d." if control.beyond else None,

@@ -61,7 +61,8 @@ class Toolbar:
             "Present",
             key=PRESENT,
             bind="query-params",
-            help="Present in class: larger type, and the controls in a menu instead of a sidebar.",
+            help="Present in class: larger type, and the controls in a menu instead of a sidebar. The menu "
+            "\u22ee at the top right has light and dark.",
         )
         if presenting():
             browser.larger_type()

@@ -86,6 +86,10 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     expect(page.get_by_role("heading", name="1. Swap two words")).to_be_visible()
     page.wait_for_function(f"{FONT_SIZE} > {normal}")
     settled(page)
+    page.get_by_test_id("stMainMenu").get_by_role("button").click()
+    page.get_by_test_id("stMainMenuItem-theme-Dark").click()
+    expect(page.get_by_test_id("stApp")).to_have_css("background-color", "rgb(16, 22, 29)")
+    page.keyboard.press("Escape")
     assert asked(page) == {"base": 500, "present": "true"}
     expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
     click(page, page.get_by_role("button", name="Next"))
@@ -149,3 +153,8 @@ def test_question_is_answered_before_anything_is_drawn(visitor: Visit) -> None:
     expect(row(page, "similarity").locator(".panel")).to_have_count(4)
     expect(headline(page)).not_to_have_text(WITHHELD)
     assert asked(page)["predict"] == "true"
+    go(page, "extrapolation")
+    expect(headline(page)).to_have_text(WITHHELD)
+    click(page, page.get_by_text("Quiz mode", exact=True))  # a switch above what it hides
+    chart = page.locator(".stVegaLiteChart").first
+    assert box_of(page.get_by_text("Quiz mode", exact=True))["y"] < box_of(chart)["y"]

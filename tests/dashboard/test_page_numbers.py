@@ -22,7 +22,7 @@ from dashboard.pages.pca.panels import panels
 from dashboard.text import number
 from posenc import analysis
 from posenc.rotation import pair_matrix
-from posenc.settings import Setting
+from posenc.settings import Query, Setting
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import (
@@ -104,6 +104,15 @@ def test_similarity_page_shows_cosines_of_the_kernel(small: Small) -> None:
         assert fact in headline(at)
         if len(cosine) > 12:
             assert f"{cosine[10, 12]:.3g} ({LABELS[kind]})" in one_cell
+    (pinned,) = [
+        text
+        for text in pages.captions(
+            open_small("similarity", small, reference="0", key_position="29")
+        )
+        if text.startswith("Query 0, key 29, ")
+    ]
+    short = by_hand.known_positions("learned", small) <= 29
+    assert ("no row 29 (Learned)" in pinned) == short
 
 
 PROPERTIES = ("positions", "smallest_distance", "neighbour_mean", "norm_low", "norm_high",
@@ -169,6 +178,36 @@ def test_pca_page_shows_principal_components(small: Small) -> None:
         three = ", ".join(f"PC{i + 1} {shares[i]:.1%}" for i in range(3))
         assert f"Variance explained: {three}" in pages.captions(at)
         assert f"{shares[:2].sum():.0%} ({LABELS[kind]})" in headline(at)
+
+
+def test_components_of_ordered_positions_are_waves_one_faster_than_the_other() -> None:
+    """What the page says of the bend, Diaconis, Goel and Holmes 2008."""
+    usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 128, "train_length": 128}
+    centre = np.eye(128) - 1 / 128
+    for kind in ("sinusoidal", "rope", "alibi"):
+        waves = np.linalg.eigh(centre @ np.asarray(kernel(kind, usual)) @ centre)[1][:, :-4:-1]
+        crossings = (np.diff(np.sign(waves), axis=0) != 0).sum(axis=0)
+        assert crossings.tolist() == [1, 2, 3], (
+            kind
+        )  # half a period, a whole one, and one and a half
+
+
+@pytest.mark.parametrize("page", ["similarity", "pca"])
+def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown(page: str) -> None:
+    rows = Query.of(Setting(), "learned", "cpu").build("cpu").state_dict()["weight"]
+    sizes = rows.norm(dim=1)
+    steps = (sizes[1:] / sizes[:-1]).log().abs()
+    assert steps[-1] > 2 * steps[:-1].max()  # unlike the row before it, as no other row
+    for length, shown in (("128", True), ("64", False)):
+        jumps = [
+            text
+            for text in pages.captions(pages.drawn(pages.visit(page, {"length": length})))
+            if "jumps" in text
+        ]
+        assert [text.split(",")[0] for text in jumps] == ["Learned jumps at position 127"] * shown
+    assert "jumps" not in "".join(
+        pages.captions(pages.drawn(pages.visit(page, learned_source="random")))
+    )
 
 
 def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:

@@ -153,13 +153,15 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     now = results.now
     page.show_excluded(results, now.past, "Extrapolation")
     turns = settings.map(read_turns) if chosen.reason == TURNS else None
-    picture = st.container()
+    question, picture = st.container(), st.container()
     same = now.setting.replace(length=2), now.length  # positions shown have no effect here
-    if turns:
-        coverage = turns.now.coverage
-        shows = quiz.ask("formula", same, questions.of_turns(settings.now, coverage), coverage)
-    else:
-        shows = quiz.ask("formula", same, questions.of_formula(settings.now, now.past), now.past)
+    with question:
+        if turns:
+            found = turns.now.coverage
+            shows = quiz.ask("formula", same, questions.of_turns(settings.now, found), found, row)
+        else:
+            asked = questions.of_formula(settings.now, now.past)
+            shows = quiz.ask("formula", same, asked, now.past, row)
     with header:
         page.head(
             "Extrapolation", results.map(lambda one: one.headline) if shows else quiz.WITHHELD

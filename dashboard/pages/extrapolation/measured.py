@@ -52,7 +52,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     whole = every.get(name, [])
     found = runs.of_kinds(whole, shown)
     if found:
-        _draw(settings, name, found, whole, header)
+        _draw(settings, name, found, whole, header, row)
     else:
         where = "in this comparison" if whole else "on this server"
         with header:
@@ -76,18 +76,20 @@ def _draw(
     found: list[RunInfo],
     whole: list[RunInfo],
     header: DeltaGenerator,
+    row: DeltaGenerator,
 ) -> None:
     """Draw the runs of the schemes shown, `found`, and the table of all of a comparison, `whole`."""
     specification, shown = found[0].specification, page.kinds(settings)
     measure, language = run_results.measure(specification), specification.task == Language.kind
     curves = runs.curves(found, measure)
     kinds = tuple(kind for kind in shown if runs.of_kinds(found, (kind,)))
-    picture = st.container()
-    row = st.container(horizontal=True, vertical_alignment="bottom")
-    chosen = sidebar.choices(LossChoice, row) if language else LossChoice()
+    question, picture = st.container(), st.container()
+    controls = st.container(horizontal=True, vertical_alignment="bottom")
+    chosen = sidebar.choices(LossChoice, controls) if language else LossChoice()
     several = runs.as_trained(curves) != curves
-    variants = several and sidebar.choices(VariantChoice, row).variants
-    shows = quiz.ask("measured", (shown, name), questions.of_runs(curves), curves)
+    variants = several and sidebar.choices(VariantChoice, controls).variants
+    with question:
+        shows = quiz.ask("measured", (shown, name), questions.of_runs(curves), curves, row)
 
     def headline(setting: Setting) -> str:
         own = runs.of_kinds(found, setting.schemes)

@@ -12,34 +12,38 @@ from dashboard.text import plain
 from posenc.analysis import pca as projection
 
 WHY_BENT = (
-    "Curves bend because similarity changes smoothly with distance: the leading components are then "
-    "slow waves along the positions (horseshoe effect). Low explained variance: most of the shape lies "
-    "outside these components."
+    "Curves bend because positions form one order: PC1 is a slow wave along it, PC2 a faster wave "
+    "(horseshoe effect)."
 )
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
-    header = st.container()
+    header = st.container(gap=None)  # the first plots belong on the first screen
     chosen = sidebar.choices(PcaChoice)
     read = settings.map(lambda setting: data.read(setting, chosen.fit))
     now = read.now
     with header:
         page.show_excluded(read, now.found, "PCA")
         page.head("PCA", read.map(lambda one: one.headline))
+        st.caption(WHY_BENT)
     if chosen.plot == VARIANCE:
         page.curves(
             read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained"
         )
     else:
         _draw_positions(read, chosen)
-    st.caption(WHY_BENT)
+        if jump := page.last_row(settings):
+            st.caption(jump)
 
     page.how_to_read(
         "Each dot is a position; a line joins neighbours. Plots of one scheme share a scale, and "
         "a unit has the same length on both axes. Scores are in units of the vectors' root mean "
         "square norm. Hollow dots lie past the training length.\n\n"
+        "An arch is no second property of the positions. Where similarity shows only which positions "
+        "are near, one order alone gives it: the components are waves along the order, PC1 with about "
+        "half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv 0811.1477).\n\n"
         "Read the explained variance first. It is high for a trained learned table, because "
         "training moves its rows along few directions. It is low for sinusoidal and RoPE: every "
         "frequency adds a circle in its own plane, and only slow circles are smooth enough to "

@@ -12,6 +12,7 @@ from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, Similarity
 from dashboard.frame.script import script as whole
 from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.text import listed
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
@@ -101,13 +102,18 @@ def headline(found: Mapping[str, Similarity]) -> str:
 
 
 def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -> str:
-    """Say how similar one query and one key are, per scheme that has both."""
+    """Say how similar one query and one key are, and which scheme has no row at the key."""
     values = [
         f"{row[1][key]:.3g} ({SCHEMES[kind].label})"
         for kind, row in rows.items()
         if row is not None and key < len(row[1])
     ]
     place = f"query {query:,}, key {key:,}, distance {abs(query - key):,}"
+    absent = [
+        SCHEMES[kind].label for kind, row in rows.items() if row is not None and key >= len(row[1])
+    ]
+    if absent:
+        values.append(f"no row {key:,} ({listed(absent)})")
     return f"{place}: {', '.join(values)}" if values else f"{place}: no scheme has a value"
 
 

@@ -73,6 +73,8 @@ def draw() -> None:
         if now.missing:
             st.caption(f"{page.names(now.missing)}: no row exists at position {now.reference:,}.")
 
+    if looks and (jump := page.last_row(settings)):
+        st.caption(jump)
     page.how_to_read(
         "Content is fixed; only position varies. Row i, column j is the position similarity of "
         "query i and key j: 1 is identical, 0 unrelated, below 0 opposed. Compare shapes, not "

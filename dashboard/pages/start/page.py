@@ -95,7 +95,9 @@ def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
     st.subheader(
         "Position similarity by distance",
         anchor=False,
-        help=page.panel_notes(settings.now, notes),
+        help="\n\n".join(
+            filter(None, (page.panel_notes(settings.now, notes), page.last_row(settings)))
+        ),
     )
     page.curves(
         read.map(lambda result: frames.drawn(result.curves)),
