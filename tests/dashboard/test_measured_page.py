@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 ROPE = small_spec("rope", train_length=64)
 LINK = {
     "half": "measured",
+    "variants": "false",
     "schemes": "learned,rope,alibi",
     "comparison": comparison(replace(ROPE, seed=1)),  # the seed is none of its name
 }
@@ -307,3 +308,22 @@ def test_link_opens_the_view_that_its_options_belong_to(
     at = drawn(visit("extrapolation", link))
     assert at.session_state["half"] == view
     assert ("reach" in at.session_state) == (view == "formula")
+
+
+@pytest.mark.parametrize(
+    ("link", "variants"),
+    [
+        ({"half": "measured"}, False),
+        (
+            {"half": "measured", "comparison": "language-64-9df31a1c"},
+            True,
+        ),  # copied, earlier version
+        ({"half": "measured", "comparison": "language-64-9df31a1c", "variants": "false"}, False),
+    ],
+)
+def test_copied_link_of_an_earlier_version_opens_with_its_variants(
+    link: dict[str, str], variants: bool
+) -> None:
+    at = drawn(visit("extrapolation", link))
+    assert at.session_state["variants"] == variants
+    assert (charts(at)[0]["read"] != TRAINED).any() == variants

@@ -18,6 +18,9 @@ def draw() -> None:
     if not named & {*fields.rules(ExtrapolationChoice)} and named & {*fields.rules(FormulaChoice)}:
         # A link of an earlier version, which opened on the formula and did not name its default.
         st.session_state.setdefault("half", "formula")
+    if {"half", "comparison"} <= named and "variants" not in named:
+        # A copied link names every option; earlier versions drew all variants and had no option for them.
+        st.session_state.setdefault("variants", True)
     chosen = sidebar.choices(ExtrapolationChoice, row)
     view = measured if chosen.half == "measured" else formula
     view.draw(settings, header, row)
