@@ -277,7 +277,12 @@ def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
             f"There is no file {printable_name(path.name)}: give the path of a config.json, or - for stdin."
         )
     try:
-        source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path
+        source: Path | bytes = path
+        if stdin:
+            source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1)
+        elif path.is_fifo():  # such as <(command) in a shell
+            with path.open("rb") as pipe:
+                source = pipe.read(limits.MAX_CONFIG_BYTES + 1)
         model = read_config(source, assume)
     except PosencError as error:
         raise _UsageError(str(error)) from None

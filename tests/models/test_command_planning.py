@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,16 @@ def test_inspect_prints_the_numbers_of_a_config(llama: str) -> None:
     sizes = (kind["heads"], kind["kv_heads"], kind["head_dim"], kind["rotary_dim"])
     assert (*sizes, kind["scheme"]["base"]) == (32, 8, 128, 128, 500_000.0)
     assert record["context"] == 8_192
+
+
+def test_inspect_reads_a_pipe_that_a_shell_names(llama: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(json.dumps(LLAMA),))
+    writer.start()
+    from_pipe = run("inspect", str(pipe))
+    writer.join()
+    assert from_pipe.output.partition(":")[2] == run("inspect", llama).output.partition(":")[2]
 
 
 def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
