@@ -103,6 +103,15 @@ def by_length(
     return _by_length(kinds, (*reads,), names, measure, perplexity, bands, labels, height)
 
 
+def _boundary_name(measure: str) -> alt.Chart:
+    """The name of the dashed line, at its upper end."""
+    text = "farthest in training" if measure == "recall" else "training length"
+    name = alt.Chart().mark_text(
+        text=text, align="left", dx=5, color="gray", aria=False, tooltip=None
+    )
+    return name.encode(x="min(boundary):Q", y=alt.value(6))
+
+
 @functools.cache
 def _by_length(
     kinds: tuple[str, ...],
@@ -136,6 +145,7 @@ def _by_length(
         line.encode(y=y, strokeDash=read, opacity=pale, **own),
         stop.encode(y="y:Q", **own),
         boundary_rule(),
+        _boundary_name(measure),
         readout(names, x, axes.x, ".3~f", False, "name"),
     ]
     if bands:

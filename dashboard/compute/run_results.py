@@ -138,7 +138,7 @@ def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
             "loss": loss,
             "perplexity": summary.perplexity(loss),
             "bits per byte": summary.bits_per_byte(loss),
-            "perplexity ratio": summary.perplexity(last.mean - loss),
+            "perplexity ratio": summary.perplexity(last.mean - loss) if effect else None,
         }
     return row | {
         "evaluated to": last.x,

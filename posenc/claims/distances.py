@@ -306,7 +306,7 @@ def t5_shaw(setting: Setting) -> Verdict:
     return Verdict(
         Status.FALSE if fit is None else Status.PARTLY,
         (
-            Number("clipping distances of Shaw's with the same classes", fit is not None),
+            Number("clipping distances with which Shaw's classes are the same", fit is not None),
             Number("buckets in use", used, f"of {BUCKETS}"),
             Number("neighbouring offsets that share a bucket", shared, f"of {len(buckets) - 1:,}"),
         ),

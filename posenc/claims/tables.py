@@ -107,7 +107,7 @@ def bounded(setting: Setting) -> Verdict:
 
 
 @claim(
-    "Raising the base, 10000, to a power directly overflows.",
+    "Raising the base, 10,000, to a power directly overflows.",
     theme="values",
     source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     uses=TABLE,
@@ -236,7 +236,7 @@ def own_frequency(setting: Setting) -> Verdict:
 
 
 @claim(
-    "The slowest pair's cycle is about 2 pi times the base: 62,800 positions for 10000.",
+    "The slowest pair's cycle is about 2 pi times the base: 62,800 positions for 10,000.",
     theme="wavelengths",
     source=f"{VASWANI}, section 3.5, in words; its formula says less",
 )
@@ -262,7 +262,7 @@ def slowest(setting: Setting) -> Verdict:
 @claim(
     "Below 10,000 positions all pairs stay in a nearly linear regime.",
     theme="wavelengths",
-    source=f"Posts on why the base is 10000; the formula of {VASWANI} decides",
+    source=f"Posts on why the base is 10,000; the formula of {VASWANI} decides",
 )
 def nearly_linear(setting: Setting) -> Verdict:
     """Count the pairs that stay under one radian, and under a quarter turn, in 10,000 positions."""

@@ -272,17 +272,13 @@ def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
     if not config:
         raise _UsageError("CONFIG.JSON must name a file, or be - for stdin.")
     stdin, path = config == "-", Path(config)
-    if not (stdin or path.exists()):
+    if not (stdin or path.is_file()):
+        fault = "is no regular file" if path.exists() else "does not exist"
         raise _UsageError(
-            f"There is no file {printable_name(path.name)}: give the path of a config.json, or - for stdin."
+            f"{printable_name(path.name)} {fault}: give the path of a config.json, or - for stdin."
         )
     try:
-        source: Path | bytes = path
-        if stdin:
-            source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1)
-        elif path.is_fifo():  # such as <(command) in a shell
-            with path.open("rb") as pipe:
-                source = pipe.read(limits.MAX_CONFIG_BYTES + 1)
+        source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path
         model = read_config(source, assume)
     except PosencError as error:
         raise _UsageError(str(error)) from None

@@ -126,6 +126,14 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
     assert places == [places[0]] * 5
     page.keyboard.press("PageUp")
     expect(page.locator("h1")).to_contain_text("4. ")
+    settled(page)
+    slider = page.locator("[data-testid=stMain] input[type=range]").first
+    before = slider.input_value()
+    slider.focus()
+    page.keyboard.press("PageUp")  # a slider does not take it
+    expect(page.locator("h1")).to_contain_text("3. ")
+    page.keyboard.press("PageDown")
+    expect(page.locator("[data-testid=stMain] input[type=range]").first).to_have_value(before)
 
 
 def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> None:

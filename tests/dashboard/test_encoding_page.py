@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,11 @@ def check_waves_pairs_and_hands(at: AppTest, small: Small) -> None:
         full, label = int((columns["turns"] >= 1).sum()), LABELS[kind]
         said = f"{full:,} of {label}'s {count:,} pairs complete{'s' * (full == 1)} a turn"
         assert said in headline(at)
+        (ratios,) = [
+            text for text in pages.captions(at) if text.startswith("Each pair turns slower")
+        ]
+        (ratio,) = re.findall(rf"([\d.,]+) \({label}\)", ratios)
+        assert float(ratio) == pytest.approx(small["base"] ** (2 / width), rel=6e-3)
         for hand in faces[label]["hands"]:
             exact = [numbers[hand["pair"]] for numbers in columns.values()]
             sent = [hand["frequency"], hand["period"], hand["turns"]]

@@ -71,8 +71,8 @@ def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
     (clock,) = [one for one in at.get("bidi_component") if one.key == "lesson_clock"]
     row = json.loads(clock.proto.json)
     ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
-    assert ahead == {"Key": 7, "Query, 3 positions later": 10}
-    assert row["last"] >= 107  # where the answer moves the key
+    assert ahead == {"Key": 9, "Query, 3 positions later": 12}
+    assert row["last"] >= 109  # where the answer moves the key
 
 
 @pytest.mark.parametrize("head", [1, 8])

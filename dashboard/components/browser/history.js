@@ -1,7 +1,8 @@
 // Keep one step of history per page, however often its address changes. And darken the tags of lists:
 // Streamlit writes white on the primary colour, which is too light for that in the dark. And hide a sidebar
 // without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from a page that
-// has some. And fit a chart with a width of its own to a narrow window.
+// has some. And fit a chart with a width of its own to a narrow window. And turn the steps of Learn by Page Up
+// and Page Down, which the remote control of a projector sends, where a slider or a field would take them.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
@@ -22,6 +23,15 @@ function watchRuns(app) {
   }).observe(app, { attributeFilter: ["data-test-script-state"] });
 }
 
+function turnStep(event) {
+  const name = { PageUp: "back", PageDown: "next" }[event.key];
+  const button = name && document.querySelector(`.st-key-${name}_step button`);
+  if (!button || !event.target.matches("input, textarea")) return; // Streamlit's shortcut serves the rest
+  event.preventDefault();
+  event.stopPropagation();
+  button.click();
+}
+
 export default () => {
   const patched = Symbol.for("posenc.history");
   if (history[patched]) return;
@@ -29,6 +39,7 @@ export default () => {
   const style = new CSSStyleSheet();
   style.replaceSync(STYLE);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
+  document.addEventListener("keydown", turnStep, true);
   watchRuns(document.querySelector("[data-testid=stApp]"));
   const push = history.pushState.bind(history);
   history.pushState = (state, unused, url) => {

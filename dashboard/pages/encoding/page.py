@@ -39,6 +39,8 @@ def draw() -> None:
         _cards(now)
     with clocks:
         _clocks(both)
+        if ratios := sentences.ratios(now):
+            st.caption(ratios)
     if matrix.open:
         with matrix:
             matrices.draw(both, both.map(lambda read: _joined(read, "slopes")))
@@ -127,6 +129,7 @@ def _clocks(both: AB[EncodingPage]) -> None:
         clock_row(
             faces,
             key=key,
+            first=10,  # where hands of different speeds stand apart
             last=max(setting.length - 1, setting.train_length),
             trained=setting.train_length,
             text_alternative=sentences.clocks(read),

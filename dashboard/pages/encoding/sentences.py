@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from dashboard import limits
 from dashboard.compute.result_cache import memoize_on
 from dashboard.pages.encoding.data import EncodingPage, Example, SumsPage
@@ -67,6 +69,18 @@ def turns(read: EncodingPage) -> str:
         f"Positions that the slowest pair needs for one turn: {listed(slowest)}. "
         f"Dashed: the training length, {read.setting.train_length:,}."
     )
+
+
+def ratios(read: EncodingPage) -> str:
+    """Say by which factor each pair is slower than the pair before it, where that is one factor."""
+    parts = []
+    for kind, table in read.frequencies.items():
+        steps = np.diff(np.log(table["inv_freq"].to_numpy()))
+        if len(steps) and np.allclose(steps, steps[0], rtol=1e-6):
+            parts.append(f"{number(math.exp(-steps[0]))} ({SCHEMES[kind].label})")
+    if not parts:
+        return ""
+    return f"Each pair turns slower than the pair before it, by the factor {listed(parts)}."
 
 
 def clocks(read: EncodingPage) -> str:

@@ -22,7 +22,7 @@ from posenc.settings import Setting
 
 ROWS, WIDTH = 64, 64  # of the table that the second step draws
 COMPARED = 1_024  # rows of it that are compared
-QUERY, KEY, MOVED = 10, 7, 100  # positions of the third step, and how far both move
+QUERY, KEY, MOVED = 12, 9, 100  # positions of the third step, and how far both move
 HEADS, FAR = 8, 32  # of the fourth step; a distance
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
 

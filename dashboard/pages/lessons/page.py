@@ -120,7 +120,13 @@ def _orders(lesson: data.Lesson) -> None:
     words = [(n, word[:10]) for n, word in enumerate(lesson.words)]
     page.matrices(
         [
-            Panel(title=title, values=Full(values), row_ticks=words, column_ticks=words)
+            Panel(
+                title=title,
+                subtitle="each word in its first place",
+                values=Full(values),
+                row_ticks=words,
+                column_ticks=words,
+            )
             for title, values in lesson.arrays.items()
         ],
         key="lesson_orders",
