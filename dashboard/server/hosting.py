@@ -39,7 +39,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     if runtime.exists():
         runtime.get_instance().stats_mgr.register_provider(counters.here)
     yield
-    workers.leave()
+    workers.stop_all()
 
 
 def disable_nagle() -> None:

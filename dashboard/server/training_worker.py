@@ -3,8 +3,8 @@
 import os
 
 from dashboard.server import log_lines
-from posenc.lab.worker import be_a_process
+from posenc.lab.worker import run_as_process
 
 if __name__ == "__main__":
     log_lines.install(os.environ.get(log_lines.VARIABLE, ""))
-    be_a_process()
+    run_as_process()

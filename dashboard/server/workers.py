@@ -1,4 +1,4 @@
-"""The background processes that train what waits, started by this server and gone with it."""
+"""The worker processes of this server, which train the queued jobs and end with the server."""
 
 import contextlib
 import logging
@@ -14,19 +14,19 @@ import streamlit as st
 from dashboard.server import settings
 from posenc.errors import PosencError
 from posenc.lab.jobs import JobState, Queue
-from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE, UNWRITABLE
+from posenc.lab.worker import GRACE, NICE, STOP_WITHIN, UNWRITABLE
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 5.0  # seconds between two looks at whether a process hangs
-RESUME_EVERY = 3.0  # seconds between two looks of pages at whether something waits
+LOOK_EVERY = 5.0  # seconds between two checks whether a process hangs
+RESUME_EVERY = 3.0  # seconds between two checks of pages whether a job is queued
 PAUSE = 60.0  # seconds until another process is started after one that failed
 
-_crews: "weakref.WeakSet[Workers]" = weakref.WeakSet()
+_instances: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 
 
 class Workers:
-    """Processes of one server: as many as the queue allows, none while nothing waits.
+    """Worker processes of one server: at most as many as the queue allows, none while no job is queued.
 
     A worker ends when its standard input does, which happens however the server ends.
     """
@@ -37,27 +37,27 @@ class Workers:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._failed = -PAUSE
         self._code: int | None = 0  # of the process that ended last
-        self._left = False
-        _crews.add(self)
-        self.looked = -RESUME_EVERY  # when a page last looked whether something waits
+        self._stopping = False
+        _instances.add(self)
+        self.last_resume = -RESUME_EVERY  # when a page last checked whether a job is queued
 
     @property
     def failed(self) -> bool:
-        """Whether a process has just ended by a fault; the next one is started after a while."""
+        """Whether a process failed less than PAUSE seconds ago; until then no other is started."""
         return time.monotonic() - self._failed < PAUSE
 
     @property
     def unwritable(self) -> bool:
-        """Whether it ended because the queue could not be written, as on a full disk."""
+        """Whether that process failed because it could not write the queue, as on a full disk."""
         return self.failed and self._code == UNWRITABLE
 
-    def ensure(self) -> None:
-        """See to it that what waits is done: start a process if one may be started.
+    def start_if_needed(self) -> None:
+        """Start a process if a job is queued and another process may run.
 
-        Raises QueueUnwritable where no process could do anything.
+        Raises QueueUnwritable where no process could work.
         """
         with self._lock:
-            if self._left or self.failed or len(self._processes) >= self.queue.running:
+            if self._stopping or self.failed or len(self._processes) >= self.queue.running:
                 return
             waiting = any(job.state is JobState.QUEUED for job in self.queue.jobs())
             if not waiting or not self.queue.has_free_slot():
@@ -77,31 +77,31 @@ class Workers:
                 process_group=0 if os.name == "posix" else None,
             )
             # At once: loading torch is work.
-            _give_way(process.pid, wholly=not allowed.busy_training)
+            _lower_priority(process.pid, only_idle=not allowed.busy_training)
             self._processes.append(process)
         threading.Thread(target=self._await, args=(process,), daemon=True).start()
 
-    def leave(self) -> None:
-        """Tell the processes that the server ends, and wait until they have saved; start none any more."""
+    def stop(self) -> None:
+        """End all processes, wait until they have saved, and start no more."""
         with self._lock:
-            self._left = True
-            leaving = list(self._processes)
-        for process in leaving:
+            self._stopping = True
+            running = list(self._processes)
+        for process in running:
             if process.stdin is not None:
                 process.stdin.close()
-        end = time.monotonic() + HEARD_WITHIN + GRACE + 1
-        for process in leaving:
+        end = time.monotonic() + STOP_WITHIN + GRACE + 1
+        for process in running:
             try:
                 process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the end of a process; what was put in the queue meanwhile needs the next one."""
+        """Wait for the end of a process, then start the next one for jobs that were queued meanwhile."""
         code: int | None = None
         try:
             code = self._watch(process)
-        finally:  # one that stays in the list keeps all others out
+        finally:  # a process that stays in the list prevents all others
             if process.stdin is not None:
                 process.stdin.close()
             with self._lock:
@@ -109,17 +109,17 @@ class Workers:
                 self._code = code
                 if code != 0:
                     self._failed = time.monotonic()
-        if self._left:
+        if self._stopping:
             return
         if code != 0:
             time.sleep(PAUSE)
         try:
-            self.ensure()
+            self.start_if_needed()
         except (PosencError, OSError):  # the next page that is opened tries again
-            log.exception("no process can be started for what waits")
+            log.exception("no process can be started for the queued jobs")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> int:
-        """Return the exit code of a process, which is ended if it hangs; a fault of the queue waits."""
+        """Wait for the exit code of a process, and end it if it hangs."""
         logged = False
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -127,7 +127,7 @@ class Workers:
             try:
                 hung = self.queue.hung_job(process.pid)
             except (PosencError, OSError):
-                if not logged:  # it may last, and is looked at again in a moment
+                if not logged:  # the fault may last, and each check would log it
                     log.exception("whether process %d hangs cannot be read", process.pid)
                 logged = True
                 continue
@@ -135,56 +135,56 @@ class Workers:
                 return self._end(process, hung)
 
     def _end(self, process: subprocess.Popen[bytes], hung: str) -> int:
-        """End a process that hangs with a job, which is removed if it was to be stopped."""
+        """End a process that hangs with a job, and remove the job if it is cancelled."""
         log.error("process %d hangs with %s and is ended", process.pid, hung)
         process.terminate()
         try:
-            code = process.wait(HEARD_WITHIN + GRACE + 1)
+            code = process.wait(STOP_WITHIN + GRACE + 1)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
         try:
             if self.queue.is_cancelled(hung):
-                self.queue.cancel(hung)  # nobody has it any more: gone at once
-        except (PosencError, OSError):  # the next process finds that it is to be stopped
+                self.queue.cancel(hung)  # no process runs it: this removes it
+        except (PosencError, OSError):  # the next process finds it cancelled
             log.exception("%s cannot be removed now", hung)
         return code
 
 
-def _give_way(pid: int, *, wholly: bool) -> None:
-    """Let a process have less time than pages. wholly: on Linux only while a core is idle.
+def _lower_priority(pid: int, *, only_idle: bool) -> None:
+    """Lower the priority of a process. only_idle: on Linux it runs only while a core is idle.
 
-    Only then does Linux wake a page's thread on the core that a training has.
+    Otherwise Linux does not wake a page's thread on the core of a training.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, pid, NICE)
-    if wholly:
+    if only_idle:
         with contextlib.suppress(OSError, AttributeError):
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def server_workers() -> Workers:
-    """Return the background processes of this server."""
+    """Return the worker processes of this server."""
     allowed = settings.current()
     return Workers(Queue(running=allowed.running, waiting=allowed.waiting))
 
 
-def leave() -> None:
-    """Let every process of this server save and end: in a container they are ended with the server."""
-    for crew in list(_crews):
-        crew.leave()
+def stop_all() -> None:
+    """End all worker processes once they have saved: a container would kill them with the server."""
+    for workers in list(_instances):
+        workers.stop()
 
 
 def resume() -> None:
-    """Let what another server or an earlier one left go on, whichever page is opened or used.
+    """Start a process for the jobs that an earlier server left; every page run calls this.
 
-    A fault of the queue is in the log, and on the page that is about it; no other page needs it.
+    It logs a fault of the queue, which only the page Train shows.
     """
     try:
         workers = server_workers()
-        if time.monotonic() - workers.looked >= RESUME_EVERY:
-            workers.looked = time.monotonic()  # also of a look that fails
-            workers.ensure()
+        if time.monotonic() - workers.last_resume >= RESUME_EVERY:
+            workers.last_resume = time.monotonic()  # also where the check fails
+            workers.start_if_needed()
     except (PosencError, OSError):
-        log.exception("the queue of trainings cannot be used")
+        log.exception("the queue of jobs cannot be used")

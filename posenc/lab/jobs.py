@@ -106,10 +106,8 @@ class Job:
 
     def remaining_seconds(self, progress: Progress) -> float:
         """Return the seconds left: what is planned, at the pace of this process so far."""
-        planned, whole = (
-            self.planned_seconds(progress),
-            sum(run.steps for run in self.specifications),
-        )
+        planned = self.planned_seconds(progress)
+        whole = sum(run.steps for run in self.specifications)
         done, of_steps = progress.step - progress.began, self.estimate - self.evaluation_seconds
         if done < 1 or progress.seconds <= 0 or of_steps <= 0:
             return planned
@@ -215,11 +213,11 @@ class Queue:
         return rows[0]["text"] if rows else None
 
     def is_cancelled(self, name: str) -> bool:
-        """Whether a job's process has been asked to end it."""
+        """Whether a job is cancelled."""
         return bool(self._rows("SELECT 1 FROM jobs WHERE name = ? AND cancelled NOT NULL", name))
 
     def hung_job(self, pid: int) -> str | None:
-        """Return the job with which process `pid` hangs, None if it does not.
+        """Return the name of the job with which process `pid` hangs, None if it does not hang.
 
         A process hangs if it does not end a cancelled job, or reports nothing for longer than a step
         or an evaluation takes.
@@ -248,16 +246,16 @@ class Queue:
         self._change("DELETE FROM jobs WHERE name = ?", name)
 
     def fail(self, name: str, error: str) -> None:
-        """Mark a job as failed for a reason, and remove a cancelled one and all but the latest failed."""
+        """Mark a job as failed, or remove it if it is cancelled; keep the latest failed jobs only."""
         with self._changes() as db:
             _fail(db, name, error)
 
-    def give_back(self, name: str) -> None:
-        """Queue a job again whose process had to end: that was no attempt."""
+    def requeue(self, name: str) -> None:
+        """Queue a job again whose process was interrupted; the attempt does not count."""
         self._change("UPDATE jobs SET attempts = attempts - 1 WHERE name = ?", name)
 
     def reset_attempts(self, name: str) -> None:
-        """Count attempts anew for a job of which a run is done."""
+        """Count attempts anew for a job that has completed a run."""
         self._change("UPDATE jobs SET attempts = 1 WHERE name = ?", name)
 
     def has_free_slot(self) -> bool:
@@ -414,7 +412,7 @@ def _process(pid: int) -> str:
 
 
 def _modified(path: Path) -> float:
-    """Return when a file was changed; now if it is gone."""
+    """Return the time of a file's last change, the current time if the file is gone."""
     try:
         return path.lstat().st_mtime
     except OSError:
@@ -422,13 +420,13 @@ def _modified(path: Path) -> float:
 
 
 def clean_up(queue: Queue) -> None:
-    """Remove abandoned checkpoints and what kills left in the work folder.
+    """Remove abandoned checkpoints, leftovers of killed processes and old jobs of other versions.
 
-    Also jobs that another version added long ago. Checkpoints that a queued job needs stay.
+    Checkpoints that a queued job needs stay.
     """
     folder = work_folder() / CHECKPOINTS
     jobs, long_ago = queue.jobs(), time.time() - _ABANDONED
-    needed = {each.run_id for job in jobs if not job.error for each in job.specifications}
+    needed = {run.run_id for job in jobs if not job.error for run in job.specifications}
     checkpoints = 0
     for path in sorted(folder.glob("*"), key=_modified, reverse=True):
         match = _CHECKPOINT_FILE.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""The process that does queued jobs: `python -m posenc.lab.worker FOLDER RUNNING`.
+"""The process that runs queued jobs: `python -m posenc.lab.worker FOLDER RUNNING`.
 
 It has low priority and ends when the queue is empty or when its parent ends.
 """
@@ -24,13 +24,13 @@ log = logging.getLogger("posenc.worker")
 
 NICE = 10
 REPORT_EVERY = 0.5  # seconds
-HEARD_WITHIN = 2.0  # seconds
+STOP_WITHIN = 2.0  # seconds that a run has to stop by itself
 DEVICE_LOST = 75  # exit code: a new process may use the device
 UNWRITABLE = 74  # exit code: the queue cannot be written, its jobs stay queued
 GRACE = 5.0  # seconds to save in, once the parent has ended
 MAX_POINTS = 200  # of a reported loss
 
-_leaving = threading.Event()  # the parent has ended
+_parent_ended = threading.Event()  # the parent has ended
 
 
 def main(folder: Path, running: int) -> None:
@@ -39,21 +39,21 @@ def main(folder: Path, running: int) -> None:
     try:
         with contextlib.suppress(PosencError, OSError):  # the next worker tries again
             clean_up(queue)
-        while not _leaving.is_set():
+        while not _parent_ended.is_set():
             with queue.take() as job:
                 if job is None:
                     return
-                do(queue, job)
+                run_job(queue, job)
             free_device_memory()
     except QueueUnwritable as error:  # as on a full disk
         log.error("%s The next process tries the queued jobs again.", error)
         sys.exit(UNWRITABLE)
 
 
-def do(queue: Queue, job: Job) -> None:
-    """Run every specification of a job, then remove it; a failed job stays with its reason.
+def run_job(queue: Queue, job: Job) -> None:
+    """Run every specification of a job, then remove the job; a failed job stays with its reason.
 
-    Raises QueueUnwritable where its end cannot be written: then it is queued again.
+    Raises QueueUnwritable where the end cannot be written: then the job is queued again.
     """
     try:
         try:
@@ -83,7 +83,7 @@ def do(queue: Queue, job: Job) -> None:
             queue.fail(job.name, f"It ended by an unforeseen fault ({kind}); the log has it.")
     except (KeyboardInterrupt, QueueBusy, QueueUnwritable) as error:
         with contextlib.suppress(QueueUnwritable, QueueBusy):  # else its attempt counts
-            queue.give_back(job.name)
+            queue.requeue(job.name)
         _event("job_interrupted", job=job.name)
         if isinstance(error, QueueUnwritable):
             raise
@@ -114,7 +114,7 @@ def _event(name: str, **facts: str) -> None:
 
 
 class _Reporter:
-    """Stores the progress of a run, and interrupts it when cancelled or when the parent ends."""
+    """Stores the progress of a run, and interrupts a run that is cancelled or whose parent ends."""
 
     def __init__(self, queue: Queue, name: str, index: int, steps: int) -> None:
         self.queue, self.name, self.index, self.steps = queue, name, index, steps
@@ -159,7 +159,7 @@ class _Reporter:
                     evaluating=step == self.steps,
                 )
             )
-        if self.stopping.is_set() or _leaving.is_set():
+        if self.stopping.is_set() or _parent_ended.is_set():
             self.done.set()
             raise KeyboardInterrupt  # saves first
 
@@ -171,37 +171,37 @@ class _Reporter:
     def _watch(self) -> None:
         while not (self.stopping.is_set() or self.done.wait(REPORT_EVERY)):
             with contextlib.suppress(QueueUnwritable, QueueBusy):
-                if _leaving.is_set() or self.queue.is_cancelled(self.name):
+                if _parent_ended.is_set() or self.queue.is_cancelled(self.name):
                     self.stopping.set()
         # The report of the next step ends the run; a wait or an evaluation is interrupted.
-        if not self.done.wait(HEARD_WITHIN):
+        if not self.done.wait(STOP_WITHIN):
             _thread.interrupt_main()
 
 
-def _leave_with_parent() -> None:
-    """Wait for the end of standard input, which the parent's end closes; then save and exit."""
+def _exit_with_parent() -> None:
+    """Wait until the end of the parent closes standard input, then save and exit."""
     while os.read(0, 1_024):  # not sys.stdin: its lock would be held when the process ends
         pass
-    _leave()
+    _exit()
 
 
-def _leave() -> None:
+def _exit() -> None:
     """Save and exit, or exit without saving after GRACE."""
-    _leaving.set()
-    time.sleep(HEARD_WITHIN + GRACE)
+    _parent_ended.set()
+    time.sleep(STOP_WITHIN + GRACE)
     os._exit(3)
 
 
-def be_a_process() -> None:
+def run_as_process() -> None:
     """Run the jobs of a queue in this process, which ends with its parent."""
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     # A parent in the background may pass on that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_leave, daemon=True).start())
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_exit, daemon=True).start())
     main(Path(sys.argv[1]), int(sys.argv[2]))
 
 
 if __name__ == "__main__":
-    be_a_process()
+    run_as_process()

@@ -22,7 +22,7 @@ def page_queue(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Q
     """Return an empty queue without workers that every page uses. speed: of this machine."""
     monkeypatch.setenv("POSENC_RUNS", str(folder / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
-    monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
+    monkeypatch.setattr(workers.Workers, "start_if_needed", lambda self: None)
     monkeypatch.setattr(form, "speed", lambda: speed)
     empty_page_caches()
     return Queue()
@@ -38,7 +38,7 @@ def train_waiting(queue: Queue) -> str:
     """Train the entry that waits, in this process, and return its first run."""
     with queue.take() as entry:
         assert entry is not None
-        worker.do(queue, entry)
+        worker.run_job(queue, entry)
     return entry.specifications[0].run_id
 
 

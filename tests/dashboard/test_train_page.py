@@ -38,7 +38,7 @@ from tests.lab.worker_processes import wait
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 IDLE = "Nothing is being trained on this server."
-ensure = Workers.ensure  # which the queue of these tests replaces
+start_if_needed = Workers.start_if_needed  # which the queue of these tests replaces
 
 
 def give_text(at: AppTest, content: bytes, name: str = "my text.txt") -> AppTest:
@@ -211,7 +211,7 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = queue.add([small_spec(steps=5)])
-    monkeypatch.setattr(Workers, "ensure", ensure)
+    monkeypatch.setattr(Workers, "start_if_needed", start_if_needed)
     monkeypatch.setattr(workers.subprocess, "Popen", start_process := mock.Mock())
     with bad_disk(queue.folder, errno.EROFS):
         at = visit("train", TRAIN_LINK)
@@ -238,10 +238,10 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
         patched.setattr(
             workers.subprocess, "Popen", lambda _, **options: start_process(command, **options)
         )
-        ensure(crew)
+        start_if_needed(crew)
         wait(lambda: crew.failed)
         at = drawn(visit("train"))
-    crew.leave()  # no other process is started after the pause
+    crew.stop()  # no other process is started after the pause
     reasons = ("could not be written", "ended with an error")
     shown = [text for text in captions(at) if any(one in text for one in reasons)]
     assert [reason in text for text in shown] == [True]

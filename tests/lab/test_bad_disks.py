@@ -188,7 +188,7 @@ CHANGES: tuple[Callable[[Queue, Job], object], ...] = (
     lambda queue, entry: queue.cancel(entry.name),
     lambda queue, entry: queue.remove(entry.name),
     lambda queue, entry: queue.fail(entry.name, "a reason"),
-    lambda queue, entry: queue.give_back(entry.name),
+    lambda queue, entry: queue.requeue(entry.name),
     lambda queue, entry: queue.reset_attempts(entry.name),
     lambda queue, entry: queue.report(entry.name, Progress(step=9)),
     lambda queue, _: queue.take().__enter__(),

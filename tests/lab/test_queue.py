@@ -144,7 +144,7 @@ def test_ended_job_that_cannot_be_removed_is_left_to_the_next_worker(
                 assert entry is not None
                 if stopped:
                     queue.cancel(name)
-                worker.do(queue, entry)
+                worker.run_job(queue, entry)
     (entry,) = queue.jobs()
     assert (entry.state, entry.error, entry.attempts) == (JobState.QUEUED, None, 0)
     made = list(Store())
@@ -295,7 +295,7 @@ CHANGES: dict[str, Callable[[Queue], object]] = {
     "add": lambda queue: queue.add([small_spec(steps=9)], text=NEW),
     "cancel": lambda queue: queue.cancel(queue.jobs()[0].name),
     "fail": lambda queue: queue.fail(queue.jobs()[0].name, "it failed on purpose"),
-    "give back": lambda queue: queue.give_back(queue.jobs()[0].name),
+    "give back": lambda queue: queue.requeue(queue.jobs()[0].name),
     "tell": lambda queue: queue.report(queue.jobs()[0].name, Progress(step=7)),
     "take and end": take_and_end,
 }

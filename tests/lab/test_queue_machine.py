@@ -60,7 +60,7 @@ def take_in_fork(folder: Path) -> tuple[int, str]:
             if got == ENDS["done"]:
                 queue.remove(entry.name)
             elif got == ENDS["left"]:
-                queue.give_back(entry.name)
+                queue.requeue(entry.name)
             else:
                 queue.fail(entry.name, REASON)
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_chec
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers in this process look and tell more often than people could read."""
     monkeypatch.setattr(lab_worker, "REPORT_EVERY", 0.05)
-    monkeypatch.setattr(lab_worker, "HEARD_WITHIN", 0.2)
+    monkeypatch.setattr(lab_worker, "STOP_WITHIN", 0.2)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 # A worker has seconds to save in when its server ends; on a busy machine that is not enough each time.
-WORKER = f"from posenc.lab import worker; worker.GRACE = {PATIENCE}; worker.be_a_process()"
+WORKER = f"from posenc.lab import worker; worker.GRACE = {PATIENCE}; worker.run_as_process()"
 
 
 def worker(queue: Queue) -> subprocess.Popen[bytes]:

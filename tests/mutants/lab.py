@@ -33,7 +33,7 @@ MUTANTS_OF_LAB = (
     Mutant("the same start queued twice", "lab/jobs.py",
            "            if same:", "            if False:", ("queue",)),
     Mutant("an attempt counted for a server's end", "lab/worker.py",
-           "if not self.done.wait(HEARD_WITHIN):", "if False:",
+           "if not self.done.wait(STOP_WITHIN):", "if False:",
            ("worker.py::test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves",)),
     Mutant("a difference called so without its interval", "lab/summary.py",
            "(self.low > 0 or self.high < 0) and abs", "abs", ("summary",)),

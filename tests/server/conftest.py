@@ -19,6 +19,6 @@ def isolated_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
+    monkeypatch.setattr(workers.Workers, "start_if_needed", lambda self: None)
     st.cache_data.clear()
     st.cache_resource.clear()

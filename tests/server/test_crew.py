@@ -70,7 +70,7 @@ def test_watch_survives_a_queue_that_cannot_be_read_or_changed(
     monkeypatch.setattr(watched.queue, "hung_job", hung)
     monkeypatch.setattr(watched.queue, "is_cancelled", lambda name: True)
     monkeypatch.setattr(watched.queue, "cancel", Mock(side_effect=error))
-    monkeypatch.setattr(watched, "ensure", Mock(side_effect=error))
+    monkeypatch.setattr(watched, "start_if_needed", Mock(side_effect=error))
     with caplog.at_level(logging.ERROR):
         watched._await(process)
     assert hung.call_args_list == [call(process.pid)] * 8
@@ -78,7 +78,7 @@ def test_watch_survives_a_queue_that_cannot_be_read_or_changed(
     assert process.returncode != 0
     assert caplog.messages.count(f"whether process {process.pid} hangs cannot be read") == 1
     assert "an entry cannot be removed now" in caplog.messages
-    assert "no process can be started for what waits" in caplog.messages
+    assert "no process can be started for the queued jobs" in caplog.messages
 
 
 def test_unexpected_fault_frees_the_place_for_the_next_process(
@@ -98,14 +98,14 @@ def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Work
     monkeypatch.setattr(workers, "PAUSE", 3_600.0)  # no other process is started meanwhile
     monkeypatch.setattr(workers, "LOOK_EVERY", 0.2)
     monkeypatch.setattr(workers, "GRACE", 0.0)  # so long it may go on when it is told to end
-    monkeypatch.setattr(workers, "HEARD_WITHIN", 0.0)
+    monkeypatch.setattr(workers, "STOP_WITHIN", 0.0)
     queue = Queue(place / "queue")
     wanted = small_spec(steps=12)
     name = queue.add([wanted], text=sentences(), text_name=CORPUS.name)
     checkpoint_of(wanted.run_id).parent.mkdir(parents=True)
     os.mkfifo(checkpoint_of(wanted.run_id))
     crew = Workers(queue)
-    crew.ensure()
+    crew.start_if_needed()
     (process,) = crew._processes
     try:
         wait(lambda: [one.state for one in queue.jobs()] == [JobState.RUNNING])
@@ -144,17 +144,17 @@ def test_starts_at_once_begin_one_process(place: Path, monkeypatch: pytest.Monke
     ended, begin = threading.Event(), Mock()
     begin.return_value.wait = lambda seconds: 0 if ended.wait(PATIENCE) else None
     monkeypatch.setattr(workers.subprocess, "Popen", begin)
-    monkeypatch.setattr(workers, "_give_way", Mock())
+    monkeypatch.setattr(workers, "_lower_priority", Mock())
     crew = Workers(Queue(place / "queue", running=1))
 
     def press(_: int) -> str:
         name = Queue(place / "queue", running=1).add([LONG])
-        crew.ensure()
+        crew.start_if_needed()
         return name
 
     with ThreadPoolExecutor(25) as crowd:
         assert len(set(crowd.map(press, range(25)))) == begin.call_count == 1
-    crew._left = True
+    crew._stopping = True
     ended.set()
 
 
@@ -210,25 +210,25 @@ def test_pages_check_the_queue_at_intervals_and_survive_its_faults(
     own_time = SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
     monkeypatch.setattr(workers, "time", own_time)
 
-    def ensure() -> None:
+    def start_if_needed() -> None:
         looks.append(clock[0])
         resume()  # of another visitor meanwhile: it goes on at once
         raise OSError(5, "no disk")
 
-    monkeypatch.setattr(crew, "ensure", ensure)
+    monkeypatch.setattr(crew, "start_if_needed", start_if_needed)
     for _ in range(2):
         for _ in range(10):
             resume()
         clock[0] += workers.RESUME_EVERY
     assert looks == [1e9, 1e9 + workers.RESUME_EVERY]
-    assert caplog.messages.count("the queue of trainings cannot be used") == 2
+    assert caplog.messages.count("the queue of jobs cannot be used") == 2
 
 
 def test_server_ends_when_training_is_saved(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Queue(place / "queue")
     name = queue.add([LONG])
     crew = Workers(queue)
-    crew.ensure()
+    crew.start_if_needed()
     (process,) = crew._processes
     try:
         running_at(queue, name, 1)
@@ -237,12 +237,12 @@ def test_server_ends_when_training_is_saved(place: Path, monkeypatch: pytest.Mon
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, 0)
         monkeypatch.setattr(workers, "GRACE", PATIENCE)
-        workers.leave()
+        workers.stop_all()
         assert process.poll() == 0
         assert [entry.state for entry in queue.jobs()] == [JobState.QUEUED]
         assert queue.jobs()[0].attempts == 0  # it was no fault of the start
         assert checkpoint_of(LONG.run_id).exists()
-        crew.ensure()
+        crew.start_if_needed()
         assert crew._processes in ([], [process])  # none is begun by a server that ends
     finally:
         process.kill()
@@ -257,9 +257,9 @@ def test_training_runs_at_lower_priority_than_pages(
     queue = Queue(place / "queue")
     queue.add([LONG])
     crew = Workers(queue)
-    crew.ensure()
+    crew.start_if_needed()
     (process,) = crew._processes
-    crew._left = True  # none is begun in its place
+    crew._stopping = True  # none is begun in its place
     try:
         policy = os.SCHED_IDLE if shared else os.SCHED_OTHER
         assert os.sched_getscheduler(process.pid) == policy

@@ -32,7 +32,7 @@ def press():
     gate.wait()
     own = Queue(folder, waiting=50)
     names.append(own.add([small_spec(steps=400)], text=sentences(), text_name=CORPUS.name))
-    crew.ensure()
+    crew.start_if_needed()
 
 pressing = [threading.Thread(target=press) for _ in range({STARTS})]
 for one in pressing: one.start()

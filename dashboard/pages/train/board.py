@@ -27,7 +27,7 @@ def board() -> bool:
     """Draw every job, the same for every visitor; return whether there is one."""
     crew = server_workers()
     with contextlib.suppress(QueueUnwritable):  # the panel says so
-        crew.ensure()
+        crew.start_if_needed()
     entries = crew.queue.jobs()
     active = any(entry.state is not JobState.FAILED for entry in entries)
     shown = tuple(entry.name for entry in entries)
@@ -39,7 +39,7 @@ def board() -> bool:
 
     def draw() -> None:
         try:
-            crew.ensure()
+            crew.start_if_needed()
         except QueueUnwritable as error:
             st.warning(
                 plain(f"{error} No job starts until the queue can be written."),

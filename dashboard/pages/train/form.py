@@ -239,7 +239,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         except RunError:  # a name is no reason to stop
             st.toast("The job is queued, but its name cannot be saved now.", icon=":material/info:")
         with contextlib.suppress(QueueUnwritable):  # the board says so
-            crew.ensure()
+            crew.start_if_needed()
         st.rerun()
     return linked
 
