@@ -142,7 +142,7 @@ def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
         }
     return row | {
         "evaluated to": last.x,
-        "loss there": last.mean,
+        "loss at the end": last.mean,
         "lowest seed": last.low,
         "highest seed": last.high,
         "seeds": curve.seeds,
@@ -207,6 +207,6 @@ def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
         "accuracy in training": _in_training(curve),
         "half correct up to": summary.reach(curve) if judged(curve) else None,
         "evaluated to": curve.points[-1].x,
-        "accuracy there": curve.points[-1].mean,
+        "accuracy at the end": curve.points[-1].mean,
         "seeds": curve.seeds,
     }

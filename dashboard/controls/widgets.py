@@ -72,7 +72,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
                 rule.label, least, rule.high, default, step=step, format="%.10g", **common
             )
     longest = getattr(rule, "longest", None)
-    return place.text_input(rule.label, default, max_chars=longest, width=280, **common)
+    return place.text_input(rule.label, default, max_chars=longest, width=240, **common)
 
 
 def typed(rule: fields.Rule) -> bool:

@@ -59,7 +59,9 @@ def positions(across: str, up: str) -> Spec:
         *(alt.Tooltip(f"PC{i}:Q", format=".3g") for i in (1, 2, 3)),
     ]
     label = alt.Chart().transform_filter("datum.label != null")
-    label = label.mark_text(dy=-11, fontSize=12, fontWeight="bold", color=GRAY, tooltip=None)
+    label = label.mark_text(
+        baseline="bottom", dy=-5, fontSize=12, fontWeight="bold", color=GRAY, tooltip=None
+    )
     frame = alt.Chart().mark_rect(opacity=0, tooltip=None, aria=False)
     layers = alt.layer(
         frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),

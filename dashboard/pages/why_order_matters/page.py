@@ -22,12 +22,14 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    controls = st.container(horizontal=True)
+    order, shown_as = st.container(horizontal=True), st.container(horizontal=True)
+    words = shown_as.container(horizontal=True, width="content")
     kinds = tuple(dict.fromkeys((*page.kinds(settings), NO_POSITION)))
     heads = max(head_count(setting.heads, setting.real_model) for setting in settings.each)
     chosen = sidebar.choices(
         OrderChoice,
-        controls,
+        dict.fromkeys(("sentence", "reorder", "causal"), order)
+        | dict.fromkeys(("order_scheme", "pattern_head"), shown_as),
         narrowed={
             "order_scheme": [SCHEMES[kind].label for kind in kinds],
             "pattern_head": min(heads, MAX_SHOWN_HEADS),
@@ -37,7 +39,7 @@ def draw() -> None:
     swap = SwapChoice()
     if chosen.reorder == SWAPPED:
         most = len(chosen.sentence.split())
-        swap = sidebar.choices(SwapChoice, controls, narrowed={"swap": most, "swap_with": most})
+        swap = sidebar.choices(SwapChoice, words, narrowed={"swap": most, "swap_with": most})
     both = settings.map(lambda setting: data.read(setting, chosen, swap))
     found = both.now
     with header:
