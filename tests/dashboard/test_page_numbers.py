@@ -180,8 +180,8 @@ def test_pca_page_shows_principal_components(small: Small) -> None:
         assert f"{shares[:2].sum():.0%} ({LABELS[kind]})" in headline(at)
 
 
-def test_components_of_ordered_positions_are_waves_one_faster_than_the_other() -> None:
-    """What the page says of the bend, Diaconis, Goel and Holmes 2008."""
+def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:
+    """Components 1, 2 and 3 cross zero 1, 2 and 3 times (Diaconis, Goel and Holmes 2008)."""
     usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 128, "train_length": 128}
     centre = np.eye(128) - 1 / 128
     for kind in ("sinusoidal", "rope", "alibi"):
