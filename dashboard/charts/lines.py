@@ -8,6 +8,7 @@ import pandas as pd
 
 from dashboard.charts.theme import (
     HEIGHT,
+    SETTINGS_LEGEND,
     Spec,
     boundary_rule,
     in_order,
@@ -91,6 +92,7 @@ def line_spec(
             x=x, y="label_y:Q", text="scheme:N", color=colour, opacity=style["opacity"]
         )
         layers.append(text)
+    height += SETTINGS_LEGEND if pinned else 0
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 
 

@@ -15,6 +15,7 @@ from dashboard.charts.palette import STROKES
 from posenc.schemes import SCHEMES
 
 HEIGHT = 280
+SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
 
 Spec = dict[str, Any]
 

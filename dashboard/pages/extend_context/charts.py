@@ -28,7 +28,6 @@ _LINES = {method.label: name for name, method in METHODS.items()} | {
     DEMANDED: LARGER_BASE.name,
 }
 _HEIGHT = theme.HEIGHT + 80  # of which the legend of six methods takes a part
-_SETTINGS_LEGEND = 50
 # A stroke long enough to show the longest dash.
 _LEGEND = alt.Legend(
     title=None, orient="top", symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=1_000,
@@ -78,7 +77,7 @@ def _lines(
     if rule is not None:
         dashed = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
         layers.append(dashed.encode(**rule, **({"detail": "setting:N"} if pinned else {})))
-    height = _HEIGHT + (_SETTINGS_LEGEND if pinned else 0)
+    height = _HEIGHT + (theme.SETTINGS_LEGEND if pinned else 0)
     return theme.spec_of(alt.layer(*layers).properties(height=height))
 
 
