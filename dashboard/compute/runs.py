@@ -1,10 +1,11 @@
 """Finished runs for the pages: those that ship with the library, and those of this server's store."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import streamlit as st
 
+from dashboard.compute import run_labels
 from posenc.checkpoints.file_store import store_url
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import (
@@ -22,197 +23,154 @@ from posenc.lab.tasks import TASKS, Language
 from posenc.schemes import SCHEMES
 
 SHIPPED = str(RESULTS)
-BELIEVED_FOR = 60.0  # seconds until a run that could not be read is tried again
-LISTED_FOR = 5.0  # seconds that the list of a bucket, or of what ships, is believed
+RETRY_SECONDS = 60.0  # until a run that could not be read is tried again
+LIST_SECONDS = 5.0  # until the runs of a bucket, or of what ships, are listed again
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _opened(url: str) -> Store:
+def _open(url: str) -> Store:
     return Store(url)
 
 
-def own_store() -> Store | None:
-    """Return this server's store, None where it cannot be opened."""
-    try:
-        return _opened(store_url())
-    except RunError:
-        return None
+@st.cache_data(max_entries=4, ttl=LIST_SECONDS, show_spinner=False)
+def _cached_ids(url: str) -> list[str]:
+    return _open(url).ids()
 
 
-def _stores() -> Iterator[Store]:
-    """Return the stores that can be opened: what ships, then this server's own."""
-    for store in (_opened(SHIPPED), own_store()):
-        if store is not None:
-            yield store
+def _ids(url: str) -> list[str]:
+    """Return the ids of a store's runs, of this server's own folder without a cache.
 
-
-@st.cache_data(max_entries=4, ttl=LISTED_FOR, show_spinner=False)
-def _listed(url: str) -> list[str]:
-    return _opened(url).ids()
-
-
-def _names(store: Store) -> list[str]:
-    """Return the names of a store's runs, read every time from this server's folder alone.
-
-    To look at every file that ships took a tenth of a rerun.
+    Looking at every file that ships took a tenth of a rerun. Raises RunError where it cannot be listed.
     """
-    return store.ids() if store.local and store.url != SHIPPED else _listed(store.url)
+    store = _open(url)
+    return store.ids() if store.local and url != SHIPPED else _cached_ids(url)
 
 
-def _ids(store: Store) -> list[str]:
-    """Return the names of a store's runs, none of a store that cannot be read now.
+def all_ids() -> tuple[str, ...]:
+    """Return the ids of all runs that can be listed, sorted."""
+    ids = set[str]()
+    for url in (SHIPPED, store_url()):
+        with contextlib.suppress(RunError):
+            ids.update(_ids(url))
+    return tuple(sorted(ids))
 
-    No page but those of runs has to do with it.
+
+def listed(asked: str = "") -> tuple[str, ...]:
+    """Return the ids of the runs that lists show: without those that their owners hid.
+
+    asked: the comparison of a link, which is shown with its hidden runs.
     """
-    try:
-        return _names(store)
-    except RunError:
-        return []
+    ids, hidden = all_ids(), run_labels.hidden_runs()
+    compared = {info.run_id for info in comparisons(ids).get(asked, ())}
+    return tuple(run_id for run_id in ids if run_id not in hidden or run_id in compared)
+
+
+def shipped() -> tuple[str, ...]:
+    """Return the ids of the runs that ship."""
+    return tuple(_ids(SHIPPED))
+
+
+# A run never changes, so what was read of it stays valid; errors are not cached.
+@st.cache_resource(max_entries=16_384, show_spinner=False)
+def _info(run_id: str, url: str) -> RunInfo:
+    return _open(url).info(run_id)
+
+
+@st.cache_resource(max_entries=512, show_spinner=False)
+def _run(run_id: str, url: str) -> Run:
+    return _open(url).read(run_id)
+
+
+@st.cache_resource(max_entries=64, ttl=RETRY_SECONDS, show_spinner=False)
+def _infos_or_errors(run_ids: tuple[str, ...]) -> dict[str, RunInfo | RunError]:
+    """Return what each run is, or why it cannot be read."""
+    results: dict[str, RunInfo | RunError] = {}
+    for run_id in run_ids:
+        results[run_id] = RunMissing(f"There is no run {run_id}.")
+        for url in (SHIPPED, store_url()):
+            try:
+                results[run_id] = _info(run_id, url)
+                break
+            except RunMissing:
+                continue
+            except RunError as error:
+                results[run_id] = error
+    return results
+
+
+def read_infos(run_ids: Iterable[str]) -> list[RunInfo]:
+    """Return what the runs of these ids are, of those that can be read."""
+    results = _infos_or_errors(tuple(run_ids)).values()
+    return [info for info in results if isinstance(info, RunInfo)]
+
+
+def run(run_id: str) -> Run | None:
+    """Return a run, None where it cannot be read now."""
+    for url in (SHIPPED, store_url()):
+        with contextlib.suppress(RunError):
+            return _run(run_id, url)
+    return None
 
 
 def unreadable() -> str:
-    """Say what of this server's store is not shown, "" if nothing."""
-    store = own_store()
+    """Return a sentence on the runs of this server's store that cannot be shown, "" for none."""
     try:
-        ids = None if store is None else _names(store)
+        store, ids = _open(store_url()), _ids(store_url())
     except RunError:
-        ids = None
-    if store is None or ids is None:
         return (
             "The models trained on this server cannot be read now; only those that come with the "
             "workbench are shown."
         )
-    infos = {name: _read_info(name) for name in ids}
-    store.foreign = [name for name in ids if isinstance(infos[name], RunOfAnotherVersion)]
-    store.broken = [f"{name}.parquet" for name in ids if type(infos[name]) is RunError]
-    faults = store.left_out()
-    faults += [
+    results = _infos_or_errors(tuple(ids))
+    store.foreign = [name for name in ids if isinstance(results[name], RunOfAnotherVersion)]
+    store.broken = [f"{name}.parquet" for name in ids if type(results[name]) is RunError]
+    reasons = store.left_out() + [
         f"run {name} cannot be read now"
-        for name, info in infos.items()
-        if isinstance(info, StoreUnavailable)
+        for name in ids
+        if isinstance(results[name], StoreUnavailable)
     ]
-    return "; ".join(faults) + "." if faults else ""
+    return "; ".join(reasons) + "." if reasons else ""
 
 
-def known() -> tuple[str, ...]:
-    """Return the names of all runs there are now, the key of what is read of them."""
-    return tuple(sorted({name for store in _stores() for name in _ids(store)}))
+@st.cache_resource(max_entries=8, ttl=RETRY_SECONDS, show_spinner=False)
+def with_learned_table(run_ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids of the finished runs among these whose learned table can be read."""
+    readable = []
+    for info in of_kinds(read_infos(run_ids), ["learned"]):
+        if info.stopped is None:
+            with contextlib.suppress(CheckpointError):
+                named_table(f"run-{info.run_id}")
+                readable.append(info.run_id)
+    return tuple(readable)
 
 
-def listed(hidden: frozenset[str], asked: str = "") -> tuple[str, ...]:
-    """Return the names of the runs that lists show, without those that are hidden.
-
-    asked: the comparison of a link; it is shown whole, whoever hid what of it.
-    """
-    names = known()
-    every = comparisons(names)
-    whole = {info.run_id for info in every.get(asked, ())}
-    return tuple(name for name in names if name not in hidden or name in whole)
-
-
-def shipped() -> tuple[str, ...]:
-    """Return the names of the runs that ship."""
-    return tuple(_ids(_opened(SHIPPED)))
-
-
-# A run never changes, so what was read of one is kept; a fault is believed for a while.
-@st.cache_resource(max_entries=16_384, show_spinner=False)
-def _heading(name: str, url: str) -> RunInfo:
-    return _opened(url).info(name)
-
-
-@st.cache_resource(max_entries=512, show_spinner=False)
-def _whole(name: str, url: str) -> Run:
-    return _opened(url).read(name)
-
-
-@st.cache_resource(max_entries=16_384, ttl=BELIEVED_FOR, show_spinner=False)
-def _judged(name: str, url: str) -> RunInfo | RunError:
-    """Return what a run is, or what is wrong with its file."""
-    try:
-        return _heading(name, url)
-    except StoreUnavailable:
-        raise  # nothing is known of the file
-    except RunError as fault:
-        return fault
-
-
-def _read_info(name: str) -> RunInfo | RunError:
-    """Return what a run is, or why that cannot be told."""
-    fault: RunError = RunMissing(f"There is no run {name}.")
-    for store in _stores():
-        info: RunInfo | RunError
-        try:
-            info = _judged(name, store.url)
-        except StoreUnavailable as error:
-            info = error
-        if isinstance(info, RunInfo):
-            return info
-        if not isinstance(info, RunMissing):
-            fault = info
-    return fault
-
-
-def headings(names: tuple[str, ...]) -> list[RunInfo]:
-    """Return what the runs of these names are, those that can be read."""
-    return [info for info in map(_read_info, names) if isinstance(info, RunInfo)]
-
-
-def run(name: str) -> Run | None:
-    """Return the run of this name, None where it cannot be read now."""
-    for store in _stores():
-        with contextlib.suppress(RunError):
-            return _whole(name, store.url)
-    return None
-
-
-@st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
-def with_learned_table(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the finished runs among these whose learned table can be read."""
-    return tuple(
-        info.run_id
-        for info in headings(names)
-        if info.stopped is None
-        and info.specification.scheme.kind == "learned"
-        and _has_table(info.run_id)
-    )
-
-
-def _has_table(name: str) -> bool:
-    try:
-        named_table(f"run-{name}")
-    except CheckpointError:
-        return False
-    return True
-
-
-@st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
-def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
+@st.cache_resource(max_entries=8, ttl=RETRY_SECONDS, show_spinner=False)
+def comparisons(run_ids: tuple[str, ...]) -> dict[str, list[RunInfo]]:
     """Return the runs by comparison: language first, what ships first, short lengths first."""
     groups: dict[str, list[RunInfo]] = {}
-    for info in headings(names):
+    for info in read_infos(run_ids):
         groups.setdefault(summary.comparison(info.specification), []).append(info)
     tasks, first = list(TASKS), set(shipped())
 
     def order(name: str) -> tuple[int, bool, int, str]:
         specification = groups[name][0].specification
-        own = not any(heading.run_id in first for heading in groups[name])
+        own = not any(info.run_id in first for info in groups[name])
         return tasks.index(specification.task), own, specification.train_length, name
 
     return {name: groups[name] for name in sorted(groups, key=order)}
 
 
-def curves(infos: list[RunInfo], measure: str) -> list[Curve]:
+def curves(infos: Iterable[RunInfo], measure: str) -> list[Curve]:
     """Return the curves of one measure of these runs, schemes in their fixed order.
 
-    A run that cannot be read now is left out, and is there again when it can.
+    A run that cannot be read now is left out.
     """
-    read = [whole for info in infos if (whole := run(info.run_id)) is not None]
-    return _curves(tuple(whole.run_id for whole in read), measure, read)
+    readable = [whole for info in infos if (whole := run(info.run_id)) is not None]
+    return _curves(tuple(whole.run_id for whole in readable), measure, readable)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _curves(names: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curve]:
+def _curves(run_ids: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curve]:
     order = list(SCHEMES)
     return sorted(
         summary.curves(_runs, measure),
@@ -225,13 +183,13 @@ def _curves(names: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curv
     )
 
 
-def of_kinds(infos: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
+def of_kinds(infos: Iterable[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
     """Return the runs of these schemes."""
     wanted = {*kinds}
     return [info for info in infos if info.specification.scheme.kind in wanted]
 
 
-@st.cache_resource(max_entries=64, ttl=BELIEVED_FOR, show_spinner=False)
+@st.cache_resource(max_entries=64, ttl=RETRY_SECONDS, show_spinner=False)
 def shipped_comparison(kinds: tuple[str, ...]) -> str:
     """Return the comparison that pages show of these schemes, "" where none ships.
 
@@ -247,7 +205,7 @@ def shipped_comparison(kinds: tuple[str, ...]) -> str:
     return max(texts, key=order, default="")
 
 
-@st.cache_resource(max_entries=64, ttl=BELIEVED_FOR, show_spinner=False)
+@st.cache_resource(max_entries=64, ttl=RETRY_SECONDS, show_spinner=False)
 def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
     """Return loss by context length of shipped models, a curve per scheme that was measured."""
     infos = comparisons(shipped()).get(shipped_comparison(kinds), [])

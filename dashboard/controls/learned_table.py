@@ -4,7 +4,7 @@ import functools
 
 import streamlit as st
 
-from dashboard.compute import run_names, run_words, runs
+from dashboard.compute import run_descriptions, runs
 from dashboard.compute.upload_cache import cache_table, cached_tables
 from dashboard.controls import uploads
 from dashboard.controls.widgets import pressed, show, take_value
@@ -38,7 +38,7 @@ def available() -> tuple[str, ...]:
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
     cached = (name for name in candidates if name.startswith("table-") and name in cached_tables)
-    shown = runs.listed(run_names.hidden_runs())
+    shown = runs.listed()
     trained = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
     return tuple(dict.fromkeys(("trained", "random", *packaged, *cached, *trained)))
 
@@ -54,7 +54,7 @@ def picker(rule: fields.Rule) -> None:
         rule.label,
         st.session_state["uploaded_tables"],
         key="learned_source_control",
-        format_func=run_words.tables(st.session_state["uploaded_tables"]).__getitem__,
+        format_func=run_descriptions.table_names(st.session_state["uploaded_tables"]).__getitem__,
         help=rule.help,
         on_change=take_value,
         args=("learned_source", "learned_source_control"),
@@ -150,7 +150,7 @@ def _candidate_label(candidate: Candidate) -> str:
 
 def _notes(source: str) -> tuple[str, ...]:
     """Say what else is known of a table: of one learned here the model, of another what its file says."""
-    sentence = run_words.of_table(source)
+    sentence = run_descriptions.table_description(source)
     if sentence:
         return (sentence,)
     return () if source == "random" else named_table(source).notes

@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard import limits
-from dashboard.compute import run_names, run_words
+from dashboard.compute import run_descriptions, run_labels
 from dashboard.pages.train import form
 from dashboard.server import workers
 from dashboard.server.workers import Workers, server_workers
@@ -295,11 +295,11 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
     measured = drawn(visit("extrapolation", link))
     assert not measured.warning
     assert "RoPE" in headline(measured)
-    assert any(run_words.alike(specification) in text for text in captions(measured))
+    assert any(run_descriptions.description(specification) in text for text in captions(measured))
     other = drawn(visit("extrapolation", {"half": "measured"}))
     offered = " ".join(other.segmented_control(key="comparison_control").options)
     assert "Text, 64 tokens" in offered
-    assert run_words.title(specification) not in offered
+    assert run_descriptions.title(specification) not in offered
     assert "Already trained." in captions(visit("train", LINK))
 
 
@@ -351,7 +351,7 @@ def stoppers(visit_as: SharedServer) -> set[str]:
 
     def may_stop(person: str) -> bool:
         visit_as(person)
-        return run_names.may_stop(entry)
+        return run_labels.may_stop(entry)
 
     return {*filter(may_stop, (ANN, BOB, NOBODY))}
 
@@ -363,7 +363,7 @@ def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
     visit_as(ANN)
     at = start("Mine")
     assert ["its name cannot be saved" in toast.value for toast in at.toast] == [True]
-    assert run_names.all_labels() == {}
+    assert run_labels.all_labels() == {}
     assert [entry.owner for entry in queue.jobs()] == [ANN]
     assert stoppers(visit_as) == {ANN}
     drawn(visit("train"))

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.compute import run_words
+from dashboard.compute import run_descriptions
 from dashboard.controls import link
 from dashboard.pages.extrapolation.options import MeasuredChoice
 from dashboard.server.incidents import answered
@@ -29,7 +29,7 @@ def asked(default: str) -> str:
 
 def titles(every: Mapping[str, list[RunInfo]]) -> dict[str, str]:
     """Return the words of every comparison, no two alike."""
-    found = {name: run_words.title(infos[0].specification) for name, infos in every.items()}
+    found = {name: run_descriptions.title(infos[0].specification) for name, infos in every.items()}
     words = [*found.values()]
     return {
         name: f"{text}, {name[-8:]}" if words.count(text) > 1 else text

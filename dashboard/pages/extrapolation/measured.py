@@ -5,7 +5,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.ab import AB
 from dashboard.charts import loss
-from dashboard.compute import run_names, run_results, run_words, runs
+from dashboard.compute import run_descriptions, run_results, runs
 from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
@@ -45,7 +45,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     """
     shown = page.kinds(settings)
     default = runs.shipped_comparison(shown) or fields.defaults(MeasuredChoice)["comparison"]
-    every = runs.comparisons(runs.listed(run_names.hidden_runs(), comparison.asked(default)))
+    every = runs.comparisons(runs.listed(comparison.asked(default)))
     name = comparison.choose(row, every, default)
     if unread := runs.unreadable():
         st.caption(plain(unread))
@@ -139,7 +139,7 @@ def _notes(
     settings: AB[Setting], found: list[RunInfo], shown: tuple[str, ...], kinds: tuple[str, ...]
 ) -> None:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
-    st.caption(plain(f"{run_words.whole(found[0].specification)}."))
+    st.caption(plain(f"{run_descriptions.full_description(found[0].specification)}."))
     if missing := tuple(kind for kind in shown if kind not in kinds):
         st.caption(f"Not trained in this comparison: {page.names(missing)}.")
     if pinned := tuple(kind for kind in kinds if kind not in settings.now.schemes):

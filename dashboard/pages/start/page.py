@@ -135,6 +135,6 @@ def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
     st.caption(run_results.rules())
 
 
-@st.cache_resource(max_entries=64, ttl=runs.BELIEVED_FOR, show_spinner=False)
+@st.cache_resource(max_entries=64, ttl=runs.RETRY_SECONDS, show_spinner=False)
 def _loss_frame(kinds: tuple[str, ...]) -> pd.DataFrame:
     return loss.frame(runs.shipped_loss(kinds))

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.theme import COLOURS
-from dashboard.compute import run_names, run_words, runs
+from dashboard.compute import run_descriptions, run_labels, runs
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
 from dashboard.server import incidents, settings
@@ -75,7 +75,7 @@ def _row(queue: Queue, entry: Job) -> None:
     one = specs[min(progress.run, len(specs) - 1)]
     kinds = tuple(dict.fromkeys(spec.scheme.label for spec in specs))
     with st.container(border=True):
-        st.markdown(f"**{listed(kinds)}.** {plain(run_words.alike(one))}")
+        st.markdown(f"**{listed(kinds)}.** {plain(run_descriptions.description(one))}")
         if entry.state is JobState.FAILED:
             st.error(plain(entry.error or ""), icon=":material/error:")
         elif entry.state is JobState.QUEUED:
@@ -91,9 +91,9 @@ def _row(queue: Queue, entry: Job) -> None:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
             st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[one.scheme.kind])
         stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
-        if name := run_names.names_with_owners([*specs]):
+        if name := run_labels.names_with_owners([*specs]):
             st.caption(plain(f"{name}."))
-        if not (settings.current().training and run_names.may_stop(entry)):
+        if not (settings.current().training and run_labels.may_stop(entry)):
             return
         word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
@@ -110,19 +110,19 @@ def finished(name: str, asked: list[Specification], label: str = "") -> None:
     kinds = tuple(kind for kind in SCHEMES if kind in trained)
     st.page_link(
         "pages/extrapolation/page.py",
-        label=label or f"{run_words.title(asked[0])}: {page.names(kinds)}",
+        label=label or f"{run_descriptions.title(asked[0])}: {page.names(kinds)}",
         icon=":material/trending_up:",
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],
     )
-    names = run_names.names_with_owners(asked)
+    names = run_labels.names_with_owners(asked)
     lead = f"{names}. " if names else ""
-    st.caption(plain(f"{lead}{run_words.alike(asked[0])}"))
+    st.caption(plain(f"{lead}{run_descriptions.description(asked[0])}"))
 
 
 def shelf(linked: str | None) -> None:
     """Draw a link to every comparison made here, but those that ship and the one linked to above."""
-    names = runs.listed(run_names.hidden_runs())
+    names = runs.listed()
     shipped = set(runs.shipped())
     own = {
         name: [run.specification for run in found]

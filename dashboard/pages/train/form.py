@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import loss
-from dashboard.compute import run_names, run_results, run_words, runs
+from dashboard.compute import run_descriptions, run_labels, run_results, runs
 from dashboard.controls import uploads
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
@@ -27,6 +27,7 @@ from posenc.lab import summary
 from posenc.lab.jobs import JobState
 from posenc.lab.labels import MAX_NAME, check_name
 from posenc.lab.run_once import Speed, calibrate
+from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.sweep import specifications
@@ -175,7 +176,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         st.info(
             f"{corpus.replaced:,} bytes were not UTF-8 and became U+FFFD.", icon=":material/info:"
         )
-    names = {one.run_id for one in runs.headings(runs.known())}
+    names = {one.run_id for one in runs.read_infos(runs.all_ids())}
     made = [one for one in asked if one.run_id in names]
     linked = None
     if made:
@@ -212,13 +213,13 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
     if called is None:
         return linked
     if pressed(st, "Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
-        crew, store = server_workers(), runs.own_store()
+        crew = server_workers()
         content, name = uploaded or (None, "")
         try:
             before = {one.name for one in crew.queue.jobs()}
             entry = crew.queue.add(
                 left,
-                store=store.url if store else None,
+                store=Store().url,
                 text=content,
                 text_name=name,
                 estimate=seconds,
@@ -235,7 +236,7 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         counters.here.count("starts")
         event("start_added", job=entry, runs=[one.run_id for one in left])
         try:
-            run_names.label_started(left, called)
+            run_labels.label_started(left, called)
         except RunError:  # a name is no reason to stop
             st.toast("The job is queued, but its name cannot be saved now.", icon=":material/info:")
         with contextlib.suppress(QueueUnwritable):  # the board says so
@@ -269,7 +270,7 @@ def _result(comparison: str, made: list[Specification], asked: int) -> None:
         else f"Already trained: {len(made)} of {count_of(asked, 'run')}."
     )
     curves = runs.curves(
-        runs.headings(tuple(one.run_id for one in made)), run_results.measure(made[0])
+        runs.read_infos(tuple(one.run_id for one in made)), run_results.measure(made[0])
     )
     st.markdown(f"**{run_results.headline(curves)}**")
     _chart(curves)
@@ -279,7 +280,7 @@ def _result(comparison: str, made: list[Specification], asked: int) -> None:
 def example(setting: Setting) -> None:
     """Draw what shipped models measured, until there is a result of the visitor's own."""
     if curves := runs.shipped_loss(setting.schemes):
-        title = run_words.title(curves[0].specification)
+        title = run_descriptions.title(curves[0].specification)
         st.caption(f"Example, models that come with the workbench: {title}.")
         _chart(curves)
 

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from dashboard.compute import runs
 from dashboard.server import identity
 from dashboard.text import listed
 from posenc.checkpoints.file_store import store_url
@@ -12,17 +11,18 @@ from posenc.lab.labels import Label, Labels, hidden, names
 from posenc.lab.specification import Specification
 from posenc.text import printable_name
 
+LIST_SECONDS = 5.0  # until the labels are read again
 OWNER_SHOWN = 40  # characters
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _opened(url: str) -> Labels:
+def _open(url: str) -> Labels:
     return Labels(url)
 
 
-@st.cache_data(max_entries=4, ttl=runs.LISTED_FOR, show_spinner=False)
+@st.cache_data(max_entries=4, ttl=LIST_SECONDS, show_spinner=False)
 def _labels(url: str) -> dict[str, tuple[Label, ...]]:
-    return _opened(url).all()
+    return _open(url).all()
 
 
 def all_labels() -> dict[str, tuple[Label, ...]]:
@@ -43,7 +43,7 @@ def label_started(specifications: list[Specification], name: str) -> None:
 
     Raises RunError where the labels cannot be written.
     """
-    store, owner = _opened(store_url()), identity.name()
+    store, owner = _open(store_url()), identity.name()
     for specification in specifications:
         label = Label(specification.run_id, owner, name)
         if identity.may_own() and name:

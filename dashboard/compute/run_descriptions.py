@@ -1,0 +1,76 @@
+"""Trained models in a few words: what they learned, on how much, and what their table is called."""
+
+import streamlit as st
+
+from dashboard.compute import runs
+from posenc.checkpoints.sources import TRAINED
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import Copy, Language, Recall
+from posenc.text import count_of
+
+TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
+_DIGITS = 6  # of an id, after equal names
+
+
+def title(specification: Specification) -> str:
+    """Return what the models of a comparison learned, and on how many tokens."""
+    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[specification.task]
+    unit = "letter" if specification.task == Copy.kind else "token"
+    return f"{task}, {count_of(specification.train_length, unit)}"
+
+
+def description(specification: Specification) -> str:
+    """Return what the models of a comparison have in common: task, training length, size, steps."""
+    length = count_of(specification.train_length, "token")
+    tasks = {
+        Language.kind: f"next byte of {specification.corpus_name or 'a text'}, trained on {length}",
+        Recall.kind: f"the value that belongs to a key, trained on {length}",
+        Copy.kind: f"a string again, trained on up to {count_of(specification.train_length, 'letter')}",
+    }
+    layers = count_of(specification.model.layers, "layer")
+    return (
+        f"Task: {tasks[specification.task]}; {layers} of width {specification.model.width:,}, "
+        f"{count_of(specification.steps, 'step')}"
+    )
+
+
+def full_description(specification: Specification) -> str:
+    """Return the description with the batch, heads, learning rate and device."""
+    device = {"cpu": "a CPU", "cuda": "a GPU"}.get(specification.device, specification.device)
+    return (
+        f"{description(specification)} of {specification.batch} sequences, "
+        f"{count_of(specification.model.heads, 'head')}, learning rate {specification.learning_rate:g}, "
+        f"on {device}"
+    )
+
+
+def table_description(source: str) -> str:
+    """Return which model of this library learned a table, "" where none here did."""
+    run_id = TRAINED if source == "trained" else source.removeprefix("run-")
+    infos = runs.read_infos([run_id]) if run_id != source else []
+    texts = [
+        f"{description(info.specification)}, seed {info.specification.seed}." for info in infos
+    ]
+    return "".join(texts)
+
+
+@st.cache_resource(max_entries=16, ttl=runs.RETRY_SECONDS, show_spinner=False)
+def table_names(sources: tuple[str, ...]) -> dict[str, str]:
+    """Return the names of learned tables on screen; equal ones end with the beginning of their id."""
+    names = {source: TABLES.get(source) or _table_name(source) for source in sources}
+    shown = [*names.values()]
+    return {
+        source: f"{name}, {source.partition('-')[2][:_DIGITS]}" if shown.count(name) > 1 else name
+        for source, name in names.items()
+    }
+
+
+def _table_name(source: str) -> str:
+    kind, _, run_id = source.partition("-")
+    if kind == "table":
+        return "Uploaded"
+    for info in runs.read_infos([run_id]):
+        specification = info.specification
+        size = f"{specification.train_length:,} rows, width {specification.model.width:,}"
+        return f"Of {size}, seed {specification.seed}"
+    return "Not on this server"
