@@ -14,7 +14,6 @@ from streamlit.testing.v1 import AppTest
 from dashboard import limits
 from dashboard.compute import run_descriptions, run_labels
 from dashboard.pages.train import form
-from dashboard.server import workers
 from dashboard.server.workers import Workers, server_workers
 from dashboard.text import duration
 from posenc.checkpoints.file_store import store_url
@@ -212,7 +211,7 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
 ) -> None:
     name = queue.add([small_spec(steps=5)])
     monkeypatch.setattr(Workers, "start_if_needed", start_if_needed)
-    monkeypatch.setattr(workers.subprocess, "Popen", start_process := mock.Mock())
+    monkeypatch.setattr(subprocess, "Popen", start_process := mock.Mock())
     with bad_disk(queue.folder, errno.EROFS):
         at = visit("train", TRAIN_LINK)
         assert errors(at) == []
@@ -233,15 +232,13 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
 ) -> None:
     queue.add([small_spec(steps=5)])
     command, start_process = ["sh", "-c", f"exit {code}"], subprocess.Popen
-    crew = server_workers()
+    workers = server_workers()
     with monkeypatch.context() as patched:
-        patched.setattr(
-            workers.subprocess, "Popen", lambda _, **options: start_process(command, **options)
-        )
-        start_if_needed(crew)
-        wait(lambda: crew.failed)
+        patched.setattr(subprocess, "Popen", lambda _, **options: start_process(command, **options))
+        start_if_needed(workers)
+        wait(lambda: workers.failed)
         at = drawn(visit("train"))
-    crew.stop()  # no other process is started after the pause
+    workers.stop()  # no other process is started after the pause
     reasons = ("could not be written", "ended with an error")
     shown = [text for text in captions(at) if any(one in text for one in reasons)]
     assert [reason in text for text in shown] == [True]

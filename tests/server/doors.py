@@ -196,7 +196,7 @@ DOORS = (
     Door("learned path", "checkpoint", lambda _, path: read_position_table(path), check_learned),
     Door("numbers path", "numbers", lambda _, path: read_number_table(path), check_numbers),
     Door("config", "config", lambda given, _: chosen_model(config_token(given)), check_model),
-    Door("text", "text", lambda given, _: form.corpus_of((given, '"a text"')), check_text),
+    Door("text", "text", lambda given, _: form.corpus_of(given, '"a text"'), check_text),
     Door("text path", "text", lambda _, path: read_text(str(path)), check_text),
     Door("run", "run", _run, check_run),
     Door("table of a run", "parameters", _TABLE_OF_RUN, check_learned),

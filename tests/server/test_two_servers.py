@@ -24,7 +24,7 @@ from posenc.lab.jobs import Queue
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 
 folder = Path(sys.argv[1])
-crew = Workers(Queue(folder, waiting=50))
+workers = Workers(Queue(folder, waiting=50))
 gate = threading.Barrier({STARTS} + 1)
 names = []
 
@@ -32,7 +32,7 @@ def press():
     gate.wait()
     own = Queue(folder, waiting=50)
     names.append(own.add([small_spec(steps=400)], text=sentences(), text_name=CORPUS.name))
-    crew.start_if_needed()
+    workers.start_if_needed()
 
 pressing = [threading.Thread(target=press) for _ in range({STARTS})]
 for one in pressing: one.start()
@@ -41,7 +41,7 @@ sys.stdin.readline()
 gate.wait()
 for one in pressing: one.join()
 print(*sorted(set(names)), flush=True)
-print(*[one.pid for one in crew._processes], flush=True)
+print(*[one.pid for one in workers._processes], flush=True)
 sys.stdin.readline()
 """
 

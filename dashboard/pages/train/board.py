@@ -6,7 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.theme import COLOURS
-from dashboard.compute import run_descriptions, run_labels, runs
+from dashboard.compute import run_labels, runs
+from dashboard.compute.run_descriptions import description, title
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
 from dashboard.server import incidents, settings
@@ -18,121 +19,123 @@ from posenc.lab.jobs import Job, JobState, Queue
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
 
-SHELF = 20  # links to what was trained here
-POLL = 2.0  # seconds between two looks of an open page at what is being trained
-IDLE_POLL = 10.0  # while nothing is, so that another visitor's start shows
+MAX_LINKS = 20  # to comparisons trained here
+POLL = 2.0  # seconds until an open page draws the jobs again
+IDLE_POLL = 10.0  # without a job, so that another visitor's start shows
 
 
-def board() -> bool:
+def draw_jobs() -> bool:
     """Draw every job, the same for every visitor; return whether there is one."""
-    crew = server_workers()
+    workers = server_workers()
     with contextlib.suppress(QueueUnwritable):  # the panel says so
-        crew.start_if_needed()
-    entries = crew.queue.jobs()
-    active = any(entry.state is not JobState.FAILED for entry in entries)
-    shown = tuple(entry.name for entry in entries)
-
-    @st.fragment(run_every=POLL if active else IDLE_POLL)
-    def panel() -> None:
-        with incidents.show_errors():  # a fragment by itself has none around it
-            draw()
-
-    def draw() -> None:
-        try:
-            crew.start_if_needed()
-        except QueueUnwritable as error:
-            st.warning(
-                plain(f"{error} No job starts until the queue can be written."),
-                icon=":material/warning:",
-            )
-        now = crew.queue.jobs()
-        if tuple(entry.name for entry in now) != shown:
-            st.rerun()  # one that ended or began: the page around knows of it, too
-        if not now:
-            st.caption("Nothing is being trained on this server.")
-        if crew.unwritable:
-            st.caption(
-                "Results could not be written, for example because the disk is full. Queued jobs are "
-                "tried again in a minute."
-            )
-        elif crew.failed:
-            st.caption(
-                "The background process ended with an error, which is in the log of the server. A new "
-                "one starts in a minute."
-            )
-        for entry in now:
-            _row(crew.queue, entry)
-
+        workers.start_if_needed()
+    jobs = workers.queue.jobs()
+    active = any(job.state is not JobState.FAILED for job in jobs)
     st.subheader("In training", anchor=False)
-    panel()
-    return bool(entries)
+    panel = st.fragment(_panel, run_every=POLL if active else IDLE_POLL)
+    panel([job.name for job in jobs])
+    return bool(jobs)
 
 
-def _row(queue: Queue, entry: Job) -> None:
-    """Draw one entry: what it is, how far it is, its loss, and how to stop it."""
-    specs = entry.specifications
-    progress = queue.progress(entry.name)
-    one = specs[min(progress.run, len(specs) - 1)]
-    kinds = tuple(dict.fromkeys(spec.scheme.label for spec in specs))
+@incidents.show_errors()  # a fragment by itself has none around it
+def _panel(names: list[str]) -> None:
+    """Draw the jobs and how the workers do. names: the jobs that the page around knows."""
+    workers = server_workers()
+    try:
+        workers.start_if_needed()
+    except QueueUnwritable as error:
+        st.warning(
+            plain(f"{error} No job starts until the queue can be written."),
+            icon=":material/warning:",
+        )
+    jobs = workers.queue.jobs()
+    if [job.name for job in jobs] != names:
+        st.rerun()  # a job ended or began: the page around draws its results
+    if not jobs:
+        st.caption("Nothing is being trained on this server.")
+    if workers.unwritable:
+        st.caption(
+            "Results could not be written, for example because the disk is full. Queued jobs are "
+            "tried again in a minute."
+        )
+    elif workers.failed:
+        st.caption(
+            "The background process ended with an error, which is in the log of the server. A new "
+            "one starts in a minute."
+        )
+    for job in jobs:
+        _draw_job(workers.queue, job)
+
+
+def _draw_job(queue: Queue, job: Job) -> None:
+    """Draw a job: what it trains, how far it is, its loss, and how to stop it."""
+    progress = queue.progress(job.name)
+    planned = job.specifications
+    run = planned[min(progress.run, len(planned) - 1)]
+    labels = tuple(dict.fromkeys(each.scheme.label for each in planned))
     with st.container(border=True):
-        st.markdown(f"**{listed(kinds)}.** {plain(run_descriptions.description(one))}")
-        if entry.state is JobState.FAILED:
-            st.error(plain(entry.error or ""), icon=":material/error:")
-        elif entry.state is JobState.QUEUED:
-            st.caption(f"Queued; about {duration(entry.estimate)} to run.")
+        st.markdown(f"**{listed(labels)}.** {plain(description(run))}")
+        if job.state is JobState.FAILED:
+            st.error(plain(job.error or ""), icon=":material/error:")
+        elif job.state is JobState.QUEUED:
+            st.caption(f"Queued; about {duration(job.estimate)} to run.")
         else:
-            share = 1 - entry.planned_seconds(progress) / max(entry.estimate, 1e-9)
-            place = f"run {progress.run + 1} of {len(specs)}, " if len(specs) > 1 else ""
-            text = f"{place}{one.scheme.label}, seed {one.seed}: step {progress.step:,} of {one.steps:,}"
-            st.progress(min(max(share, 0.0), 1.0), text=text)
+            done = 1 - job.planned_seconds(progress) / max(job.estimate, 1e-9)
+            place = f"run {progress.run + 1} of {len(planned)}, " if len(planned) > 1 else ""
+            text = f"{place}{run.scheme.label}, seed {run.seed}: step {progress.step:,} of {run.steps:,}"
+            st.progress(min(max(done, 0.0), 1.0), text=text)
             phase = "Evaluating past the training length. " if progress.evaluating else ""
-            st.caption(f"{phase}About {duration(entry.remaining_seconds(progress))} left.")
+            st.caption(f"{phase}About {duration(job.remaining_seconds(progress))} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
-            st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[one.scheme.kind])
-        stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
-        if name := run_labels.names_with_owners([*specs]):
-            st.caption(plain(f"{name}."))
-        if not (settings.current().training and run_labels.may_stop(entry)):
-            return
-        word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
-        if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
-            queue.cancel(entry.name)
-            event("start_stopped", job=entry.name)
-            if entry.state is JobState.RUNNING:
-                st.toast("Stopping. The same job started again continues from here.")
-            st.rerun()
+            st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[run.scheme.kind])
+        if names := run_labels.names_with_owners([*planned]):
+            st.caption(plain(f"{names}."))
+        if settings.current().training and run_labels.may_stop(job):
+            _draw_stop(queue, job)
 
 
-def finished(name: str, asked: list[Specification], label: str = "") -> None:
+def _draw_stop(queue: Queue, job: Job) -> None:
+    """Draw the button that stops a job, or removes one that failed."""
+    running = job.state is JobState.RUNNING
+    stopping = running and queue.is_cancelled(job.name)
+    word = "Remove" if job.state is JobState.FAILED else "Stopping" if stopping else "Stop"
+    if pressed(st, word, key=f"stop_{job.name}", disabled=stopping, icon=":material/stop:"):
+        queue.cancel(job.name)
+        event("start_stopped", job=job.name)
+        if running:
+            st.toast("Stopping. The same job started again continues from here.")
+        st.rerun()
+
+
+def draw_link(comparison: str, specifications: list[Specification], label: str = "") -> None:
     """Draw the link to a comparison. label: of the link, else the task and the schemes."""
-    trained = {one.scheme.kind for one in asked}
+    trained = {specification.scheme.kind for specification in specifications}
     kinds = tuple(kind for kind in SCHEMES if kind in trained)
     st.page_link(
         "pages/extrapolation/page.py",
-        label=label or f"{run_descriptions.title(asked[0])}: {page.names(kinds)}",
+        label=label or f"{title(specifications[0])}: {page.names(kinds)}",
         icon=":material/trending_up:",
-        query_params=[("half", "measured"), ("comparison", name)]
+        query_params=[("half", "measured"), ("comparison", comparison)]
         + [("schemes", page.label(kind)) for kind in kinds],
     )
-    names = run_labels.names_with_owners(asked)
+    names = run_labels.names_with_owners(specifications)
     lead = f"{names}. " if names else ""
-    st.caption(plain(f"{lead}{run_descriptions.description(asked[0])}"))
+    st.caption(plain(f"{lead}{description(specifications[0])}"))
 
 
-def shelf(linked: str | None) -> None:
-    """Draw a link to every comparison made here, but those that ship and the one linked to above."""
-    names = runs.listed()
+def draw_finished(linked: str | None) -> None:
+    """Draw a link to every comparison trained on this server, without the one linked to above."""
     shipped = set(runs.shipped())
     own = {
-        name: [run.specification for run in found]
-        for name, found in runs.comparisons(names).items()
-        if name != linked and any(run.run_id not in shipped for run in found)
+        name: [info.specification for info in infos]
+        for name, infos in runs.comparisons(runs.listed()).items()
+        if name != linked and any(info.run_id not in shipped for info in infos)
     }
     if not own:
         return
     st.subheader("Finished on this server", anchor=False)
-    for name, specs in [*own.items()][:SHELF]:
-        finished(name, specs)
-    if len(own) > SHELF:
-        st.caption(f"And {len(own) - SHELF:,} more, on Extrapolation.")
+    for name, specifications in [*own.items()][:MAX_LINKS]:
+        draw_link(name, specifications)
+    if len(own) > MAX_LINKS:
+        st.caption(f"And {len(own) - MAX_LINKS:,} more, on Extrapolation.")

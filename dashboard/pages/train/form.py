@@ -1,7 +1,6 @@
-"""What one more start of training would make and take, and the button that starts it."""
+"""The runs that the controls of Train mean: presets, the text, what is trained already, and a start."""
 
 import contextlib
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -35,18 +34,24 @@ from posenc.lab.tasks import Corpus, Language, from_text, standard_library
 from posenc.settings import Setting
 from posenc.text import count_of, printable_name
 
-NAME_SHOWN = 60
-SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
-FEWEST_STEPS = 20
-SMALL = {"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1}
-MEDIUM = {"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1}
-# Of the runs that ship, the text models trained on 64 tokens: those of 128 have another batch size.
-SHIPPED = {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200}
+NAME_LETTERS = 60
+SPEED_SECONDS = 600.0  # until this machine's speed is measured again
+MIN_STEPS = 20
 # The values of each preset, and the seconds that its steps should take on this machine.
 PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
-    "10 seconds": (SMALL, 10.0),
-    "2 minutes": (MEDIUM, 120.0),
-    "as shipped": (SHIPPED, None),
+    "10 seconds": (
+        {"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1},
+        10.0,
+    ),
+    "2 minutes": (
+        {"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1},
+        120.0,
+    ),
+    # The text models trained on 64 tokens: those of 128 have another batch size.
+    "as shipped": (
+        {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200},
+        None,
+    ),
 }
 _SCRIPT = """
 from posenc.lab import Store, run_once, standard_library
@@ -65,7 +70,7 @@ for specification in plan:
 """
 
 
-@st.cache_resource(max_entries=1, ttl=SPEED_FOR, show_spinner="Timing a small model")
+@st.cache_resource(max_entries=1, ttl=SPEED_SECONDS, show_spinner="Timing a small model")
 def speed() -> Speed:
     """Return how fast this machine trains, measured once in a while for all visitors."""
     return calibrate()
@@ -80,7 +85,7 @@ def plan(setting: Setting, chosen: TrainingChoice, corpus: Corpus | None) -> lis
         widths=(chosen.width,),
         layers=chosen.layers,
         heads=chosen.run_heads,
-        corpus=corpus if chosen.task == Language.kind else None,
+        corpus=corpus,
         train_length=chosen.run_length,
         task=chosen.task,
         steps=chosen.steps,
@@ -91,27 +96,28 @@ def draw_presets(setting: Setting) -> None:
     """Draw a button per preset."""
     row = st.container(horizontal=True)
     for name in PRESETS:
-        row.button(name.capitalize(), key=f"preset_{name}", on_click=_apply, args=(name, setting))
+        row.button(
+            name.capitalize(), key=f"preset_{name}", on_click=_apply_preset, args=(name, setting)
+        )
 
 
 @answered
-def _apply(name: str, setting: Setting) -> None:
+def _apply_preset(name: str, setting: Setting) -> None:
     values, seconds = PRESETS[name]
-    steps = {} if seconds is None else {"steps": steps_within(seconds, setting, values)}
+    steps = {} if seconds is None else {"steps": _steps_within(seconds, setting, values)}
     st.session_state.update({"task": Language.kind} | values | steps)
 
 
-def steps_within(seconds: float, setting: Setting, values: dict[str, Any]) -> int:
+def _steps_within(seconds: float, setting: Setting, values: dict[str, Any]) -> int:
     """Return how many training steps of every run fit a time, evaluation included."""
     planned = plan(setting, TrainingChoice(**values, steps=1), standard_library())
-    timed = speed()
-    step = sum(timed.step(run) for run in planned)
-    evaluation = sum(timed.seconds(run) for run in planned) - step
+    step = sum(map(speed().step, planned))
+    evaluation = sum(map(speed().seconds, planned)) - step
     steps = round((seconds - evaluation) / step)
-    return min(max(FEWEST_STEPS, steps - steps % 10), MAX_RUN_STEPS)
+    return min(max(MIN_STEPS, steps - steps % 10), MAX_RUN_STEPS)
 
 
-def fitted(chosen: TrainingChoice) -> TrainingChoice:
+def with_fitting_width(chosen: TrainingChoice) -> TrainingChoice:
     """Return the choice with the nearest width that gives every head an even one."""
     rule = fields.rules(chosen)["width"]
     assert isinstance(rule, fields.IntRange)
@@ -119,8 +125,8 @@ def fitted(chosen: TrainingChoice) -> TrainingChoice:
     return replace(chosen, width=width)
 
 
-def upload() -> tuple[bytes, str] | None:
-    """Draw the choice of a text and return its bytes and name, None for the default one."""
+def _upload() -> tuple[bytes | None, str]:
+    """Draw the choice of a text and return its bytes and name, None and "" for the default text."""
     with st.expander("Text to learn: the source of Python's standard library, or your own"):
         file = uploads.uploader(
             st,
@@ -130,45 +136,36 @@ def upload() -> tuple[bytes, str] | None:
             help="UTF-8. The server deletes it when its runs are done. Every visitor sees its name.",
         )
     if file is None:
-        return None
+        return None, ""
     # In quotes: a file may be called what the default text is called.
-    return file.getvalue(), f'"{printable_name(file.name, NAME_SHOWN)}"'
-
-
-def corpus_of(uploaded: tuple[bytes, str] | None) -> Corpus:
-    """Return the corpus that was chosen. Raises CorpusError for what is no text."""
-    if uploaded is None:
-        return standard_library()
-    content, name = uploaded
-    return _text(name, hashlib.sha256(content).hexdigest(), content)
+    return file.getvalue(), f'"{printable_name(file.name, NAME_LETTERS)}"'
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _text(name: str, digest: str, _content: bytes) -> Corpus:
-    return from_text(name, _content)
+def corpus_of(text: bytes | None, name: str) -> Corpus:
+    """Return the corpus of a text, by default of Python's sources. Raises CorpusError for no text."""
+    return standard_library() if text is None else from_text(name, text)
 
 
-def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> str | None:
+def draw(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> str | None:
     """Draw what a start would train and take, and the button that starts it.
 
-    place: of the result, where some of its runs are there already. Returns the comparison of these.
+    place: of the results of runs that are finished already. Returns the comparison of these runs.
     """
-    allowed = settings.current()
-    if not allowed.training:
+    if not settings.current().training:
         st.info("Training is switched off on this server.", icon=":material/info:")
         return None
-    uploaded = upload() if chosen.task == Language.kind else None
-    asked_for, chosen = chosen.width, fitted(chosen)
-    if chosen.width != asked_for:
+    text, text_name = _upload() if chosen.task == Language.kind else (None, "")
+    asked_width, chosen = chosen.width, with_fitting_width(chosen)
+    if chosen.width != asked_width:
         st.caption(
-            f"Width {chosen.width} replaces {asked_for}: the width must be a multiple of twice the "
+            f"Width {chosen.width} replaces {asked_width}: the width must be a multiple of twice the "
             f"heads ({2 * chosen.run_heads})."
         )
     try:
-        corpus = corpus_of(uploaded) if chosen.task == Language.kind else None
-        asked = plan(setting, chosen, corpus)
-        for one in asked[:1]:
-            one.make_task(corpus)
+        corpus = corpus_of(text, text_name) if chosen.task == Language.kind else None
+        planned = plan(setting, chosen, corpus)
+        planned[0].make_task(corpus)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return None
@@ -176,131 +173,122 @@ def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> st
         st.info(
             f"{corpus.replaced:,} bytes were not UTF-8 and became U+FFFD.", icon=":material/info:"
         )
-    names = {one.run_id for one in runs.read_infos(runs.all_ids())}
-    made = [one for one in asked if one.run_id in names]
-    linked = None
-    if made:
-        linked = summary.comparison(made[0])
+    stored = {info.run_id for info in runs.read_infos(runs.all_ids())}
+    finished = [run for run in planned if run.run_id in stored]
+    new = [run for run in planned if run.run_id not in stored | _ids_in_training()]
+    comparison = summary.comparison(finished[0]) if finished else None
+    if comparison:
         with place:
-            _result(linked, made, len(asked))
-    underway = {
-        one.run_id
-        for entry in server_workers().queue.jobs()
-        if entry.state is not JobState.FAILED
-        and not server_workers().queue.is_cancelled(entry.name)
-        for one in entry.specifications
-    } - names
-    left = [one for one in asked if one.run_id not in names | underway]
-    if len(made) + len(left) < len(asked):
-        training = len(asked) - len(made) - len(left)
-        st.caption(f"{training} of these {count_of(len(asked), 'run')} are in training.")
-    if not left:
-        return linked
-    timed = speed()
-    seconds = sum(timed.seconds(one) for one in left)
+            _draw_result(comparison, finished, len(planned))
+    in_training = len(planned) - len(finished) - len(new)
+    if in_training:
+        st.caption(f"{in_training} of these {count_of(len(planned), 'run')} are in training.")
+    if new:
+        _offer(new, text, text_name)
+    return comparison
+
+
+def _ids_in_training() -> set[str]:
+    """Return the ids of the runs of all jobs that are queued or running and not cancelled."""
+    queue = server_workers().queue
+    return {
+        run.run_id
+        for job in queue.jobs()
+        if job.state is not JobState.FAILED and not queue.is_cancelled(job.name)
+        for run in job.specifications
+    }
+
+
+def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None:
+    """Draw how long these runs take, the field of their name, and the button that starts them."""
+    seconds, allowed = sum(map(speed().seconds, new)), settings.current().run_seconds
     st.markdown(
-        f"{count_of(len(left), 'run')} of {count_of(left[0].steps, 'step')}: "
+        f"{count_of(len(new), 'run')} of {count_of(new[0].steps, 'step')}: "
         f"**about {duration(seconds)}** on this machine."
     )
-    too_long = seconds > allowed.run_seconds
-    if too_long:
+    if seconds > allowed:
         st.warning(
-            f"A job may take at most {duration(allowed.run_seconds)}. Choose fewer steps, seeds or "
+            f"A job may take at most {duration(allowed)}. Choose fewer steps, seeds or "
             "schemes, or a smaller model.",
             icon=":material/block:",
         )
-    called = _name_field()
-    if called is None:
-        return linked
-    if pressed(st, "Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
-        crew = server_workers()
-        content, name = uploaded or (None, "")
-        try:
-            before = {one.name for one in crew.queue.jobs()}
-            entry = crew.queue.add(
-                left,
-                store=Store().url,
-                text=content,
-                text_name=name,
-                estimate=seconds,
-                evaluation_seconds=seconds - sum(timed.step(one) * one.steps for one in left),
-                owner=identity.name(),
-                owner_limit=allowed.each,
-                owner_jobs=_started(),
-            )
-        except PosencError as error:
-            st.error(plain(str(error)), icon=":material/block:")
-            return linked
-        if entry not in before:  # else it is the same start of somebody who was faster
-            _started().append(entry)
-        counters.here.count("starts")
-        event("start_added", job=entry, runs=[one.run_id for one in left])
-        try:
-            run_labels.label_started(left, called)
-        except RunError:  # a name is no reason to stop
-            st.toast("The job is queued, but its name cannot be saved now.", icon=":material/info:")
-        with contextlib.suppress(QueueUnwritable):  # the board says so
-            crew.start_if_needed()
-        st.rerun()
-    return linked
-
-
-def _name_field() -> str | None:
-    """Draw the field for the name of a start; None where what it holds can be no name."""
-    said: str = st.text_input(
+    name = st.text_input(
         "Name (optional)",
         key="run_name",
         max_chars=MAX_NAME,
         help="Every visitor sees it. `posenc label` changes it.",
         width=400,
-    )
+    ).strip()
+    look: Any = {"icon": ":material/play_arrow:", "disabled": seconds > allowed}
     try:
-        return check_name(said.strip()) if said.strip() else ""
-    except RunError as error:
+        if name:
+            check_name(name)
+        if pressed(st, "Start", key="start_training", **look):
+            _start(new, text, text_name, name)
+    except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
-        return None
 
 
-def _result(comparison: str, made: list[Specification], asked: int) -> None:
+def _start(new: list[Specification], text: bytes | None, text_name: str, name: str) -> None:
+    """Add a job for these runs to the queue. Raises PosencError where that cannot be done."""
+    workers, steps = server_workers(), sum(speed().step(run) * run.steps for run in new)
+    seconds = sum(map(speed().seconds, new))
+    # The jobs of this session, for a visitor without a name.
+    started: list[str] = st.session_state.setdefault("entries_started", [])
+    job = workers.queue.add(
+        new,
+        store=Store().url,
+        text=text,
+        text_name=text_name,
+        estimate=seconds,
+        evaluation_seconds=seconds - steps,
+        owner=identity.name(),
+        owner_limit=settings.current().each,
+        owner_jobs=started,
+    )
+    started.append(job)
+    counters.here.count("starts")
+    event("start_added", job=job, runs=[run.run_id for run in new])
+    try:
+        run_labels.label_started(new, name)
+    except RunError:  # a name is no reason to stop
+        st.toast("The job is queued, but its name cannot be saved now.", icon=":material/info:")
+    with contextlib.suppress(QueueUnwritable):  # the board says so
+        workers.start_if_needed()
+    st.rerun()
+
+
+def _draw_result(comparison: str, finished: list[Specification], planned: int) -> None:
     """Draw what the finished runs of a plan measured, and the link to all of it."""
-    every = len(made) == asked
-    st.caption(
-        "Already trained."
-        if every
-        else f"Already trained: {len(made)} of {count_of(asked, 'run')}."
-    )
-    curves = runs.curves(
-        runs.read_infos(tuple(one.run_id for one in made)), run_results.measure(made[0])
-    )
+    some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
+    st.caption(f"Already trained{some}.")
+    infos = runs.read_infos(run.run_id for run in finished)
+    curves = runs.curves(infos, run_results.measure(finished[0]))
     st.markdown(f"**{run_results.headline(curves)}**")
-    _chart(curves)
-    board.finished(comparison, made, label="Open in Extrapolation")
+    _draw_chart(curves)
+    board.draw_link(comparison, finished, label="Open in Extrapolation")
 
 
-def example(setting: Setting) -> None:
+def draw_example(setting: Setting) -> None:
     """Draw what shipped models measured, until there is a result of the visitor's own."""
     if curves := runs.shipped_loss(setting.schemes):
         title = run_descriptions.title(curves[0].specification)
         st.caption(f"Example, models that come with the workbench: {title}.")
-        _chart(curves)
+        _draw_chart(curves)
 
 
-def _chart(curves: list[Curve]) -> None:
+def _draw_chart(curves: list[Curve]) -> None:
     if curves:
-        kinds = tuple(dict.fromkeys(one.specification.scheme.kind for one in curves))
-        drawn = loss.frame(curves)
-        spec = loss.by_length(drawn, kinds, curves[0].measure, labels=not page.on_phone())
-        page.picture(drawn, spec, key="trained")
-
-
-def _started() -> list[str]:
-    """Return the jobs that this session put in the queue, for a visitor without a name."""
-    started: list[str] = st.session_state.setdefault("entries_started", [])
-    return started
+        kinds = tuple(dict.fromkeys(curve.specification.scheme.kind for curve in curves))
+        frame = loss.frame(curves)
+        spec = loss.by_length(frame, kinds, curves[0].measure, labels=not page.on_phone())
+        page.picture(frame, spec, key="trained")
 
 
 def script(setting: Setting, chosen: TrainingChoice) -> str:
     """Return a script that makes the runs a start would make, on the default text."""
     corpus = "standard_library()" if chosen.task == Language.kind else None
-    values = vars(chosen) | {"schemes": setting.schemes, "base": setting.base, "corpus": corpus}
+    values = vars(with_fitting_width(chosen)) | {
+        "schemes": setting.schemes, "base": setting.base, "corpus": corpus,
+    }  # fmt: skip
     return _SCRIPT.lstrip().format(**values)

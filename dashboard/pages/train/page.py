@@ -26,13 +26,13 @@ def draw() -> None:
     chosen = sidebar.choices(TrainingChoice, places)
     picture = right.container()
     with right:
-        in_training = board.board()  # first: the board does not wait for an estimate
+        in_training = board.draw_jobs()  # first: the board does not wait for an estimate
     with left:
-        linked = form.offer(setting, chosen, picture)
+        linked = form.draw(setting, chosen, picture)
     if linked is None and not in_training:
         with picture:
-            form.example(setting)
-    board.shelf(linked)
+            form.draw_example(setting)
+    board.draw_finished(linked)
     page.how_to_read(
         "One background process trains at low priority; other jobs are queued. A job continues when you "
         "close this page and is the same for every visitor. Anyone can watch it. Anyone can stop it, "
@@ -48,4 +48,4 @@ def draw() -> None:
         learning_rate_at,
         Trainer.step,
     )
-    page.script(form.script(setting, form.fitted(chosen)))
+    page.script(form.script(setting, chosen))

@@ -17,8 +17,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.server import workers
-from dashboard.server.workers import Workers, resume, server_workers
+from dashboard.server import workers as workers_module
+from dashboard.server.workers import RESUME_EVERY, Workers, resume, server_workers, stop_all
 from posenc.errors import QueueBusy
 from posenc.lab import Store, jobs
 from posenc.lab.jobs import JobState, Queue
@@ -48,14 +48,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def watched(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
-    """A crew with one process, which does nothing for a minute and is looked at all the time."""
-    monkeypatch.setattr(workers, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(workers, "PAUSE", 0.0)
-    crew = Workers(Queue(place / "queue"))
+    """Workers with one process, which does nothing for a minute and is looked at all the time."""
+    monkeypatch.setattr(workers_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(workers_module, "PAUSE", 0.0)
+    workers = Workers(Queue(place / "queue"))
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     process = subprocess.Popen(command, start_new_session=True)
-    crew._processes.append(process)
-    yield crew
+    workers._processes.append(process)
+    yield workers
     process.kill()
     process.wait()
 
@@ -84,7 +84,7 @@ def test_watch_survives_a_queue_that_cannot_be_read_or_changed(
 def test_unexpected_fault_frees_the_place_for_the_next_process(
     watched: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "PAUSE", 60.0)
+    monkeypatch.setattr(workers_module, "PAUSE", 60.0)
     monkeypatch.setattr(watched.queue, "hung_job", Mock(side_effect=KeyError("unforeseen")))
     with pytest.raises(KeyError):
         watched._await(watched._processes[0])
@@ -94,23 +94,23 @@ def test_unexpected_fault_frees_the_place_for_the_next_process(
 
 @pytest.fixture
 def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Workers, str, int]]:
-    """A crew, its job and its one process, which waits for a checkpoint to be read for ever."""
-    monkeypatch.setattr(workers, "PAUSE", 3_600.0)  # no other process is started meanwhile
-    monkeypatch.setattr(workers, "LOOK_EVERY", 0.2)
-    monkeypatch.setattr(workers, "GRACE", 0.0)  # so long it may go on when it is told to end
-    monkeypatch.setattr(workers, "STOP_WITHIN", 0.0)
+    """Workers, their job and their one process, which waits for a checkpoint to be read for ever."""
+    monkeypatch.setattr(workers_module, "PAUSE", 3_600.0)  # no other process is started meanwhile
+    monkeypatch.setattr(workers_module, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(workers_module, "GRACE", 0.0)  # so long it may go on when it is told to end
+    monkeypatch.setattr(workers_module, "STOP_WITHIN", 0.0)
     queue = Queue(place / "queue")
     wanted = small_spec(steps=12)
     name = queue.add([wanted], text=sentences(), text_name=CORPUS.name)
     checkpoint_of(wanted.run_id).parent.mkdir(parents=True)
     os.mkfifo(checkpoint_of(wanted.run_id))
-    crew = Workers(queue)
-    crew.start_if_needed()
-    (process,) = crew._processes
+    workers = Workers(queue)
+    workers.start_if_needed()
+    (process,) = workers._processes
     try:
         wait(lambda: [one.state for one in queue.jobs()] == [JobState.RUNNING])
         assert queue.hung_job(process.pid) is None
-        yield crew, name, process.pid
+        yield workers, name, process.pid
     finally:
         process.kill()
         process.wait()
@@ -119,42 +119,42 @@ def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Work
 def test_worker_deaf_to_a_stop_is_killed_and_its_job_removed(
     hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crew, name, pid = hanging
+    workers, name, pid = hanging
     monkeypatch.setattr(jobs, "MAX_STOPPING", 0.5)
-    crew.queue.cancel(name)
+    workers.queue.cancel(name)
     wait(lambda: not alive(pid))
-    wait(lambda: crew.queue.jobs() == [])
+    wait(lambda: workers.queue.jobs() == [])
 
 
 def test_silent_worker_is_killed_and_its_job_requeued(
     hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crew, name, pid = hanging
+    workers, name, pid = hanging
     monkeypatch.setattr(jobs, "MAX_SILENCE", 0.5)
     wait(lambda: not alive(pid))
-    # A look at whether a lock is held takes it for a moment, and the crew looks, too.
-    wait(lambda: [one.state for one in crew.queue.jobs()] == [JobState.QUEUED])
-    (entry,) = crew.queue.jobs()
+    # A look at whether a lock is held takes it for a moment, and the workers look, too.
+    wait(lambda: [one.state for one in workers.queue.jobs()] == [JobState.QUEUED])
+    (entry,) = workers.queue.jobs()
     assert (entry.name, entry.attempts) == (name, 1)
-    wait(lambda: crew.failed)  # no other is started at once
-    assert crew.queue.hung_job(pid) is None
+    wait(lambda: workers.failed)  # no other is started at once
+    assert workers.queue.hung_job(pid) is None
 
 
 def test_starts_at_once_begin_one_process(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, begin = threading.Event(), Mock()
     begin.return_value.wait = lambda seconds: 0 if ended.wait(PATIENCE) else None
-    monkeypatch.setattr(workers.subprocess, "Popen", begin)
-    monkeypatch.setattr(workers, "_lower_priority", Mock())
-    crew = Workers(Queue(place / "queue", running=1))
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    monkeypatch.setattr(workers_module, "_lower_priority", Mock())
+    workers = Workers(Queue(place / "queue", running=1))
 
     def press(_: int) -> str:
         name = Queue(place / "queue", running=1).add([LONG])
-        crew.start_if_needed()
+        workers.start_if_needed()
         return name
 
     with ThreadPoolExecutor(25) as crowd:
         assert len(set(crowd.map(press, range(25)))) == begin.call_count == 1
-    crew._stopping = True
+    workers._stopping = True
     ended.set()
 
 
@@ -186,15 +186,15 @@ def test_session_of_a_shared_server_may_start_two(
 def test_opening_any_page_starts_jobs_queued_by_another_server(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "RESUME_EVERY", 0.0)
+    monkeypatch.setattr(workers_module, "RESUME_EVERY", 0.0)
     at = visit("pca")
-    crew = server_workers()
-    assert crew._processes == []
+    workers = server_workers()
+    assert workers._processes == []
     one = small_spec("none", task="copy", steps=3)
     Queue().add([one])  # as a replica does that is then killed
     at.run()
-    assert server_workers() is crew
-    (process,) = crew._processes
+    assert server_workers() is workers
+    (process,) = workers._processes
     try:
         wait(lambda: Store().ids() == [one.run_id])
         assert process.wait(PATIENCE) == 0
@@ -205,45 +205,45 @@ def test_opening_any_page_starts_jobs_queued_by_another_server(
 def test_pages_check_the_queue_at_intervals_and_survive_its_faults(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crew, looks, clock = server_workers(), list[float](), [1e9]
-    # Only this test's crew fails, and only it has this clock: threads of earlier tests may still wait.
+    workers, looks, clock = server_workers(), list[float](), [1e9]
+    # Only this test's workers fail, and only they have this clock: threads of earlier tests may still wait.
     own_time = SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
-    monkeypatch.setattr(workers, "time", own_time)
+    monkeypatch.setattr(workers_module, "time", own_time)
 
     def start_if_needed() -> None:
         looks.append(clock[0])
         resume()  # of another visitor meanwhile: it goes on at once
         raise OSError(5, "no disk")
 
-    monkeypatch.setattr(crew, "start_if_needed", start_if_needed)
+    monkeypatch.setattr(workers, "start_if_needed", start_if_needed)
     for _ in range(2):
         for _ in range(10):
             resume()
-        clock[0] += workers.RESUME_EVERY
-    assert looks == [1e9, 1e9 + workers.RESUME_EVERY]
+        clock[0] += RESUME_EVERY
+    assert looks == [1e9, 1e9 + RESUME_EVERY]
     assert caplog.messages.count("the queue of jobs cannot be used") == 2
 
 
 def test_server_ends_when_training_is_saved(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Queue(place / "queue")
     name = queue.add([LONG])
-    crew = Workers(queue)
-    crew.start_if_needed()
-    (process,) = crew._processes
+    workers = Workers(queue)
+    workers.start_if_needed()
+    (process,) = workers._processes
     try:
         running_at(queue, name, 1)
         assert queue.hung_job(process.pid) is None
         # Beside other tests it would wait for a core for longer than it has to save in.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, 0)
-        monkeypatch.setattr(workers, "GRACE", PATIENCE)
-        workers.stop_all()
+        monkeypatch.setattr(workers_module, "GRACE", PATIENCE)
+        stop_all()
         assert process.poll() == 0
         assert [entry.state for entry in queue.jobs()] == [JobState.QUEUED]
         assert queue.jobs()[0].attempts == 0  # it was no fault of the start
         assert checkpoint_of(LONG.run_id).exists()
-        crew.start_if_needed()
-        assert crew._processes in ([], [process])  # none is begun by a server that ends
+        workers.start_if_needed()
+        assert workers._processes in ([], [process])  # none is begun by a server that ends
     finally:
         process.kill()
 
@@ -256,10 +256,10 @@ def test_training_runs_at_lower_priority_than_pages(
     monkeypatch.setenv("POSENC_PROFILE", "shared" if shared else "private")
     queue = Queue(place / "queue")
     queue.add([LONG])
-    crew = Workers(queue)
-    crew.start_if_needed()
-    (process,) = crew._processes
-    crew._stopping = True  # none is begun in its place
+    workers = Workers(queue)
+    workers.start_if_needed()
+    (process,) = workers._processes
+    workers._stopping = True  # none is begun in its place
     try:
         policy = os.SCHED_IDLE if shared else os.SCHED_OTHER
         assert os.sched_getscheduler(process.pid) == policy
