@@ -1,13 +1,21 @@
 // Keep one step of history per page, however often its address changes. And darken the tags of lists:
 // Streamlit writes white on the primary colour, which is too light for that in the dark. And hide a sidebar
 // without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from a page that
-// has some. And fit a chart with a width of its own to a narrow window. And turn the steps of Learn by Page Up
-// and Page Down, which the remote control of a projector sends, where a slider or a field would take them.
+// has some. And leave less room beside a page in a window of a projector or a small laptop, and arrange
+// the cards of Start by the width there is. And fit a chart with a width of its own to a narrow window. And
+// turn the steps of Learn by Page Up and Page Down, which the remote control of a projector sends, where a
+// slider or a field would take them.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
   :has([data-testid=stSidebarNavLink])) {
   display: none;
+}
+@media (min-width: 1000px) and (max-width: 1400px) {
+  [data-testid=stMainBlockContainer] { padding-inline: 1.5rem !important; }
+}
+.st-key-cards { /* all in a row, two in less than 900 pixels, one on a phone: never three and one */
+  grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
 :root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;

@@ -5,18 +5,14 @@ from dashboard.compute.scheme_facts import BIAS, EMBEDDING, ROTATION
 GREY = "#80868f"  # at least 3.5:1 on the light and on the dark ground
 # Name, left, top and width of every box; the lit parts by place, with the sign of what happens there.
 _BOXES = (
-    ("token", 2, 35, 58), ("q", 92, 4, 30), ("k", 92, 36, 30), ("v", 92, 68, 30), ("logits", 156, 20, 58),
-    ("softmax", 246, 20, 70),
+    ("token", 1, 29, 56), ("q", 84, 1, 30), ("k", 84, 29, 30), ("v", 84, 57, 30), ("logits", 144, 15, 58),
 )  # fmt: skip
 _LIT = {
-    EMBEDDING: (("token",), "+", 31, 27),
-    ROTATION: (("q", "k"), "↻", 138, 22),
-    BIAS: (("logits",), "+", 185, 14),
+    EMBEDDING: (("token",), "+", 29, 22),
+    ROTATION: (("q", "k"), "↻", 130, 16),
+    BIAS: (("logits",), "+", 173, 12),
 }
-_WIRES = (
-    "M60 47H76 M92 16H76V80H92 M76 48H92 M122 16L156 30 M122 48L156 36 M214 32H246 M122 80H336 "
-    "M316 32H336"
-)
+_WIRES = "M57 41H84 M70 41V13H84 M70 41V69H84 M114 13L144 24 M114 41L144 30 M202 27H226 M114 69H226"
 HEIGHT = 24  # of a box
 
 
@@ -29,11 +25,11 @@ def attention_block(lit: str, colour: str) -> str:
         boxes.append(
             f'<rect x="{left}" y="{top}" width="{width}" height="{HEIGHT}" rx="4" fill="{fill}" '
             f'stroke="{colour if name in names else GREY}"/>'
-            f'<text x="{left + width / 2}" y="{top + 17}" fill="{ink}">{name}</text>'
+            f'<text x="{left + width / 2}" y="{top + 17.5}" fill="{ink}">{name}</text>'
         )
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 340 94" font-family="sans-serif" '
-        f'font-size="14" text-anchor="middle"><path d="{_WIRES}" fill="none" stroke="{GREY}"/>'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 228 82" font-family="sans-serif" '
+        f'font-size="16" text-anchor="middle"><path d="{_WIRES}" fill="none" stroke="{GREY}"/>'
         f'{"".join(boxes)}<text x="{x}" y="{y}" fill="{colour}" font-size="22" font-weight="bold">'
         f"{sign}</text></svg>"
     )

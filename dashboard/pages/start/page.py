@@ -21,7 +21,7 @@ from posenc.settings import Setting
 TITLE = "How Transformers know where words are"
 HEIGHT = 228
 DIAL = 135  # CSS pixels of a slider under the left picture
-CARD = 245  # CSS pixels: four in a row on a desk, two on a tablet
+DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
 BADGES: dict[Effect | None, Literal["green", "orange", "red", "gray"]] = {
     Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray",
 }  # fmt: skip
@@ -39,7 +39,7 @@ def draw() -> None:
         lengths = run_results.lengths(measured.now)
         st.caption(f"Badges: change of the loss (nats per byte) in small models {lengths}.")
     curves = {one.specification.scheme.kind: one for one in measured.now}
-    cards = st.grid(4, min_column_width=CARD, gap="xsmall")
+    cards = st.grid(4, gap="xsmall", key="cards")
     for kind, where in read.now.places.items():
         with cards.container(border=True, height="stretch", gap=None):
             _card(settings.now.config(kind), where, curves.get(kind))
@@ -82,7 +82,7 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
         top.badge(past.text, color=BADGES[past.effect])
     st.image(
         diagram.attention_block(place, theme.COLOURS[config.kind]),
-        width="stretch",
+        width=DIAGRAM,
         alt=f"An attention block: {config.label} acts on {place or 'nothing'}.",
     )
     st.latex(compact_formula(config))
