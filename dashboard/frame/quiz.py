@@ -1,8 +1,7 @@
 """Quiz mode: a question on the page's own numbers, answered before the page shows them.
 
-Off unless asked for. A question is a value: its words, its control, and the function that takes the
-truth from the page's results. An answer counts for one question at one setting; a new setting asks
-anew. The link holds the question and the reader's answer, never the truth.
+An answer counts for one question at one setting; another setting asks again. The link holds the question
+and the reader's answer, never the correct answer.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -13,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.controls import link, sidebar
-from dashboard.server.incidents import answered
+from dashboard.controls.widgets import set_value
 from dashboard.text import listed, plain
 from posenc import fields
 
@@ -34,21 +33,20 @@ class ExerciseChoice:
     ).field(False)
 
 
-# Text of the page's own questions and answers: shown as it is, so nothing that could be markup.
-_TOLD = r"[^\x00-\x1f<>\[\]]{1,80}"
+_NO_MARKUP = r"[^\x00-\x1f<>\[\]]{1,80}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionChoice:
-    """The question that is asked and the answer that was given to it; no truth is in a link."""
+class AnswerChoice:
+    """The question that is asked and the reader's answer to it, as a link has them."""
 
     question: str = fields.Word(
-        pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
+        pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_NO_MARKUP}",
         in_words="the name of a question, or first",
         label="Question",
     ).field("first")
     answer: str = fields.Word(
-        pattern=rf"none|said {_TOLD}",
+        pattern=rf"none|said {_NO_MARKUP}",
         in_words="none, or said and the answer that was given",
         label="Answer",
     ).field("none")
@@ -58,7 +56,7 @@ class PredictionChoice:
 class Slider:
     """A slider over `stops`, whose last may be the word `beyond` for "no such number".
 
-    An answer is right within `near`, or within the share `within` of the truth.
+    An answer is right within `near`, or within the share `within` of the correct answer.
     """
 
     stops: tuple[float, ...]
@@ -73,7 +71,7 @@ class Slider:
     def answers(self) -> dict[str, Answer]:
         """Every answer by its text in a link."""
         stops: tuple[Answer, ...] = (*self.stops, self.beyond) if self.beyond else self.stops
-        return {_in_link(stop): stop for stop in stops}
+        return {_link_text(stop): stop for stop in stops}
 
     @property
     def hint(self) -> str:
@@ -118,18 +116,18 @@ class Question(Generic[Results]):
 
 
 def judge(question: Question[Results], answer: Answer, results: Results) -> tuple[bool, str]:
-    """Return whether an answer is right by the page's results, and the sentences that say what is."""
+    """Return whether an answer is right by the page's results, and the sentences that say so."""
     truth, control = question.truth(results), question.control
     if isinstance(control, OneOf):
         assert isinstance(truth, frozenset)
-        right, own = answer in truth, str(answer)
+        right, chosen = answer in truth, str(answer)
         correct = listed([option for option in control.options if option in truth])
     else:
         assert not isinstance(truth, frozenset)
-        right, own = control.right(answer, truth), control.say(answer)
+        right, chosen = control.right(answer, truth), control.say(answer)
         correct = control.say(truth) + ("" if isinstance(truth, str) else f" {control.unit}")
-    text = "Right." if right else "Not quite."
-    return right, f"{text} Your answer: {own}. The correct answer: {correct}."
+    verdict = "Right." if right else "Not quite."
+    return right, f"{verdict} Your answer: {chosen}. The correct answer: {correct}."
 
 
 def ask(
@@ -139,124 +137,104 @@ def ask(
     results: Results,
     row: DeltaGenerator | None = None,
 ) -> bool:
-    """Draw the quiz where it is wanted; return whether the page may show its results.
+    """Draw the quiz where it is switched on; return whether the page may show its results.
 
-    setting: everything that decides the page's numbers; another one asks again. row: where the switch
-    stands, by default above the question.
+    setting: what decides the page's numbers; another one asks again. row: of the switch, by default above
+    the question.
     """
-    default = fields.defaults(PredictionChoice)
-    for field, value in default.items():
+    for field, value in fields.defaults(AnswerChoice).items():
         st.session_state.setdefault(field, value)
     if not sidebar.choices(ExerciseChoice, row).predict:
         return True
     if not questions:
         st.caption("No question at this setting.")
         return True
-    answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
-    link.read_options(PredictionChoice)
+    link.read_options(AnswerChoice)
+    st.session_state["owners"].append(AnswerChoice)
     with st.container(border=True):
-        by_key = {question.key: question for question in questions}
-        _read_question(page, by_key)
-        key = st.selectbox(
-            "Question", [*by_key], format_func=lambda key: by_key[key].text, key=f"question_{page}"
-        )
-        question, name = by_key[key], (page, key, setting)
-        _read_answer(question, name, answers)
-        _write("question", key)
-        _write(
-            "answer", f"said {_in_link(answers[name])}" if name in answers else default["answer"]
-        )
-        st.session_state["owners"].append(PredictionChoice)
+        question = _choose_question(page, {question.key: question for question in questions})
+        name = page, question.key, setting
+        answers: dict[Hashable, Answer] | None = st.session_state.get("answers")
+        if answers is None:  # the link's answer counts once in a session
+            answers = st.session_state["answers"] = _answer_of_link(question, name)
+        said = f"said {_link_text(answers[name])}" if name in answers else "none"
+        for field, text in (("question", question.key), ("answer", said)):
+            st.session_state[field] = text
+            if st.query_params.get(field) != text:
+                st.query_params[field] = text
         if name not in answers:
-            _control(page, question, name)
+            answer = _draw_control(page, question)
+            st.button(
+                "Check answer",
+                key=f"look_{page}",
+                type="primary",
+                disabled=answer is None,
+                on_click=set_value,
+                args=("answers", answers | {name: answer}),
+                icon=":material/visibility:",
+            )
             return False
-        right, text = judge(question, answers[name], results)
+        right, sentences = judge(question, answers[name], results)
         show, icon = (st.success, "check_circle") if right else (st.info, "straighten")
-        show(plain(text), icon=f":material/{icon}:")
-        st.button("Try again", key=f"again_{page}", on_click=_forget, args=(name,))
+        show(plain(sentences), icon=f":material/{icon}:")
+        without = {other: answer for other, answer in answers.items() if other != name}
+        st.button("Try again", key=f"again_{page}", on_click=set_value, args=("answers", without))
     return True
 
 
-def _read_question(page: str, by_key: dict[str, Question[Results]]) -> None:
-    """Ask what this page asked last, or what the link asks; a widget forgets it with its page."""
-    last = st.session_state.get(f"question_{page}", st.session_state.get(f"last_question_{page}"))
-    asked = last if last is not None else st.query_params.get("question", "first")
-    if asked in by_key:
-        st.session_state[f"question_{page}"] = asked
-    elif last is None and asked != "first":
+def _choose_question(page: str, by_key: dict[str, Question[Results]]) -> Question[Results]:
+    """Draw the choice of a question: first the page's last one, else the link's."""
+    keys, last = [*by_key], f"last_question_{page}"
+    asked = st.session_state.get(last, st.query_params.get("question", "first"))
+    if last not in st.session_state and asked not in (*keys, "first"):
         st.warning(
             f"The question {plain(asked)} is not asked at this setting; the first question is shown.",
             icon=":material/info:",
         )
-    st.session_state[f"last_question_{page}"] = asked
+    key: str = st.selectbox(
+        "Question",
+        keys,
+        keys.index(asked) if asked in keys else 0,
+        format_func=lambda key: by_key[key].text,
+        key=f"question_{page}",
+    )
+    st.session_state[last] = key
+    return by_key[key]
 
 
-def _read_answer(
-    question: Question[Results], name: Hashable, answers: dict[Hashable, Answer]
-) -> None:
-    """Take the answer that the link gives to its own question, once per session."""
-    if "answer_read" in st.session_state:
-        return
-    st.session_state["answer_read"] = True
+def _answer_of_link(question: Question[Results], name: Hashable) -> dict[Hashable, Answer]:
+    """Return the answer that the link gives to this question, by its name; empty without one."""
     text = st.query_params.get("answer", "none").removeprefix("said ")
     if text == "none" or st.query_params.get("question", "first") not in ("first", question.key):
-        return
-    known = question.control.answers
-    if text in known:
-        answers[name] = known[text]
-    else:
-        st.warning(
-            f"The answer {plain(text)} does not fit this question; choose another answer.",
-            icon=":material/info:",
-        )
+        return {}
+    answers = question.control.answers
+    if text in answers:
+        return {name: answers[text]}
+    st.warning(
+        f"The answer {plain(text)} does not fit this question; choose another answer.",
+        icon=":material/info:",
+    )
+    return {}
 
 
-def _write(name: str, text: str) -> None:
-    """Put a choice that no widget holds into the session and the address."""
-    st.session_state[name] = text
-    if st.query_params.get(name) != text:
-        st.query_params[name] = text
-
-
-def _in_link(answer: Answer) -> str:
+def _link_text(answer: Answer) -> str:
     return answer if isinstance(answer, str) else f"{answer:.10g}"
 
 
-def _control(page: str, question: Question[Results], name: Hashable) -> None:
-    """Draw the control of the answer, and the button that checks it."""
+def _draw_control(page: str, question: Question[Results]) -> Answer | None:
+    """Draw the control of the answer and return what it holds."""
     control = question.control
-    answer: Answer | None
-    # Named by its stops too: a slider with others is another slider.
+    # The key has the options, because a slider with other stops is another slider.
+    key = f"answer_{page}_{question.key}_{'_'.join(control.answers)}"
     if isinstance(control, OneOf):
-        key = f"answer_{page}_{question.key}_{'_'.join(control.options)}"
-        answer = st.radio("Your answer", control.options, None, key=key, horizontal=True)
-    else:
-        stops = [*control.answers.values()]
-        answer = st.select_slider(
-            f"Your answer. {control.hint}",
-            stops,
-            # No stop in the middle, which might be near the truth: a reader moves it from zero.
-            min((stop for stop in stops if not isinstance(stop, str)), key=abs),
-            format_func=control.say,
-            key=f"answer_{page}_{question.key}_{len(stops)}",
-            help=f"The last stop is \u201c{control.beyond}\u201d." if control.beyond else None,
-        )
-    st.button(
-        "Check answer",
-        key=f"look_{page}",
-        type="primary",
-        disabled=answer is None,
-        on_click=_remember,
-        args=(name, answer),
-        icon=":material/visibility:",
+        return st.radio("Your answer", control.options, None, key=key, horizontal=True)
+    stops = [*control.answers.values()]
+    return st.select_slider(
+        f"Your answer. {control.hint}",
+        stops,
+        # Not in the middle, which may be near the correct answer: a reader moves it from zero.
+        min((stop for stop in stops if not isinstance(stop, str)), key=abs),
+        format_func=control.say,
+        key=key,
+        help=f"The last stop is \u201c{control.beyond}\u201d." if control.beyond else None,
     )
-
-
-@answered
-def _remember(name: Hashable, answer: Answer) -> None:
-    st.session_state["predictions"][name] = answer
-
-
-@answered
-def _forget(name: Hashable) -> None:
-    st.session_state["predictions"].pop(name, None)
