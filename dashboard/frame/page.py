@@ -228,33 +228,26 @@ def show_notices(results: Mapping[str, Similarity]) -> None:
 
 
 def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
-    """Return a sentence on the kernels whose scaled values leave -1 to 1, "" where none does.
-
-    Only a kernel that is not a Gram matrix does: its ratio is not a cosine.
-    """
-    largest = {  # fmax skips NaN, which is a cell without a value
-        label(kind): np.fmax.reduce(np.abs(result.matrix.values), axis=None, initial=0)
-        for kind, result in results.items()
-    }
-    beyond = [f"{name} ({value:.4g})" for name, value in largest.items() if value > 1 + _ROUNDING]
+    """Return a sentence on the kernels whose scaled values leave -1 to 1, "" where none does."""
+    beyond = []
+    for kind, result in results.items():
+        # fmax skips NaN, which is a cell without a value.
+        largest = np.fmax.reduce(np.abs(result.matrix.values), axis=None, initial=0)
+        if largest > 1 + _ROUNDING:
+            beyond.append(f"{label(kind)} ({largest:.4g})")
     if not beyond:
         return ""
-    kernels = "Its kernel is not an inner product"
-    if len(beyond) > 1:
-        kernels = "Their kernels are not inner products"
     return (
-        f"Above 1, where the colours end: {listed(beyond)}. {kernels} of vectors, so this ratio is not a "
-        "cosine. Tables and the read-out have the exact values."
+        f"Above 1, where the colours end: {listed(beyond)}. The ratio of a kernel that is not an inner "
+        "product of vectors is not a cosine. Tables and the read-out have the exact values."
     )
 
 
 def last_row(shown: AB[Setting]) -> str:
     """Return a sentence on the jump at the last row of the bundled table, "" where it is not shown."""
     for setting in shown.each:
-        if "learned" in setting.schemes and (setting.learned_source, setting.model) == (
-            "trained",
-            "",
-        ):
+        bundled = setting.learned_source == "trained" and not setting.model
+        if bundled and "learned" in setting.schemes:
             rows = Query.of(setting, "learned", "cpu").build("cpu").max_length or 0
             if rows <= setting.length:
                 return (
@@ -352,4 +345,4 @@ def label(kind: str) -> str:
 
 def names(kinds: tuple[str, ...]) -> str:
     """Return the schemes' names as a list in words."""
-    return listed(tuple(SCHEMES[kind].label for kind in kinds))
+    return listed([*map(label, kinds)])

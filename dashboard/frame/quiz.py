@@ -6,7 +6,6 @@ and the reader's answer, never the correct answer.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -16,7 +15,6 @@ from dashboard.controls.widgets import set_value
 from dashboard.text import listed, plain
 from posenc import fields
 
-Results = TypeVar("Results")
 Answer = float | str
 Truth = float | str | frozenset[str]
 
@@ -106,18 +104,18 @@ class OneOf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Generic[Results]):
-    """One question: `truth` takes the right answer from the page's results."""
+class Question:
+    """One question, and the correct answer by the page's results."""
 
     key: str
     text: str
     control: Slider | OneOf
-    truth: Callable[[Results], Truth]
+    truth: Truth
 
 
-def judge(question: Question[Results], answer: Answer, results: Results) -> tuple[bool, str]:
-    """Return whether an answer is right by the page's results, and the sentences that say so."""
-    truth, control = question.truth(results), question.control
+def judge(question: Question, answer: Answer) -> tuple[bool, str]:
+    """Return whether an answer is right, and the sentences that say so."""
+    truth, control = question.truth, question.control
     if isinstance(control, OneOf):
         assert isinstance(truth, frozenset)
         right, chosen = answer in truth, str(answer)
@@ -133,19 +131,19 @@ def judge(question: Question[Results], answer: Answer, results: Results) -> tupl
 def ask(
     page: str,
     setting: Hashable,
-    questions: Sequence[Question[Results]],
-    results: Results,
+    make_questions: Callable[[], Sequence[Question]],
     row: DeltaGenerator | None = None,
 ) -> bool:
     """Draw the quiz where it is switched on; return whether the page may show its results.
 
-    setting: what decides the page's numbers; another one asks again. row: of the switch, by default above
-    the question.
+    setting: what decides the page's numbers; another asks again. make_questions: called when the quiz is
+    on. row: of the switch, by default above the question.
     """
     for field, value in fields.defaults(AnswerChoice).items():
         st.session_state.setdefault(field, value)
     if not sidebar.choices(ExerciseChoice, row).predict:
         return True
+    questions = make_questions()
     if not questions:
         st.caption("No question at this setting.")
         return True
@@ -174,7 +172,7 @@ def ask(
                 icon=":material/visibility:",
             )
             return False
-        right, sentences = judge(question, answers[name], results)
+        right, sentences = judge(question, answers[name])
         show, icon = (st.success, "check_circle") if right else (st.info, "straighten")
         show(plain(sentences), icon=f":material/{icon}:")
         without = {other: answer for other, answer in answers.items() if other != name}
@@ -182,7 +180,7 @@ def ask(
     return True
 
 
-def _choose_question(page: str, by_key: dict[str, Question[Results]]) -> Question[Results]:
+def _choose_question(page: str, by_key: dict[str, Question]) -> Question:
     """Draw the choice of a question: first the page's last one, else the link's."""
     keys, last = [*by_key], f"last_question_{page}"
     asked = st.session_state.get(last, st.query_params.get("question", "first"))
@@ -202,7 +200,7 @@ def _choose_question(page: str, by_key: dict[str, Question[Results]]) -> Questio
     return by_key[key]
 
 
-def _answer_of_link(question: Question[Results], name: Hashable) -> dict[Hashable, Answer]:
+def _answer_of_link(question: Question, name: Hashable) -> dict[Hashable, Answer]:
     """Return the answer that the link gives to this question, by its name; empty without one."""
     text = st.query_params.get("answer", "none").removeprefix("said ")
     if text == "none" or st.query_params.get("question", "first") not in ("first", question.key):
@@ -221,7 +219,7 @@ def _link_text(answer: Answer) -> str:
     return answer if isinstance(answer, str) else f"{answer:.10g}"
 
 
-def _draw_control(page: str, question: Question[Results]) -> Answer | None:
+def _draw_control(page: str, question: Question) -> Answer | None:
     """Draw the control of the answer and return what it holds."""
     control = question.control
     # The key has the options, because a slider with other stops is another slider.

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -149,13 +148,13 @@ def test_similarity_truths_are_those_of_the_kernel(name: str) -> None:
         below = [distance for distance, value in enumerate(mean) if value < 0.5]
         half, rise = asked[f"half.{kind}"], asked[f"rise.{kind}"]
         assert f"of {LABELS[kind]} " in half.text
-        assert half.truth(found) == (below[0] if below else "never")
+        assert half.truth == (below[0] if below else "never")
         rises = any(mean[k] > mean[k - 1] + 1e-12 for k in range(1, len(mean)))
-        assert rise.truth(found) == {"yes" if rises else "no"}
+        assert rise.truth == {"yes" if rises else "no"}
         if below:
             under[kind] = below[0]
     first = {LABELS[kind] for kind, distance in under.items() if distance == min(under.values())}
-    assert asked["half.first"].truth(found) == first
+    assert asked["half.first"].truth == first
 
 
 def test_formula_truths_are_turns_and_what_lies_past_training() -> None:
@@ -166,12 +165,12 @@ def test_formula_truths_are_turns_and_what_lies_past_training() -> None:
     for kind, width in (("sinusoidal", 48), ("rope", rope_width(small))):
         thetas = independent.inverse_frequencies(width, 100.0)
         question = of_turns[f"turns.{kind}"]
-        assert question.truth(turns) == sum(50 * theta >= 2 * math.pi for theta in thetas)
+        assert question.truth == sum(50 * theta >= 2 * math.pi for theta in thetas)
         assert f"{width // 2} pairs" in question.text
     assert {*of_turns} == {"turns.sinusoidal", "turns.rope"}
     read = formula.read(setting, 4).past
     asked = {question.key: question for question in questions.of_formula(setting, read)}
-    past = {kind: asked[f"past.{kind}"].truth(read) for kind in ("learned", "alibi", "none")}
+    past = {kind: asked[f"past.{kind}"].truth for kind in ("learned", "alibi", "none")}
     ends, leaves, stays = {questions.ENDS}, {questions.LEAVES}, {questions.STAYS}
     assert past == {"learned": ends, "alibi": leaves, "none": stays}
 
@@ -200,10 +199,10 @@ def test_loss_truths_are_those_of_the_runs_that_ship() -> None:
                 continue
             assert f"from 64 to {to:,} tokens" in asked[key].text
             change = losses[kind][to] - losses[kind][64]
-            assert asked[key].truth(curves) == pytest.approx(change, rel=1e-9)
+            assert asked[key].truth == pytest.approx(change, rel=1e-9)
     for x in (64, 128, 1024):
         there = {LABELS[kind]: losses[kind][x] for kind in KINDS if x in losses[kind]}
-        truth = asked[f"best.{x}"].truth(curves)
+        truth = asked[f"best.{x}"].truth
         assert isinstance(truth, frozenset)
         assert min(there, key=there.__getitem__) in truth
         assert max(there, key=there.__getitem__) not in truth
@@ -218,7 +217,7 @@ def test_reach_truths_are_the_last_length_that_is_half_right(task: str, length: 
     for question in asked:
         own = sorted(shares[question.key.removeprefix("reach.")].items())
         reached = [x for x, _ in itertools.takewhile(lambda one: one[1] >= 0.5, own)]
-        assert question.truth(curves) == (reached[-1] if reached else "nowhere")
+        assert question.truth == (reached[-1] if reached else "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -238,46 +237,40 @@ def test_number_is_judged_by_its_distance(
     answer: Any, truth: Any, right: bool, correct: str
 ) -> None:
     metres = Slider(stops=(0.0, 1.0), unit="m", digits=1, near=0.5, within=0.1, beyond="never")
-    question = Question[Any](key="q", text="?", control=metres, truth=lambda found: found)
+    question = Question(key="q", text="?", control=metres, truth=truth)
     own = answer if isinstance(answer, str) else f"{answer:,}"
     words = "Right." if right else "Not quite."
     text = f"{words} Your answer: {own}. The correct answer: {correct}."
-    assert judge(question, answer, truth) == (right, text)
+    assert judge(question, answer) == (right, text)
     assert metres.hint == "In m. An answer within 10% or 0.5 m is right."
 
 
 def test_each_of_several_correct_options_is_accepted() -> None:
     letters = OneOf(options=("a", "b", "c"))
-    question = Question[Any](key="q", text="?", control=letters, truth=lambda found: found)
-    assert [judge(question, word, frozenset("ab"))[0] for word in "abc"] == [True, True, False]
+    question = Question(key="q", text="?", control=letters, truth=frozenset("ab"))
+    assert [judge(question, word)[0] for word in "abc"] == [True, True, False]
 
 
-def every_question() -> Iterator[tuple[Question[Any], Any]]:
-    """Yield the questions of all pages at default settings, each with the results that answer it."""
+def every_question() -> list[Question]:
+    """Return the questions of all pages at default settings."""
     setting = Setting()
-    similar = data.read(setting, SimilarityChoice()).found
-    turns, past = formula.read_turns(setting).coverage, formula.read(setting, 4).past
-    asked: list[tuple[Sequence[Question[Any]], Any]] = [
-        (similarity_questions(setting, similar), similar),
-        (questions.of_turns(setting, turns), turns),
-        (questions.of_formula(setting, past), past),
-    ]
+    asked = similarity_questions(setting, data.read(setting, SimilarityChoice()).found)
+    asked += questions.of_turns(setting, formula.read_turns(setting).coverage)
+    asked += questions.of_formula(setting, formula.read(setting, 4).past)
     for task, length, measure in (
         ("language", 64, "context"), ("language", 128, "context"), ("copy", 20, "copy"),
         ("recall", 32, "recall"),
     ):  # fmt: skip
-        curves = shipped_curves(task, length, measure)
-        asked.append((questions.of_runs(curves), curves))
-    for own, results in asked:
-        yield from ((question, results) for question in own)
+        asked += questions.of_runs(shipped_curves(task, length, measure))
+    return asked
 
 
 def test_every_question_has_right_answers_and_wrong_ones() -> None:
-    pairs = [*every_question()]
-    assert len(pairs) > 30
-    for question, results in pairs:
-        answers, truth = [*question.control.answers.values()], question.truth(results)
-        right = {answer for answer in answers if judge(question, answer, results)[0]}
+    asked = every_question()
+    assert len(asked) > 30
+    for question in asked:
+        answers, truth = [*question.control.answers.values()], question.truth
+        right = {answer for answer in answers if judge(question, answer)[0]}
         assert 0 < len(right) < len(answers), question.key
         if isinstance(truth, frozenset):
             assert right == truth

@@ -12,7 +12,7 @@ MUTANTS_OF_PAGES = (
     Mutant("an error of a map beside itself for a control", "dashboard/pages/relative_offsets/data.py",
            '"control": errors.control.numpy()', '"control": errors.error.numpy()', ("page_numbers",)),
     Mutant("pairs with a full turn counted as dimensions", "dashboard/pages/extrapolation/formula.py",
-           'f"{one.full_turn_pairs} of', 'f"{one.critical_dimension} of', ("page_numbers",)),
+           'f"{covered.full_turn_pairs} of', 'f"{covered.critical_dimension} of', ("page_numbers",)),
     Mutant("one component said to be two", "dashboard/pages/pca/data.py",
            "result.explained[:2].sum()", "result.explained[:1].sum()", ("page_numbers",)),
     Mutant("a value stays in the address after its control is reset", "dashboard/controls/link.py",

@@ -1,8 +1,8 @@
 """The view "formula" of Extrapolation: why schemes hold or break past the training length."""
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 
 import altair as alt
 import numpy as np
@@ -25,6 +25,7 @@ from posenc.analysis.extrapolation import SAMPLED_DISTANCES
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
+NO_PICTURE = "No scheme shown has this picture at these settings."
 STEPS = (
     "A curve continues past the training length because its formula does. Two warnings come from the "
     "formula alone. A pair that completed no turn in training meets new angles. RoPE's sum of cosines "
@@ -71,12 +72,14 @@ def read(setting: Setting, reach: int) -> Read:
     queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
     past, reasons = schemes.per_scheme(schemes.past, queries, trained)
     curves = {
-        kind: (one.distances.numpy(), one.cosine.numpy()) if len(one.distances) else None
-        for kind, one in past.items()
+        kind: (kernel.distances.numpy(), kernel.cosine.numpy())
+        for kind, kernel in past.items()
+        if len(kernel.distances)
     }
     nearest = {
-        kind: (one.positions.numpy(), one.relative.numpy()) if len(one.relative) else None
-        for kind, one in past.items()
+        kind: (kernel.positions.numpy(), kernel.relative.numpy())
+        for kind, kernel in past.items()
+        if len(kernel.relative)
     }
     return Read(
         setting=exact,
@@ -95,10 +98,11 @@ def read_turns(setting: Setting) -> Turns:
     """Return the turns of every pair within the training length."""
     exact, length = setting.replace(precision="float32"), setting.train_length
     queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
-    read, _ = schemes.per_scheme(schemes.coverage, queries, length)
-    coverage = {kind: one for kind, one in read.items() if one is not None}
+    results, _ = schemes.per_scheme(schemes.coverage, queries, length)
+    coverage = {kind: covered for kind, covered in results.items() if covered is not None}
     curves = {
-        kind: (np.arange(len(one.turns)), one.turns.numpy()) for kind, one in coverage.items()
+        kind: (np.arange(len(covered.turns)), covered.turns.numpy())
+        for kind, covered in coverage.items()
     }
     return Turns(coverage, frames.lines(curves), frequencies(coverage))
 
@@ -109,39 +113,38 @@ def frequencies(coverage: Mapping[str, SchemeCoverage]) -> pd.DataFrame:
         [
             {
                 "scheme": SCHEMES[kind].label,
-                "pairs with a full turn": f"{one.full_turn_pairs} of {len(one.turns)}",
-                "critical dimension": f"{one.critical_dimension} of {one.rotary_dim}",
-                "B(k) first negative at": f"{one.first_negative:,}"
-                if one.first_negative is not None
-                else f"not below {one.scanned:,}",
+                "pairs with a full turn": f"{covered.full_turn_pairs} of {len(covered.turns)}",
+                "critical dimension": f"{covered.critical_dimension} of {covered.rotary_dim}",
+                "B(k) first negative at": f"not below {covered.scanned:,}"
+                if covered.first_negative is None
+                else f"{covered.first_negative:,}",
             }
-            for kind, one in coverage.items()
+            for kind, covered in coverage.items()
         ]
     )
 
 
 def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
-    """Return where each formula leaves the values of training, each finding once."""
+    """Return where each formula leaves the values of training, schemes that do the same together."""
     length = setting.train_length
-    groups: dict[tuple[str, str], list[str]] = {}
-    for kind, one in past.items():
-        if one.limit is not None:
-            words = f"with its table at {one.limit:,}", f"with their tables at {one.limit:,}"
-            what = f"ends {words[0]}", f"end {words[1]}"
-        elif not len(one.distances):
-            rest = "a value that depends on the query's position, too"
-            what = f"has {rest}", f"have {rest}"
-        elif one.outside is None:
-            what = "is defined", "are defined"
-        elif one.outside == 0:
-            what = "stays within the values of training", "stay within the values of training"
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for kind, kernel in past.items():
+        if kernel.limit is not None:
+            at = f"at {kernel.limit:,}"
+            what = "ends with its table", "end with their tables", at
+        elif not len(kernel.distances):
+            what = "has", "have", "a value that depends on the query's position, too"
+        elif kernel.outside is None:
+            what = "is", "are", "defined"
+        elif kernel.outside == 0:
+            what = "stays", "stay", "within the values of training"
         else:
-            at = "at once" if one.first_outside == length else f"at {one.first_outside:,}"
-            what = f"leaves the values of training {at}", f"leave the values of training {at}"
+            at = "at once" if kernel.first_outside == length else f"at {kernel.first_outside:,}"
+            what = "leaves", "leave", f"the values of training {at}"
         groups.setdefault(what, []).append(SCHEMES[kind].label)
     parts = [
-        f"{listed(labels)} {many if len(labels) > 1 else one}"
-        for (one, many), labels in groups.items()
+        f"{listed(labels)} {singular if len(labels) == 1 else plural} {rest}"
+        for (singular, plural, rest), labels in groups.items()
     ]
     return f"Past the training length, {length:,}: {'; '.join(parts)}."
 
@@ -153,25 +156,24 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     now = results.now
     page.show_excluded(results, now.past, "Extrapolation")
     turns = settings.map(read_turns) if chosen.reason == TURNS else None
-    question, picture = st.container(), st.container()
-    same = now.setting.replace(length=2), now.length  # positions shown have no effect here
-    with question:
-        if turns:
-            found = turns.now.coverage
-            shows = quiz.ask("formula", same, questions.of_turns(settings.now, found), found, row)
-        else:
-            asked = questions.of_formula(settings.now, now.past)
-            shows = quiz.ask("formula", same, asked, now.past, row)
+    make_questions = (
+        partial(questions.of_turns, settings.now, turns.now.coverage)
+        if turns
+        else partial(questions.of_formula, settings.now, now.past)
+    )
+    without_length = now.setting.replace(length=2), now.length  # positions shown have no effect
+    shows = quiz.ask("formula", without_length, make_questions, row)
     with header:
         page.head(
-            "Extrapolation", results.map(lambda one: one.headline) if shows else quiz.WITHHELD
+            "Extrapolation",
+            results.map(lambda result: result.headline) if shows else quiz.WITHHELD,
         )
     if shows:
-        with picture:
-            if turns:
-                _draw_turns(turns, now)
-            else:
-                _draw_curves(settings, results, chosen.reason)
+        if turns:
+            _draw_turns(turns, now)
+        else:
+            _draw_curves(settings, results, chosen.reason)
+        page.script(script.formula(settings.now, chosen))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)
     page.definition(
@@ -185,8 +187,6 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
         analysis.kernel_past,
         analysis.nearest_trained_distance,
     )
-    if shows:
-        page.script(script.formula(settings.now, chosen))
 
 
 def _caption(text: str, now: Read) -> None:
@@ -198,16 +198,13 @@ def _caption(text: str, now: Read) -> None:
 def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
     """Draw similarity by distance, or the distance of each position to the nearest trained one."""
     now, nearest = results.now, reason == NEAREST
-    found = results.map(lambda one: one.nearest if nearest else one.curves)
-    labels = {label for frame in found.each for label in frame.get("scheme", ())}
+    curves = results.map(lambda result: result.nearest if nearest else result.curves)
+    labels = {label for frame in curves.each for label in frame.get("scheme", ())}
     kinds = tuple(kind for kind in page.kinds(settings) if SCHEMES[kind].label in labels)
-    if not kinds:
-        st.caption("No scheme shown has this picture at these settings.")
-    else:
+    if kinds:
+        points = frames.MOST_POINTS if nearest else SAMPLED_DISTANCES
         page.curves(
-            found.map(
-                frames.drawn if nearest else functools.partial(frames.drawn, most=SAMPLED_DISTANCES)
-            ),
+            curves.map(partial(frames.drawn, most=points)),
             lines.by_offset,
             kinds,
             "position" if nearest else "query-key distance (tokens)",
@@ -215,29 +212,31 @@ def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
             band=False,
             key="nearest" if nearest else "past",
         )
-    sampled = any(len(one.distances) and one.outside is None for one in now.past.values())
+    else:
+        st.caption(NO_PICTURE)
+    sampled = any(len(each.distances) and each.outside is None for each in now.past.values())
     how = "at a sample of distances" if sampled else "at every distance"
     lead = CAPTIONS.get(reason, "The dashed line is the training length.")
     _caption(f"{lead} Evaluated up to distance {now.length - 1:,}, {how}.", now)
     columns = {"x": "position", "y": "distance"} if nearest else {"x": "distance", "y": "cosine"}
-    page.numbers(found, reason if nearest else "past the training length", columns)
+    page.numbers(curves, reason if nearest else "past the training length", columns)
 
 
 def _draw_turns(turns: AB[Turns], now: Read) -> None:
     """Draw the turns of every pair, and what follows from them as a table."""
-    kinds = page.kinds(turns.map(lambda one: one.coverage))
+    kinds = page.kinds(turns.map(lambda result: result.coverage))
     if not kinds:
-        st.caption("No scheme shown has this picture at these settings.")
+        st.caption(NO_PICTURE)
         return
-    curves = turns.map(lambda result: result.curves)
+    curves, tables = turns.map(lambda result: result.curves), turns.map(lambda result: result.table)
     page.curves(curves.map(frames.drawn), turns_chart, kinds, key="turns", log=True)
     _caption(CAPTIONS[TURNS], now)
-    page.table(turns.map(lambda one: one.table))
+    page.table(tables)
     page.numbers(curves, "turns per pair", {"x": "pair", "y": "turns"})
-    page.numbers(turns.map(lambda one: one.table), "frequencies")
+    page.numbers(tables, "frequencies")
 
 
-@functools.cache
+@cache
 def turns_chart(kinds: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
     """Full turns that each pair makes within the training length, log scale, with one turn marked.
 
@@ -248,5 +247,5 @@ def turns_chart(kinds: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
     y_title = "turns within the training length"
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(type="log"), axis=theme.decades("~g"))
     spec = lines.line_spec(kinds, x, y, x_title, pinned=pinned)
-    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
-    return spec | {"layer": [*spec["layer"], theme.spec_of(one)]}
+    one_turn = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
+    return spec | {"layer": [*spec["layer"], theme.spec_of(one_turn.encode(y=alt.datum(1)))]}

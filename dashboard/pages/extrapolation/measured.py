@@ -1,5 +1,7 @@
 """The view "measured" of Extrapolation: trained models evaluated past their training length."""
 
+from functools import partial
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -89,7 +91,8 @@ def _draw(
     several = runs.as_trained(curves) != curves
     variants = several and sidebar.choices(VariantChoice, controls).variants
     with question:
-        shows = quiz.ask("measured", (shown, name), questions.of_runs(curves), curves, row)
+        asked = partial(questions.of_runs, curves)
+        shows = quiz.ask("measured", (shown, name), asked, row)
 
     def headline(setting: Setting) -> str:
         own = runs.of_kinds(found, setting.schemes)

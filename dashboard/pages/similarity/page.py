@@ -1,5 +1,7 @@
 """Similarity: which positions look alike to attention, pair by pair and by offset."""
 
+import functools
+
 import streamlit as st
 
 from dashboard.ab import AB
@@ -36,8 +38,8 @@ def draw() -> None:
     now = read.now
     with question:
         page.show_excluded(read, now.found, "Similarity")
-        asked = questions(settings.now, now.found)
-        looks = quiz.ask("similarity", settings.now, asked, now.found)
+        asked = functools.partial(questions, settings.now, now.found)
+        looks = quiz.ask("similarity", settings.now, asked)
     with header:
         page.head("Similarity", read.map(lambda one: one.headline) if looks else quiz.WITHHELD)
         page.show_notices(now.found)

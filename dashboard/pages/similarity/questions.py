@@ -1,7 +1,6 @@
-"""Quiz questions of the Similarity page, whose truth is read from the page's results."""
+"""Quiz questions of the Similarity page, whose correct answers are read from the page's results."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 import torch
@@ -13,16 +12,16 @@ from posenc.analysis import first_rise
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
-Similarities = Mapping[str, Similarity]
-
 NEVER, NONE = "never", "none of them"
 YES, NO = "yes", "no"
 
 
-def questions(setting: Setting, found: Similarities) -> list[Question[Similarities]]:
+def questions(setting: Setting, similarities: Mapping[str, Similarity]) -> list[Question]:
     """Return the questions on the schemes whose similarity is defined."""
-    kinds = [kind for kind, one in found.items() if np.isfinite(one.mean).any()]
-    labels = {kind: SCHEMES[kind].label for kind in kinds}
+    means = {kind: similarity.mean for kind, similarity in similarities.items()}
+    means = {kind: mean[np.isfinite(mean)] for kind, mean in means.items()}
+    kinds = [kind for kind, mean in means.items() if mean.size]
+    below = {kind: first_below_half(similarities[kind]) for kind in kinds}
     distances = Slider(
         stops=tuple(float(k) for k in range(1, setting.length)),
         unit="positions",
@@ -33,46 +32,33 @@ def questions(setting: Setting, found: Similarities) -> list[Question[Similariti
     asked = [
         Question(
             key=f"half.{kind}",
-            text=f"At which distance does the position similarity of {labels[kind]} first drop below 0.5?",
+            text=f"At which distance does the position similarity of {SCHEMES[kind].label} first drop "
+            "below 0.5?",
             control=distances,
-            truth=partial(_half, kind),
+            truth=NEVER if distance is None else float(distance),
         )
-        for kind in kinds
+        for kind, distance in below.items()
     ]
-    asked += [
-        Question(
-            key=f"rise.{kind}",
-            text=f"Does the position similarity of {labels[kind]} ever rise again with distance?",
-            control=OneOf(options=(YES, NO)),
-            truth=partial(_rises, kind),
+    for kind in kinds:
+        rise = first_rise(torch.from_numpy(means[kind]))
+        asked.append(
+            Question(
+                key=f"rise.{kind}",
+                text=f"Does the position similarity of {SCHEMES[kind].label} ever rise again with "
+                "distance?",
+                control=OneOf(options=(YES, NO)),
+                truth=frozenset({NO if rise is None else YES}),
+            )
         )
-        for kind in kinds
-    ]
     if len(kinds) > 1:
-        first: Question[Similarities] = Question(
-            key="half.first",
-            text="Whose similarity drops below 0.5 at the shortest distance?",
-            control=OneOf(options=(*labels.values(), NONE)),
-            truth=_first_under_half,
+        shortest = min((distance for distance in below.values() if distance), default=None)
+        first = [SCHEMES[kind].label for kind in kinds if shortest and below[kind] == shortest]
+        asked.append(
+            Question(
+                key="half.first",
+                text="Whose similarity drops below 0.5 at the shortest distance?",
+                control=OneOf(options=(*(SCHEMES[kind].label for kind in kinds), NONE)),
+                truth=frozenset(first or {NONE}),
+            )
         )
-        asked.append(first)
     return asked
-
-
-def _half(kind: str, found: Similarities) -> float | str:
-    distance = first_below_half(found[kind])
-    return NEVER if distance is None else float(distance)
-
-
-def _rises(kind: str, found: Similarities) -> frozenset[str]:
-    mean = found[kind].mean
-    rise = first_rise(torch.from_numpy(mean[np.isfinite(mean)]))
-    return frozenset({NO if rise is None else YES})
-
-
-def _first_under_half(found: Similarities) -> frozenset[str]:
-    under = {kind: first_below_half(one) for kind, one in found.items()}
-    least = min((distance for distance in under.values() if distance is not None), default=None)
-    if least is None:
-        return frozenset({NONE})
-    return frozenset(SCHEMES[kind].label for kind, distance in under.items() if distance == least)
