@@ -100,7 +100,9 @@ def by_length(
     """
     reads = sorted(drawn["read"].unique(), key=lambda read: (read != TRAINED, read))
     names = tuple(drawn["name"].unique())
-    return _by_length(kinds, (*reads,), names, measure, perplexity, bands, labels, height)
+    # Few contexts are measured: each has a tick, where its label has room.
+    ticks = tuple(sorted({*drawn["x"].tolist()})) if measure == "context" else ()
+    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, labels, height)
 
 
 def _boundary_name(measure: str) -> alt.Chart:
@@ -117,6 +119,7 @@ def _by_length(
     kinds: tuple[str, ...],
     reads: tuple[str, ...],
     names: tuple[str, ...],
+    ticks: tuple[float, ...],
     measure: str,
     perplexity: bool,
     bands: bool,
@@ -125,7 +128,8 @@ def _by_length(
 ) -> Spec:
     axes = AXES[measure]
     scale = alt.Scale(type="log", base=2, nice=False) if axes.log else alt.Scale(nice=False)
-    x = alt.X("x:Q", title=axes.x, scale=scale)
+    axis = alt.Axis(values=[*ticks]) if ticks else alt.Undefined
+    x = alt.X("x:Q", title=axes.x, scale=scale, axis=axis)
     y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=alt.Scale(zero=False))
     colour = scheme_colour(kinds)
     colour = colour.legend(None) if labels else colour

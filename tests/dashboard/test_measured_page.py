@@ -144,6 +144,15 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     assert set(position["x"]) == {11.5}  # the middle of positions 8 to 15
 
 
+def test_every_measured_context_has_a_tick(store: Store) -> None:
+    fill(store)
+    at = open_measured()
+    spec = at.session_state["page_contents"].pictures["measured_context"].spec
+    axes = [x["axis"] for layer in spec["layer"] if "axis" in (x := layer["encoding"].get("x", {}))]
+    assert len(axes) >= 2
+    assert all(axis["values"] == [32, 64, 128, 256] for axis in axes)
+
+
 def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     fill(store)
     at = open_measured(schemes="sinusoidal,rope")

@@ -23,11 +23,7 @@ from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 from posenc.text import count_of
 
-UNDRAWN = [
-    "bits per byte",
-    "evaluated to",
-    "seeds",
-]  # of the table: the same for most, or in its data
+HIDDEN_COLUMNS = ["bits per byte", "evaluated to", "seeds"]  # of the table; its data has them
 STEPS = (
     "The models of a comparison share size, initial weights, data, order and steps; only the scheme "
     "differs. The same target tokens are scored at every context length, so a rising curve is not due to "
@@ -45,20 +41,19 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     A run has numbers of its own, so of a setting only the schemes count: those of the pinned one are
     drawn beside those of the current one, and each has a headline of its own.
     """
-    shown = page.kinds(settings)
-    default = runs.shipped_comparison(shown) or fields.defaults(MeasuredChoice)["comparison"]
-    every = runs.comparisons(runs.listed(comparison.asked(default)))
-    name = comparison.choose(row, every, default)
-    if unread := runs.unreadable():
-        st.caption(plain(unread))
-    whole = every.get(name, [])
-    found = runs.of_kinds(whole, shown)
-    if found:
-        _draw(settings, name, found, whole, header, row)
+    kinds = page.kinds(settings)
+    default = runs.shipped_comparison(kinds) or fields.defaults(MeasuredChoice)["comparison"]
+    comparisons = runs.comparisons(runs.listed(comparison.in_link(default)))
+    name = comparison.choose(row, comparisons, default)
+    if unreadable := runs.unreadable():
+        st.caption(plain(unreadable))
+    compared = comparisons.get(name, [])
+    if runs.of_kinds(compared, kinds):
+        _draw_comparison(settings, name, compared, header, row)
     else:
-        where = "in this comparison" if whole else "on this server"
+        where = "in this comparison" if compared else "on this server"
         with header:
-            page.head("Extrapolation", f"No model of {page.names(shown)} is {where}.")
+            page.head("Extrapolation", f"No model of {page.names(kinds)} is {where}.")
     page.link(st, "train")
     page.how_to_read(STEPS)
     page.definition(
@@ -72,89 +67,89 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     )
 
 
-def _draw(
+def _draw_comparison(
     settings: AB[Setting],
     name: str,
-    found: list[RunInfo],
-    whole: list[RunInfo],
+    compared: list[RunInfo],
     header: DeltaGenerator,
     row: DeltaGenerator,
 ) -> None:
-    """Draw the runs of the schemes shown, `found`, and the table of all of a comparison, `whole`."""
-    specification, shown = found[0].specification, page.kinds(settings)
+    """Draw the runs of the schemes shown, and the table of all runs of a comparison."""
+    shown = runs.of_kinds(compared, page.kinds(settings))
+    specification = compared[0].specification
     measure, language = run_results.measure(specification), specification.task == Language.kind
-    curves = runs.curves(found, measure)
-    kinds = tuple(kind for kind in shown if runs.of_kinds(found, (kind,)))
+    curves = runs.curves(shown, measure)
     question, picture = st.container(), st.container()
     controls = st.container(horizontal=True, vertical_alignment="bottom")
     chosen = sidebar.choices(LossChoice, controls) if language else LossChoice()
-    several = runs.as_trained(curves) != curves
-    variants = several and sidebar.choices(VariantChoice, controls).variants
+    has_variants = runs.as_trained(curves) != curves
+    variants = has_variants and sidebar.choices(VariantChoice, controls).variants
     with question:
-        asked = partial(questions.of_runs, curves)
-        shows = quiz.ask("measured", (shown, name), asked, row)
+        about = page.kinds(settings), name
+        shows = quiz.ask("measured", about, partial(questions.of_runs, curves), row)
 
     def headline(setting: Setting) -> str:
-        own = runs.of_kinds(found, setting.schemes)
-        if not own:
+        infos = runs.of_kinds(compared, setting.schemes)
+        if not infos:
             return f"No model of {page.names(setting.schemes)} is in this comparison."
-        return run_results.headline(runs.curves(own, measure))
+        return run_results.headline(runs.curves(infos, measure))
 
     with header:
         page.head("Extrapolation", settings.map(headline) if shows else quiz.WITHHELD)
     if shows and curves:
         with picture:
-            _picture(found, kinds, chosen, variants=variants)
+            _draw_picture(shown, chosen, variants=variants)
         st.caption(plain(run_results.about(curves)))
         st.subheader("All measured schemes", anchor=False)
-        table = run_results.table(runs.curves(whole, measure))
-        page.table(table.drop(columns=UNDRAWN, errors="ignore"))
+        table = run_results.table(runs.curves(compared, measure))
+        page.table(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
         for by in ("context", "position") if language else (measure,):
             columns = {"x": by, "y": "loss"} if language else {"x": UNITS[by], "y": "accuracy"}
             title = f"measured loss by {by}" if language else f"measured {by}"
-            page.numbers(loss.points(runs.curves(found, by)), title, columns)
+            page.numbers(loss.points(runs.curves(shown, by)), title, columns)
         page.numbers(table, "measured classes")
-        ships = found[0].run_id in runs.shipped()
+        ships = shown[0].run_id in runs.shipped()
         page.script(script.measured(settings.now, name, measure, ships=ships))
-    _notes(settings, found, shown, kinds)
+    _draw_notes(settings, shown)
 
 
-def _picture(
-    found: list[RunInfo], kinds: tuple[str, ...], chosen: LossChoice, *, variants: bool
-) -> None:
+def _draw_picture(shown: list[RunInfo], chosen: LossChoice, *, variants: bool) -> None:
     """Draw loss, perplexity or accuracy of these runs, one line per scheme, and of its variants."""
-    measure = run_results.measure(found[0].specification)
+    measure = run_results.measure(shown[0].specification)
     if measure == "context" and chosen.axis == "position":
         measure = "position"
-    curves = runs.curves(found, measure)
+    curves = runs.curves(shown, measure)
     if not variants:
         curves = runs.as_trained(curves)
     if not curves:
         st.caption("These models were not evaluated along one long text.")
         return
     perplexity = chosen.unit == "perplexity"
-    drawn = loss.frame(curves, perplexity=perplexity)
-    spec = loss.by_length(drawn, kinds, measure, perplexity=perplexity, labels=not page.on_phone())
-    page.picture(drawn, spec, key=f"measured_{measure}")
+    frame, kinds = loss.frame(curves, perplexity=perplexity), _kinds(shown)
+    spec = loss.by_length(frame, kinds, measure, perplexity=perplexity, labels=not page.on_phone())
+    page.picture(frame, spec, key=f"measured_{measure}")
 
 
-def _notes(
-    settings: AB[Setting], found: list[RunInfo], shown: tuple[str, ...], kinds: tuple[str, ...]
-) -> None:
+def _kinds(infos: list[RunInfo]) -> tuple[str, ...]:
+    """Return the schemes of these runs, in their fixed order."""
+    return tuple(kind for kind in SCHEMES if runs.of_kinds(infos, (kind,)))
+
+
+def _draw_notes(settings: AB[Setting], shown: list[RunInfo]) -> None:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
-    st.caption(plain(f"{run_descriptions.full_description(found[0].specification)}."))
-    if missing := tuple(kind for kind in shown if kind not in kinds):
+    kinds = _kinds(shown)
+    description = run_descriptions.full_description(shown[0].specification)
+    st.caption(plain(f"{description}."))
+    if missing := tuple(kind for kind in page.kinds(settings) if kind not in kinds):
         st.caption(f"Not trained in this comparison: {page.names(missing)}.")
     if pinned := tuple(kind for kind in kinds if kind not in settings.now.schemes):
         st.caption(f"Only in the pinned setting, A: {page.names(pinned)}.")
-    for run in found:
-        if run.stopped:
-            one = run.specification
-            st.info(
-                plain(f"{one.scheme.label}, seed {one.seed}: {run.stopped}"),
-                icon=":material/block:",
-            )
-    lost = [run.run_id for run in found if runs.run(run.run_id) is None]
+    for info in shown:
+        if info.stopped:
+            specification = info.specification
+            text = f"{specification.scheme.label}, seed {specification.seed}: {info.stopped}"
+            st.info(plain(text), icon=":material/block:")
+    lost = [info.run_id for info in shown if runs.run(info.run_id) is None]
     if lost:
         st.warning(
             f"{count_of(len(lost), 'trained model')} cannot be read now, {listed(lost)}. The others "
