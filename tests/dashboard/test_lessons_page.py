@@ -5,9 +5,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 
 from dashboard.pages.lessons import data
+from posenc.analysis import RandomLayer
 from tests.dashboard import pages
 from tests.dashboard.pages import KINDS, charts, drawn, headline, of, visit
 from tests.dashboard.shipped_runs import means
@@ -47,6 +49,35 @@ def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None
     assert pages.rows_of_matrices(at) == []
 
 
+def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
+    layer = RandomLayer(width=512, heads=8, head_dim=64)
+
+    def outputs(order: list[int], table: np.ndarray, *, masked: bool = False) -> np.ndarray:
+        x = layer.tokens(["dog", "bites", "man"])[order] + torch.from_numpy(table)
+        q, k, v = (part[0].numpy() for part in layer.project(x[None]))
+        logits = q @ k.transpose(0, 2, 1) / 8
+        if masked:
+            logits[:, *np.triu_indices(3, 1)] = -np.inf
+        weights = np.exp(logits)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        return (weights @ v).transpose(1, 0, 2).reshape(3, 512)
+
+    angles = np.arange(3)[:, None] * 10_000.0 ** (-np.arange(0, 512, 2) / 512)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(3, 512)
+    words, swapped = [0, 1, 2], [2, 1, 0]
+    first = outputs(words, table)
+    change = np.abs(first - outputs(swapped, table)[::-1]).max()
+    size = np.sqrt((first**2).mean())
+    at = step(1)
+    assert (
+        f"entries of the outputs change by up to {change:.3g}; their root mean square is {size:.3g}."
+        in headline(at)
+    )
+    none = np.zeros((3, 512))
+    masked = outputs(words, none, masked=True) - outputs(swapped, none, masked=True)[::-1]
+    assert f"entries of the outputs by up to {np.abs(masked).max():.3g}:" in answer(at)
+
+
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float) -> None:
     at = step(2, wave_base=f"{base:.0f}")
@@ -57,7 +88,12 @@ def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float)
     squares = (table**2).sum(axis=1)
     apart = squares[:, None] + squares[None, :] - 2 * table @ table.T
     np.fill_diagonal(apart, np.inf)
-    assert f"The two closest rows are {np.sqrt(apart.min()):.3g} apart." in answer(at)
+    length = np.sqrt(squares[0])
+    assert np.allclose(squares, squares[0])
+    assert answer(at) == (
+        f"No. The two closest rows are {np.sqrt(apart.min()):.3g} apart (Euclidean distance; each row has "
+        f"the length {length:.3g})."
+    )
 
 
 def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:

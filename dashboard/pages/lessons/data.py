@@ -68,15 +68,17 @@ def _swap(chosen: tuple[tuple[str, ...], int, int]) -> Lesson:
         arrays[f"{name}, your order"] = both.patterns.mean(0).numpy()
         arrays[f"{name}, swapped"] = both.other_patterns.mean(0).numpy()
         largest[kind] = both.largest
+        size = both.size
         if kind == "none":
             masked = read_orders(scheme(kind), layer, words, order, causal=True).largest
     return Lesson(
         "Swap two words",
         f"{quoted_words(words)} becomes {quoted_words(other)}. Without position, each word keeps its "
-        f"output (largest change {number(largest['none'])}, rounding). With the sinusoidal table, the "
-        f"outputs change by up to {number(largest['sinusoidal'])}.",
+        f"output (largest change {number(largest['none'])}, rounding). With the sinusoidal table, entries "
+        f"of the outputs change by up to {number(largest['sinusoidal'])}; their root mean square is "
+        f"{number(size)}.",
         "A causal mask hides later words. Does the mask alone show the order?",
-        f"Yes. With a causal mask and no position, the same swap changes outputs by up to "
+        f"Yes. With a causal mask and no position, the same swap changes entries of the outputs by up to "
         f"{number(masked)}: the first word sees one word, the last word sees all.",
         arrays,
         words=words,
@@ -93,7 +95,8 @@ def _add(base: str) -> Lesson:
         f"pair of columns is a wave: the fastest repeats after {2 * math.pi:.3g} positions, the slowest "
         f"after {number(slowest)}.",
         f"Do two of the first {COMPARED:,} positions have the same row?",
-        f"No. The two closest rows are {number(torch.pdist(table).min().item())} apart.",
+        f"No. The two closest rows are {number(torch.pdist(table).min().item())} apart (Euclidean "
+        f"distance; each row has the length {number(math.sqrt(WIDTH / 2))}).",
         {"table": table[:ROWS].numpy()},
     )
 

@@ -19,7 +19,11 @@ from posenc.lab import summary
 from posenc.schemes import rope
 from posenc.settings import Setting
 
-HEIGHT = 210
+TABLE_HEIGHT, PRESENTED_TABLE, CHART_HEIGHT = (
+    280,
+    210,
+    300,
+)  # CSS pixels; each fits a lecture's screen
 WIDE = (1, 3)  # steps whose picture takes the width of the page
 HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
 # The control of a step, and its field; the first step has three, the third step's clock its own slider.
@@ -83,7 +87,7 @@ def draw() -> None:
         question.markdown(f"**Question.** {lesson.question}")
         with answer.expander("Answer", key=f"answer_of_step_{step}"):
             st.markdown(lesson.answer)
-    row = question.container(horizontal=True)
+    row = answer.container(horizontal=True)
     for folder in LINKS[str(step)]:
         page.link(row, folder)
     page.how_to_read(
@@ -146,7 +150,7 @@ def _table(lesson: data.Lesson) -> None:
         scale=Scale(-1.0, 1.0, "diverging", "entry"),
         row_label="position",
         column_label="dimension",
-        height=HEIGHT,
+        height=PRESENTED_TABLE if page.presenting() else TABLE_HEIGHT,
         text_alternative="The sinusoidal table: waves that slow down from left to right.",
     )
 
@@ -202,7 +206,7 @@ def _slopes(lesson: data.Lesson) -> None:
         .mark_point(filled=True, size=120, opacity=1)
         .encode(x=distance, y="y:Q", color=colour)
     )
-    chart = alt.layer(lines, point).properties(height=HEIGHT)
+    chart = alt.layer(lines, point).properties(height=CHART_HEIGHT)
     page.picture(lesson.frame, theme.spec_of(chart), key="lesson_slopes")
 
 
@@ -211,7 +215,7 @@ def _measured(lesson: data.Lesson) -> None:
         return
     answered = bool(lesson.question)
     spec = loss.by_length(
-        lesson.frame, data.MAIN, "context", bands=False, labels=answered, height=HEIGHT
+        lesson.frame, data.MAIN, "context", bands=False, labels=answered, height=CHART_HEIGHT
     )
     page.picture(lesson.frame, spec, key=f"lesson_loss_{answered}")
 
