@@ -50,7 +50,7 @@ def by_distance(setting: Setting) -> Float[Tensor, " n"]:
 
 
 @claim(
-    "Near positions are more similar than far ones.",
+    "Neighbours are more similar than positions farther apart.",
     theme="distance",
     source=f"Tutorials on {VASWANI}, section 3.5",
     steps=(by_distance,),
@@ -79,7 +79,7 @@ def near(setting: Setting) -> Verdict:
 
 
 @claim(
-    "Similarity falls with distance.",
+    "Similarity falls with every step of distance.",
     theme="distance",
     source=f"Tutorials on {VASWANI}, section 3.5",
     steps=(by_distance,),

@@ -64,16 +64,16 @@ def permutation(setting: Setting) -> Verdict:
     mean = relative_change(after.mean(dim=-2), before.mean(dim=-2))
     rope_before, rope_after = (layer(tokens, rope, causal=False) for tokens in (x, x.flip(-2)))
     rope_back = relative_change(rope_after.flip(-2), rope_before)
-    end = "" if back > EXACT else ": outputs permute with the inputs, which is equivariance"
+    end = "" if back > EXACT else ": outputs move with their tokens, which is equivariance"
     return Verdict(
         Status.FALSE if changed > EXACT else Status.HOLDS,
         (
-            Number("change of the outputs, tokens reversed", changed, OF_LARGEST),
-            Number("change once put back in place", back, OF_LARGEST),
-            Number("with RoPE, change once put back in place", rope_back, OF_LARGEST),
+            Number("change of the output at each place, tokens reversed", changed, OF_LARGEST),
+            Number("change of each token's own output", back, OF_LARGEST),
+            Number("with RoPE, change of each token's own output", rope_back, OF_LARGEST),
         ),
-        f"Reversing {TOKENS} tokens changes the outputs by {figure(changed)} of the largest, and by "
-        f"{figure(back)} once they are put back in place{end}.",
+        f"Reversing {TOKENS} tokens changes the output at each place by up to {figure(changed)} of the "
+        f"largest, and each token's own output by {figure(back)}{end}.",
         Number("change of the mean over tokens, which is invariant", mean, OF_LARGEST),
     )
 

@@ -112,8 +112,8 @@ def test_attention_is_equivariant_not_invariant() -> None:
     assert moved > 0.1
     assert found.status is Status.FALSE
     assert "equivariance" in found.sentence
-    assert max(number(found, "change once put back"), control(found)) <= ROUNDING
-    assert number(found, "with RoPE, change once put back") > ROUNDING
+    assert max(number(found, "change of each token's own"), control(found)) <= ROUNDING
+    assert number(found, "with RoPE, change of each token's own") > ROUNDING
 
 
 def test_causal_mask_shows_order_from_the_second_layer_on() -> None:
