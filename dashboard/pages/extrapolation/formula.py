@@ -25,6 +25,7 @@ from posenc.analysis.extrapolation import SAMPLED_DISTANCES
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
+HEIGHT = 320
 NO_PICTURE = "No scheme shown has this picture at these settings."
 STEPS = (
     "A curve continues past the training length because its formula does. Two warnings come from the "
@@ -210,6 +211,7 @@ def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
             "position" if nearest else "query-key distance (tokens)",
             "distance / norm" if nearest else "position similarity",
             band=False,
+            height=HEIGHT,
             key="nearest" if nearest else "past",
         )
     else:
@@ -246,6 +248,6 @@ def turns_chart(kinds: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False))
     y_title = "turns within the training length"
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(type="log"), axis=theme.decades("~g"))
-    spec = lines.line_spec(kinds, x, y, x_title, pinned=pinned)
+    spec = lines.line_spec(kinds, x, y, x_title, height=HEIGHT, pinned=pinned)
     one_turn = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
     return spec | {"layer": [*spec["layer"], theme.spec_of(one_turn.encode(y=alt.datum(1)))]}
