@@ -19,7 +19,6 @@ Result = TypeVar("Result")
 MAX_BYTES = 160 * 2**20  # of all results; what is derived for drawing takes up to twice as much
 SHARE = 4  # one result takes at most this part of the cache: a kernel of 2,048 positions is 32 MB
 _SMALL = 64  # bytes of an object beside its arrays
-_ITSELF = object()  # stands for a result of which nothing new is derived
 
 
 def size_in_bytes(result: Any) -> int:
@@ -80,13 +79,13 @@ def cache_result(function: Callable[..., Result]) -> Callable[..., Result]:
     """
 
     @functools.wraps(function)
-    def cached(*asked: Any) -> Result:
-        sources = filter(is_evicted, map(_table_source, asked))
-        key = function.__module__, function.__qualname__, *asked, *sources
+    def cached(*arguments: Any) -> Result:
+        sources = filter(is_evicted, map(_table_source, arguments))
+        key = function.__module__, function.__qualname__, *arguments, *sources
         with RESULTS.lock:
             result: Result | None = RESULTS.get(key)
         if result is None:
-            result = function(*asked)
+            result = function(*arguments)
             if not getattr(result, "reasons", None):
                 RESULTS.store(key, result)
         return result
@@ -94,25 +93,25 @@ def cache_result(function: Callable[..., Result]) -> Callable[..., Result]:
     return cached
 
 
-def _table_source(asked: Any) -> str:
+def _table_source(argument: Any) -> str:
     """Return the name of the table that a setting or query reads, "" for none."""
-    if isinstance(asked, Setting):
-        return asked.learned_source
-    return getattr(asked.config, "source", "") if isinstance(asked, Query) else ""
+    if isinstance(argument, Setting):
+        return argument.learned_source
+    return getattr(argument.config, "source", "") if isinstance(argument, Query) else ""
 
 
 def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:
     """Compute what is drawn of a result once, and store it on that result for as long as it lives."""
 
     @functools.wraps(make)
-    def memoized(result: Any, *asked: Any, **named: Any) -> Result:
-        key = make.__module__, make.__qualname__, *asked, *named.items()
-        memo: dict[Any, Any] = vars(result).setdefault("_memo", {})
-        if key not in memo:
-            derived = make(result, *asked, **named)
-            # Not the result itself: referring to itself, it would outlive its eviction.
-            memo[key] = _ITSELF if derived is result else derived
-        stored: Result = result if memo[key] is _ITSELF else memo[key]
-        return stored
+    def memoized(result: Any, *arguments: Any, **named: Any) -> Result:
+        key = make.__module__, make.__qualname__, *arguments, *named.items()
+        memo: dict[Any, Result] = vars(result).setdefault("_memo", {})
+        if key in memo:
+            return memo[key]
+        derived = make(result, *arguments, **named)
+        if derived is not result:  # referring to itself, it would outlive its eviction
+            memo[key] = derived
+        return derived
 
     return memoized

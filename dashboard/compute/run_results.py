@@ -39,10 +39,10 @@ def farthest(specification: Specification) -> int:
 
 
 def headline(curves: Sequence[Curve]) -> str:
-    """Return how each scheme does past its training, of the schemes as trained."""
+    """Return how each scheme does past its training length, of the schemes as trained."""
     if not curves:
         return "Every training of this comparison stopped early."
-    return _classes(curves) if curves[0].measure == "context" else _accuracies(curves)
+    return _losses(curves) if curves[0].measure == "context" else _accuracies(curves)
 
 
 def table(curves: Sequence[Curve]) -> pd.DataFrame:
@@ -50,11 +50,11 @@ def table(curves: Sequence[Curve]) -> pd.DataFrame:
     language = bool(curves) and curves[0].measure == "context"
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
     frame = pd.DataFrame([row(curve, curves) for curve in curves])
-    return frame.astype({length: "Int64"}) if length in frame else frame  # or nothing, as a length
+    return frame.astype({length: "Int64"}) if length in frame else frame  # an integer or blank
 
 
 def about(curves: Sequence[Curve]) -> str:
-    """Return what lines and bands are, and the rules by which they are judged."""
+    """Return what lines and bands are, and the rules of the classes past the training length."""
     specification = curves[0].specification
     if specification.task != Language.kind:
         return ABOUT[specification.task].format(
@@ -62,10 +62,8 @@ def about(curves: Sequence[Curve]) -> str:
         )
     least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
     seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
-    band = (
-        f"Lines: mean of {seeds}; bands: lowest to highest seed." if most > 1 else "One seed each."
-    )
-    return f"{_best(curves)}{band} {rules()}"
+    lines = f"Lines: mean of {seeds}; bands: lowest to highest seed."
+    return f"{_lowest_loss(curves)}{lines if most > 1 else 'One seed each.'} {rules()}"
 
 
 def rules() -> str:
@@ -106,24 +104,22 @@ def lengths(curves: Sequence[Curve]) -> str:
     return f"trained on {length}, evaluated at {longest:,}"
 
 
-def _classes(curves: Sequence[Curve]) -> str:
-    """Return which class each scheme has past the training length."""
+def _losses(curves: Sequence[Curve]) -> str:
+    """Return which class each scheme has past the training length, and the change of its loss."""
     length = curves[0].specification.train_length
     groups: dict[Effect | None, list[str]] = {}
     for curve in curves:
-        loss = curve.at(length)
-        if curve.variant != TRAINED or loss is None:
-            continue
-        name, effect = summary.label(curve, curves), summary.effect(curve, loss)
-        text = nats(curve.points[-1].mean - loss)
-        groups.setdefault(effect, []).append(f"{name} ({text})" if effect else name)
+        if curve.variant == TRAINED and curve.at(length) is not None:
+            effect, change, _ = past_training(curve)
+            name = summary.label(curve, curves)
+            text = name if change is None else f"{name} ({nats(change)})"
+            groups.setdefault(effect, []).append(text)
     parts = []
-    for effect in Effect:
+    for effect in (*Effect, None):
         if names := groups.get(effect):
-            verb = str(effect) if len(names) == 1 else effect.removesuffix("s")
-            parts.append(f"{listed(names)} {verb}")
-    if names := groups.get(None):
-        parts.append(f"{listed(names)} {'ends' if len(names) == 1 else 'end'} at {length:,}")
+            verb = effect or "ends"
+            verb = verb if len(names) == 1 else verb.removesuffix("s")
+            parts.append(f"{listed(names)} {verb}" + ("" if effect else f" at {length:,}"))
     return f"{lengths(curves).capitalize()}: {'; '.join(parts)}."
 
 
@@ -149,8 +145,8 @@ def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     }
 
 
-def _best(curves: Sequence[Curve]) -> str:
-    """Return whose loss is lowest at the training length, and from whose it does not clearly differ."""
+def _lowest_loss(curves: Sequence[Curve]) -> str:
+    """Return which scheme has the lowest loss at the training length, and which may be as low."""
     length = curves[0].specification.train_length
     lowest = summary.lowest([curve for curve in curves if curve.variant == TRAINED], length)
     if not lowest:
@@ -165,7 +161,7 @@ def judged(curve: Curve) -> bool:
     return curve.measure != Recall.kind or summary.learned(curve)
 
 
-def _in_training(curve: Curve) -> float | None:
+def _accuracy(curve: Curve) -> float | None:
     """Return the accuracy at the training length, of recall the mean over trained distances."""
     if curve.measure != Recall.kind:
         return curve.at(curve.specification.train_length)
@@ -177,7 +173,7 @@ def _accuracies(curves: Sequence[Curve]) -> str:
     """Return the accuracy that each scheme has in training, and how far half of it stays right."""
     near, failed, far = [], [], []
     for curve in curves:
-        accuracy = _in_training(curve)
+        accuracy = _accuracy(curve)
         if curve.variant != TRAINED or accuracy is None:
             continue
         name = summary.label(curve, curves)
@@ -188,23 +184,17 @@ def _accuracies(curves: Sequence[Curve]) -> str:
         else:
             failed.append(name)
     specification = curves[0].specification
-    length = farthest(specification)
-    where = f"1 to {length:,}" if specification.task == Recall.kind else f"{length:,}"
-    parts = [f"Correct at {where} {UNITS[specification.task]}: {listed(near)}."] if near else []
-    if far:
-        parts.append(f"At least half correct up to: {listed(far)}.")
-    if failed:
-        parts.append(
-            f"Not learned in training (below {summary.LEARNED:.0%}), so not judged past it: "
-            f"{listed(failed)}."
-        )
-    return " ".join(parts)
+    where = f"{farthest(specification):,} {UNITS[specification.task]}"
+    where = f"1 to {where}" if specification.task == Recall.kind else where
+    never = f"Not learned in training (below {summary.LEARNED:.0%}), so not judged past it"
+    clauses = {f"Correct at {where}": near, "At least half correct up to": far, never: failed}
+    return " ".join(f"{lead}: {listed(names)}." for lead, names in clauses.items() if names)
 
 
 def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     return {
         "scheme": summary.label(curve, curves),
-        "accuracy in training": _in_training(curve),
+        "accuracy in training": _accuracy(curve),
         "half correct up to": summary.reach(curve) if judged(curve) else None,
         "evaluated to": curve.points[-1].x,
         "accuracy at the end": curve.points[-1].mean,

@@ -64,7 +64,7 @@ Result = TypeVar("Result")
 def per_scheme(
     function: Callable[..., Result], queries: Mapping[str, Query], *arguments: Any
 ) -> tuple[dict[str, Result], dict[str, str]]:
-    """Apply a function to every scheme: what it found, and why the other schemes have no answer."""
+    """Apply a function to every scheme: its results, and why the other schemes have none."""
     results: dict[str, Result] = {}
     reasons: dict[str, str] = {}
     for kind, query in queries.items():
@@ -124,13 +124,10 @@ def _values(query: Query) -> Ran[torch.Tensor]:
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     check_table(query)
-    length = known(query.build("cpu"), query.length)
-
-    ran = _values(query)
-    values, scheme = ran.value, query.build("cpu")
+    ran, scheme = _values(query), query.build("cpu")
     return Kernel(
-        values=values,
-        length=length,
+        values=ran.value,
+        length=known(scheme, query.length),
         provenance=scheme.provenance,
         untrained=scheme.untrained,
         start=scheme.config.start,
@@ -143,37 +140,38 @@ def cosine(query: Query) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
     position_kernel = kernel(query)
     drawn = min(query.length, limits.MAX_DRAWN_CELLS)
-    read = analysis.scheme_similarity(query, position_kernel.values)
+    similarity = analysis.scheme_similarity(query, position_kernel.values)
+    cosines = similarity.cosine
     if position_kernel.stationary:
-        middle = len(read.cosine) // 2
-        matrix: MatrixValues = Curve.from_tensor(read.cosine[middle - drawn + 1 : middle + drawn])
+        middle = len(cosines) // 2
+        matrix: MatrixValues = Curve.from_tensor(cosines[middle - drawn + 1 : middle + drawn])
     else:
-        matrix = smallest(_padded(read.cosine[:drawn, :drawn], drawn))
+        matrix = smallest(_padded(cosines[:drawn, :drawn], drawn))
     return Similarity(
         kernel=position_kernel,
         matrix=matrix,
-        offsets=read.distances.numpy(),
-        mean=read.mean.numpy(),
-        spread=read.deviation.numpy(),
-        low=read.low.numpy(),
-        high=read.high.numpy(),
-        undefined=read.undefined,
+        offsets=similarity.distances.numpy(),
+        mean=similarity.mean.numpy(),
+        spread=similarity.deviation.numpy(),
+        low=similarity.low.numpy(),
+        high=similarity.high.numpy(),
+        undefined=similarity.undefined,
     )
 
 
 @cache_result
-def cosine_change(now: Query, then: Query) -> MatrixValues:
-    """Return the cosine similarity of one query minus that of another, over the positions both show.
+def cosine_change(b: Query, a: Query) -> MatrixValues:
+    """Return the cosine similarity of B minus that of A, over the positions both show.
 
     Subtracted in float64, rounded once.
     """
-    drawn = min(now.length, then.length, limits.MAX_DRAWN_CELLS)
+    drawn = min(b.length, a.length, limits.MAX_DRAWN_CELLS)
     # The cosine of two positions is the same however many there are: those drawn are enough.
-    ours, theirs = (
+    of_b, of_a = (
         analysis.scheme_similarity(query, _values(query).value)
-        for query in (replace(now, length=drawn), replace(then, length=drawn))
+        for query in (replace(b, length=drawn), replace(a, length=drawn))
     )
-    return smallest(analysis.similarity_change(ours, theirs, drawn))
+    return smallest(analysis.similarity_change(of_b, of_a, drawn))
 
 
 @cache_result

@@ -8,11 +8,16 @@ import numpy as np
 import streamlit as st
 
 from dashboard.ab import AB
-from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
-from dashboard.compute.schemes import Array
+from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, minus
 from dashboard.controls import pin
 from dashboard.frame import page
 from dashboard.text import listed
+
+
+def _difference(b: Panel, a: Panel) -> MatrixValues:
+    """Return what B draws minus what A draws, where both draw."""
+    rows, columns = map(min, zip(b.values.shape, a.values.shape, strict=True))
+    return minus(*(Full(panel.values.dense()[:rows, :columns]) for panel in (b, a)))
 
 
 def rows_of_both(
@@ -23,7 +28,7 @@ def rows_of_both(
     unit: str,
     text_alternative: str,
     of_b: dict[str, Any] | None = None,
-    change: Callable[[Panel, Panel], MatrixValues] | None = None,
+    change: Callable[[Panel, Panel], MatrixValues] = _difference,
     **layout: Any,
 ) -> None:
     """Draw matrices of B, and where a setting is pinned those of A and the differences beside them.
@@ -32,50 +37,48 @@ def rows_of_both(
     of_b: more for the row of B. change: of two panels, by default the difference of their first cells.
     """
     pinned = {panel.title: panel for panel in panels.pinned or ()}
-    changes = {
-        panel.title: replace(
-            panel,
-            values=(change or _change)(panel, pinned[panel.title]),
-            subtitle="B minus A",
-            boundary=None,
+    changes = [
+        replace(
+            panel, values=change(panel, pinned[panel.title]), subtitle="B minus A", boundary=None
         )
         for panel in panels.now
         if panel.title in pinned
-    }
-    unaffected = [title for title, panel in changes.items() if _all_zero(panel.values.dense())]
-    drawn = [panel for title, panel in changes.items() if title not in unaffected]
+    ]
+    changed = [panel for panel in changes if not _all_zero(panel)]
+    titles = {panel.title for panel in changed}
+    unaffected = [panel.title for panel in changes if panel.title not in titles]
     # What differs stands first, A and the difference at the right of B.
-    differing = {panel.title for panel in drawn}
-    now, then = (
-        sorted(every, key=lambda panel: panel.title not in differing)
-        for every in (panels.now, pinned.values())
+    of_now, of_pinned = (
+        sorted(row, key=lambda panel: panel.title not in titles)
+        for row in (panels.now, pinned.values())
     )
-    colours = scale([*now, *then])
-    about = Scale.around_zero([panel.values for panel in drawn], f"difference of {unit}")
+    colours = scale([*of_now, *of_pinned])
+    difference = Scale.around_zero([panel.values for panel in changed], f"difference of {unit}")
     rows = [
-        (page.setting_name("B"), now, key, colours, "", of_b or {}),
-        (page.setting_name("A"), then, f"{key}_pinned", colours, "Pinned setting: ", {}),
-        ("Difference: B minus A", drawn, f"{key}_change", about,
+        (page.setting_name("B"), of_now, key, colours, "", of_b or {}),
+        (page.setting_name("A"), of_pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
+        ("Difference: B minus A", changed, f"{key}_change", difference,
          "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
-    rows = [row for row in rows if row[1] or (row[1] is drawn and unaffected)]
+    rows = [row for row in rows if row[1] or (row[1] is changed and unaffected)]
     # Names in a row of their own, so that matrices stay level where one is long.
     names = st.columns(len(rows)) if pinned and not page.on_phone() else None
     places = st.columns(len(rows)) if pinned else [st.container() for _ in rows]
-    for i, (name, shown, row_key, shades, whose, own) in enumerate(rows):
+    for i, (name, shown, row_key, shades, lead, own_layout) in enumerate(rows):
         if pinned:
             (names or places)[i].markdown(f"**{name}**")
         with places[i]:
             if shown:
                 page.matrices(
-                    shown, key=row_key, scale=shades, text_alternative=f"{whose}{text_alternative}",
-                    **(layout | own),
+                    shown, key=row_key, scale=shades, text_alternative=f"{lead}{text_alternative}",
+                    **(layout | own_layout),
                 )  # fmt: skip
-            if shown is drawn and unaffected:
+            if shown is changed and unaffected:
                 st.caption(_no_difference(unaffected))
 
 
-def _all_zero(values: Array) -> bool:
+def _all_zero(panel: Panel) -> bool:
+    values = panel.values.dense()
     numbers = values[~np.isnan(values)]
     return bool(numbers.size) and not numbers.any()
 
@@ -89,15 +92,3 @@ def _no_difference(titles: Sequence[str]) -> str:
         return f"A and B are equal for {names}: no difference is drawn."
     text = listed(controls)
     return f"T{text[1:]} {'do' if len(controls) > 1 else 'does'} not affect {names}."
-
-
-def _change(now: Panel, then: Panel) -> MatrixValues:
-    """Return what B draws minus what A draws, where both draw."""
-    rows, columns = map(min, zip(now.values.shape, then.values.shape, strict=True))
-    ours, theirs = (
-        panel.values.first(rows, columns)
-        if isinstance(panel.values, Waves)
-        else Full(panel.values.dense()[:rows, :columns])
-        for panel in (now, then)
-    )
-    return minus(ours, theirs)

@@ -31,7 +31,6 @@ def test_waves_are_the_table_to_the_last_bit_but_one_and_travel_as_angles() -> N
     table, waves = sinusoidal(512, 64, 1e8)
     np.testing.assert_allclose(waves.dense(), table, rtol=0, atol=2.0**-23)
     assert waves.words.size == 4 * 64
-    np.testing.assert_array_equal(waves.first(8, 6).dense(), waves.dense()[:8, :6])
 
 
 def test_a_table_of_other_numbers_is_no_waves() -> None:

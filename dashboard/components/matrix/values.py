@@ -140,10 +140,6 @@ class Waves:
         """Return the (rows, columns) matrix that the browser draws."""
         return self.values
 
-    def first(self, rows: int, columns: int) -> "Waves":
-        """Return the first rows and columns, as many as there are."""
-        return Waves(min(rows, self.rows), self.angles[:columns], self.sines[:columns])
-
     @property
     def words(self) -> Array:
         """Return each wave as 32-bit words: its angle, and 1 for a sine or 0 for a cosine, in float64."""
