@@ -204,7 +204,9 @@ def _plain_heads(heads: int, kv_heads: int, head_dim: int, value_width: int) -> 
 
 
 # Defaults of qk_rope_head_dim and kv_lora_rank that are not DeepSeek's.
-_LATENT_WIDTHS = {"MiniCPM3Config": (32, 256), "Mistral4Config": (64, 256)}
+_LATENT_WIDTHS = {
+    "AXK2Config": (32, 128), "MiniCPM3Config": (32, 256), "Mistral4Config": (64, 256),
+}  # fmt: skip
 
 
 def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
@@ -401,11 +403,15 @@ def is_bidirectional(keys: Keys, family: RopeFamily) -> bool:
     return bool(keys.get(name, fields.Choice(options=("all", "vision")), "vision") == "all")
 
 
-def index_by_layer(keys: Keys, layers: int) -> tuple[bool, ...]:
-    """Return whether each layer has an index of its own, or uses what an earlier one chose (GLM-5)."""
+def index_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ...]:
+    """Return whether each layer has an index of its own, or uses what an earlier one chose."""
+    if family.config_class not in ("GlmMoeDsaConfig", "HYV4Config"):
+        return (True,) * layers
     listed = keys.by_layer("indexer_types", layers, fields.Choice(options=("full", "shared")))
-    interval = keys.get("index_topk_freq", LAYER_LIMIT, 1)
-    offset = keys.get("index_skip_topk_offset", _FIRST_LAYER, 2)
+    interval, offset = 4, 2
+    if family.config_class == "GlmMoeDsaConfig":
+        interval = keys.get("index_topk_freq", LAYER_LIMIT, 1)
+        offset = keys.get("index_skip_topk_offset", _FIRST_LAYER, 2)
     if listed is not None:
         return tuple(word == "full" for word in listed)
     return tuple(max(index - offset + 1, 0) % interval == 0 for index in range(layers))

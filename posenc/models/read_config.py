@@ -84,7 +84,7 @@ _TEXT_TYPES = {
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = dict.fromkeys(
-    ("axk2", "dots3_note_text", "hy_v4", "minimax_m3_vl_text", "qwen4_exp_text"),
+    ("dots3_note_text", "minimax_m3_vl_text", "qwen4_exp_text"),
     "is not read, because an index chooses which keys a query sees",
 ) | {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",

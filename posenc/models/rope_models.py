@@ -55,6 +55,7 @@ _BOTH_SIDES = "Every token sees both sides: nothing is cached."
 # Classes of MLA without the key rope_interleave.
 _FIXED_LAYOUT = (
     "DeepseekV2Config", "DeepseekV32Config", "GlmMoeDsaConfig", "MiniCPM3Config", "BailingHybridConfig",
+    "AXK2Config", "HYV4Config",
 )  # fmt: skip
 _GPTJ = Family(
     config_class="GPTJConfig", layers=28, heads=16,
@@ -140,7 +141,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     if not any(uses_rope):
         _skip_blocks(keys)
     heads = heads_by_kind(keys, family, sizes, kind_of)
-    has_index = index_by_layer(keys, sizes.layers) if family.indexed else ()
+    has_index = index_by_layer(keys, family, sizes.layers) if family.indexed else ()
     kinds = []
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):

@@ -161,7 +161,7 @@ def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config
                 is_windowed = bool(re.match("sliding|chunked", config.layer_types[index]))
                 assert (kind.window is not None) == is_windowed
     check_written(model, config, model_type)
-    lists = ("layer_types", "no_rope_layers")
+    lists = ("layer_types", "no_rope_layers", "indexer_types")
     if model_type not in ("gemma3_text", "gemma4_text") and not {*lists} & changes.keys():
         # The class makes them from other keys, and so does posenc.
         record = {key: value for key, value in config.to_dict().items() if key not in lists}
