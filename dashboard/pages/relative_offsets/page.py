@@ -30,7 +30,8 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header, title = st.container(), st.container()
-    chosen = sidebar.choices(OffsetChoice)
+    controls, meaning = st.columns([3, 2], vertical_alignment="center")
+    chosen = sidebar.choices(OffsetChoice, controls.container(horizontal=True))
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with header:
@@ -41,7 +42,7 @@ def draw() -> None:
     title.subheader("The matrix that moves a position", anchor=False, help=notes)
     a, b = chosen.offset, chosen.second
     unlike = tuple(kind for kind, one in now.maps.items() if one.corner is None)
-    st.markdown(
+    meaning.markdown(
         rf"$M_k$ moves a position by $k$. $M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual "
         f"{_composed(now)}." + (f" No exact matrix: {page.names(unlike)}." if unlike else "")
     )
