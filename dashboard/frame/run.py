@@ -36,41 +36,38 @@ def draw(
     st.set_page_config(
         page_icon="📐", layout="wide", initial_sidebar_state="collapsed" if presenting() else "auto"
     )
-    folders = {
-        addresses.get(folder, folder): folder for pages in sections.values() for folder, *_ in pages
+    pages = {
+        folder: st.Page(
+            f"pages/{folder}/page.py",
+            title=title,
+            icon=f":material/{icon}:",
+            url_path=addresses.get(folder, folder),
+            default=folder == "start",
+        )
+        for entries in sections.values()
+        for folder, title, icon in entries
     }
     menu = {
-        section: [
-            st.Page(
-                f"pages/{folder}/page.py",
-                title=title,
-                icon=f":material/{icon}:",
-                url_path=addresses.get(folder, folder),
-                default=folder == "start",
-            )
-            for folder, title, icon in pages
-        ]
-        for section, pages in sections.items()
+        section: [pages[folder] for folder, *_ in entries] for section, entries in sections.items()
     }
-    begun = False
+    ready = False
     with incidents.show_errors():
         identity.offered()  # a setting that cannot be used is all that there is to say
         counters.visited()
         link.keep()
-        begun = True
+        ready = True
     chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
     st.set_page_config(page_title=f"{chosen.title} - posenc")
     st.logo(LOGO, size="large")
     # After the navigation: a rerun before it would forget which page the link named.
     with run_queue.server.turn(), incidents.show_errors():
-        if not begun:
+        if not ready:
             raise incidents.Ended
         counters.here.count("reruns", chosen.url_path or "start")
         st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
         page_contents.begin()
-        listed = [entry for pages in menu.values() for entry in pages]
-        st.session_state["pages"] = {folders[entry.url_path]: entry for entry in listed}
-        link.restore(lambda: _options(tuple(folders.values())))
+        st.session_state["pages"] = pages
+        link.restore(lambda: _options(tuple(pages)))
         toolbar = Toolbar()
         if not presenting():
             with st.sidebar:
@@ -83,7 +80,8 @@ def draw(
         with incidents.show_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
             # would lose its value on the way between them.
-            importlib.import_module(f"dashboard.pages.{folders[chosen.url_path]}.page").draw()
+            (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
+            importlib.import_module(f"dashboard.pages.{folder}.page").draw()
         drawers.draw()
         toolbar.after(setting)
         st.session_state["link_notices"] = []  # now: a page may run again before it is drawn
