@@ -1,4 +1,4 @@
-"""What a page shows twice: for the setting at hand, B, and for the pinned one, A, where there is one."""
+"""What a page shows twice: for the current setting, B, and for the pinned one, A, where there is one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class AB(Generic[Value]):
-    """One thing of the setting at hand, and the same of the pinned setting or None."""
+    """A value of the current setting, and that of the pinned setting or None."""
 
-    now: Value
+    current: Value
     pinned: Value | None = None
 
     def map(self, function: Callable[[Value], Result]) -> "AB[Result]":
-        """Return what the function makes of both."""
-        return AB(function(self.now), None if self.pinned is None else function(self.pinned))
+        """Return the function's results of both."""
+        return AB(function(self.current), None if self.pinned is None else function(self.pinned))
 
     @property
     def each(self) -> "tuple[Value, ...]":
-        """That of B, and that of A where something is pinned."""
-        return (self.now,) if self.pinned is None else (self.now, self.pinned)
+        """That of B, and that of A where a setting is pinned."""
+        return (self.current,) if self.pinned is None else (self.current, self.pinned)
 
     @property
     def compared(self) -> bool:
-        """Whether there is something pinned to compare with."""
+        """Whether a setting is pinned."""
         return self.pinned is not None

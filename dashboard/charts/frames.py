@@ -147,29 +147,29 @@ def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
         return frame
 
 
-def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
+def compared(current: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of B, each followed by A's of the same name (the first column) and the change.
 
     A change is B minus A, of numbers only.
     """
-    if now.empty or then.empty:
-        return pd.concat([now.assign(setting="B"), then.assign(setting="A")], ignore_index=True)
-    name = str(now.columns[0])
-    if now[name].duplicated().any() or then[name].duplicated().any():
+    if current.empty or then.empty:
+        return pd.concat([current.assign(setting="B"), then.assign(setting="A")], ignore_index=True)
+    name = str(current.columns[0])
+    if current[name].duplicated().any() or then[name].duplicated().any():
         raise ValueError(f"rows are compared by {name}, which must name each of them once.")
     rows = []
-    for key in dict.fromkeys([*now[name], *then[name]]):
-        ours, theirs = (frame[frame[name] == key].head(1) for frame in (now, then))
+    for key in dict.fromkeys([*current[name], *then[name]]):
+        ours, theirs = (frame[frame[name] == key].head(1) for frame in (current, then))
         rows += [one.assign(setting=said) for one, said in ((ours, "B"), (theirs, "A")) if len(one)]
         if len(ours) and len(theirs):
             change = {
                 column: [ours[column].iloc[0] - theirs[column].iloc[0]]
-                for column in now
-                if column in then and now[column].dtype.kind in "fi"
+                for column in current
+                if column in then and current[column].dtype.kind in "fi"
             }
             rows.append(pd.DataFrame({name: [key], "setting": ["B - A"]} | change))
     whole = pd.concat(rows, ignore_index=True)
-    return whole[[name, "setting", *(column for column in now if column != name)]]
+    return whole[[name, "setting", *(column for column in current if column != name)]]
 
 
 def boundary(setting: Setting) -> float:

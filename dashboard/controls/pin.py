@@ -72,7 +72,7 @@ def changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     if settings.pinned is None:
         return []
     rules = fields.rules(Setting) | own_rules()
-    ours, theirs = record(settings.now), record(settings.pinned)
+    ours, theirs = record(settings.current), record(settings.pinned)
     return [
         (rule.label.lower(), rule.describe(theirs[name]), rule.describe(ours[name]))
         for name, rule in rules.items()

@@ -41,7 +41,7 @@ def archive(contents: PageContents, settings: AB[Setting], link: str) -> bytes:
     """
     files: dict[str, bytes] = {
         "README.txt": _readme(contents, link, compared=settings.compared).encode(),
-        "settings.json": json.dumps(record(settings.now), indent=2).encode(),
+        "settings.json": json.dumps(record(settings.current), indent=2).encode(),
     }
     if settings.pinned is not None:
         files["pinned.json"] = json.dumps(record(settings.pinned), indent=2).encode()

@@ -79,12 +79,12 @@ def head(text: str, headline: str | AB[str]) -> None:
     """Draw the page's title and the sentence that answers its question, of A under that of B."""
     sentence = headline if isinstance(headline, AB) else AB(headline)
     title(text)
-    st.markdown(f"**{sentence.now}**")
+    st.markdown(f"**{sentence.current}**")
     if sentence.pinned is not None:
-        same = "The same." if sentence.pinned == sentence.now else sentence.pinned
+        same = "The same." if sentence.pinned == sentence.current else sentence.pinned
         st.caption(f"{setting_name('A')}. {same or 'Nothing to show.'}")
     page = page_contents.current()
-    page.sentences.append(sentence.now)
+    page.sentences.append(sentence.current)
     if sentence.pinned is not None:
         page.pinned.append(f"Pinned setting, A (pinned.json): {sentence.pinned}")
 
@@ -92,20 +92,20 @@ def head(text: str, headline: str | AB[str]) -> None:
 def show_assumption(settings: AB[Setting]) -> None:
     """Warn above a page what its model rests on, where its words were read on request alone."""
     sentence, page = settings.map(model_picker.assumption), page_contents.current()
-    if sentence.now:
-        st.warning(plain(sentence.now), icon=":material/warning:")
-        page.sentences.append(sentence.now)
-    if sentence.pinned and sentence.pinned != sentence.now:
+    if sentence.current:
+        st.warning(plain(sentence.current), icon=":material/warning:")
+        page.sentences.append(sentence.current)
+    if sentence.pinned and sentence.pinned != sentence.current:
         st.warning(f"Pinned setting, A: {plain(sentence.pinned)}", icon=":material/warning:")
         page.pinned.append(f"Pinned setting, A: {sentence.pinned}")
 
 
 def second_headline(sentence: AB[str]) -> None:
     """Draw a second sentence under the headline, of B and of A."""
-    st.markdown(sentence.now)
-    if sentence.pinned and sentence.pinned != sentence.now:
+    st.markdown(sentence.current)
+    if sentence.pinned and sentence.pinned != sentence.current:
         st.caption(f"{setting_name('A')}. {sentence.pinned}")
-    page_contents.current().sentences.append(sentence.now)
+    page_contents.current().sentences.append(sentence.current)
 
 
 def chart(
@@ -132,7 +132,7 @@ def curves(
     fields: x and y of the frames. log: whether y is drawn on a log scale.
     """
     chart(frames, build, *arguments, key=key, **more)
-    if sentence := coinciding(frames.now, *fields, log=log):
+    if sentence := coinciding(frames.current, *fields, log=log):
         st.caption(sentence)
 
 
@@ -157,10 +157,10 @@ def matrices(panels: Sequence[Panel], **layout: Any) -> None:
 def side_by_side(frames: AB[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of B, with those of A under them and a column that tells them apart."""
     if frames.pinned is None:
-        return frames.now
-    both = {"B": frames.now, "A": frames.pinned}
+        return frames.current
+    both = {"B": frames.current, "A": frames.pinned}
     parts = [frame.assign(setting=name) for name, frame in both.items() if len(frame)]
-    return pd.concat(parts, ignore_index=True) if parts else frames.now.assign(setting="B")
+    return pd.concat(parts, ignore_index=True) if parts else frames.current.assign(setting="B")
 
 
 def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
@@ -297,7 +297,7 @@ def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:
     With a pinned setting every row has A's under it, and the change from A to B.
     """
     frames = findings if isinstance(findings, AB) else AB(findings)
-    frame = frames.now if frames.pinned is None else compared(frames.now, frames.pinned)
+    frame = frames.current if frames.pinned is None else compared(frames.current, frames.pinned)
     frame = filled(frame)
     if frame.shape[1] < 2:
         return  # names without a number

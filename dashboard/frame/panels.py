@@ -41,7 +41,7 @@ def rows_of_both(
         replace(
             panel, values=change(panel, pinned[panel.title]), subtitle="B minus A", boundary=None
         )
-        for panel in panels.now
+        for panel in panels.current
         if panel.title in pinned
     ]
     changed = [panel for panel in changes if not _all_zero(panel)]
@@ -50,7 +50,7 @@ def rows_of_both(
     # What differs stands first, A and the difference at the right of B.
     of_now, of_pinned = (
         sorted(row, key=lambda panel: panel.title not in titles)
-        for row in (panels.now, pinned.values())
+        for row in (panels.current, pinned.values())
     )
     colours = scale([*of_now, *of_pinned])
     difference = Scale.around_zero([panel.values for panel in changed], f"difference of {unit}")

@@ -4,7 +4,7 @@ from tests.mutants.runs import Mutant
 
 MUTANTS_OF_PAGES = (
     Mutant("the pinned setting and the current one exchanged", "dashboard/frame/page.py",
-           '{"B": frames.now, "A": frames.pinned}', '{"A": frames.now, "B": frames.pinned}',
+           '{"B": frames.current, "A": frames.pinned}', '{"A": frames.current, "B": frames.pinned}',
            ("pinned_setting",)),
     Mutant("a pinned setting without its shared fields", "dashboard/controls/pin.py",
            "names |= {*fields.rules(Setting), *dict(setting.own)}", "names |= {*dict(setting.own)}",

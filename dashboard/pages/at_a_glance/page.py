@@ -22,19 +22,19 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     read = settings.map(data.read)
-    now = read.now
-    page.show_excluded(read, now.found, TITLE)
+    current = read.current
+    page.show_excluded(read, current.found, TITLE)
     page.head(TITLE, read.map(lambda one: one.headline))
-    page.show_notices(now.found)
-    st.table(now.comparison.set_index("scheme").T)
-    if measured := runs.shipped_loss(tuple(now.found)):
+    page.show_notices(current.found)
+    st.table(current.comparison.set_index("scheme").T)
+    if measured := runs.shipped_loss(tuple(current.found)):
         st.caption(
             f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
             f"{run_results.rules()}"
         )
-    both = {"sinusoidal", "rope"} <= {*now.found}
-    if both and settings.now.equal_width and settings.now.of_model("rope") is None:
-        st.markdown(_equal_width(now))
+    both = {"sinusoidal", "rope"} <= {*current.found}
+    if both and settings.current.equal_width and settings.current.of_model("rope") is None:
+        st.markdown(_equal_width(current))
     row = st.container(horizontal=not page.on_phone(), gap="small")
     size = 320 if read.compared else 240
     for kind in page.kinds(read.map(lambda one: one.found)):
@@ -64,12 +64,12 @@ def draw() -> None:
     )
     page.numbers(read.map(lambda one: one.properties), "measured properties")
     page.numbers(read.map(lambda one: one.comparison), "comparison")
-    page.script(data.script(settings.now))
+    page.script(data.script(settings.current))
 
 
 def _draw_scheme(read: AB[data.Read], kind: str) -> None:
     """Draw one scheme's curve and, where B shows it, what its positions tell."""
-    one = read.now if kind in read.now.found or read.pinned is None else read.pinned
+    one = read.current if kind in read.current.found or read.pinned is None else read.pinned
     note = page.panel_note(one.setting, kind, one.found[kind].kernel.provenance)
     st.subheader(page.label(kind), anchor=False, help=plain(note))
     page.chart(
@@ -78,7 +78,7 @@ def _draw_scheme(read: AB[data.Read], kind: str) -> None:
         kind,
         key=f"curve_{kind}",
     )
-    if one is read.now:
+    if one is read.current:
         st.caption(properties.sentence(one.measured[kind], one.found[kind]))
     else:
         st.caption("Only in the pinned setting, A.")
@@ -92,7 +92,7 @@ def _draw_properties(read: AB[data.Read]) -> None:
     if not drawer.open:
         return
     with drawer:
-        for name, one in (("B", read.now), ("A", read.pinned)):
+        for name, one in (("B", read.current), ("A", read.pinned)):
             if one is not None:
                 if read.compared:
                     st.caption(page.setting_name(name))

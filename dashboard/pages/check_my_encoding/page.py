@@ -32,7 +32,7 @@ def draw() -> None:
     part = sidebar.choices(CheckPart).part
     if part == LAYOUTS:
         _layouts(settings, header)
-        page.script(script.script(settings.now, CheckChoice(table=uploads.chosen())))
+        page.script(script.script(settings.current, CheckChoice(table=uploads.chosen())))
         return
     upload, example, sines = st.columns([3, 2, 3])
     refused = uploads.picker(upload, sines)
@@ -51,18 +51,18 @@ def draw() -> None:
     draw_part = _decoding if part == DECODING else _answer
     draw_part(settings, chosen.table, header, result)
     st.session_state[_ANSWERED] = chosen.table
-    page.script(script.script(settings.now, chosen, part))
+    page.script(script.script(settings.current, chosen, part))
 
 
 def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None:
     """Draw the largest error, the deviations and the corrected code beside the chart."""
     both = settings.map(lambda setting: data.answer(setting, table))
-    now = both.now
+    current = both.current
     with header.container():
         page.head(TITLE, both.map(lambda answer: plain(answer.headline)))
     with result.container():
-        if now.reason:
-            st.warning(plain(now.reason), icon=":material/upload_file:")
+        if current.reason:
+            st.warning(plain(current.reason), icon=":material/upload_file:")
         left, right = st.columns([3, 2], gap="large")
         with left:
             _verdict(both)
@@ -70,8 +70,8 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
             columns = both.map(lambda answer: data.drawn_columns(answer.by_column))
             if any(len(frame) for frame in columns.each):
                 page.chart(columns, _differences, key="check_columns")
-            if now.result is not None and now.result.known:
-                _belongs(now.result, data.tables(table, settings.now))
+            if current.result is not None and current.result.known:
+                _belongs(current.result, data.tables(table, settings.current))
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
             lambda every: Scale.around_zero(
@@ -100,24 +100,24 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
 
 
 def _verdict(both: AB[Answer]) -> None:
-    now = both.now
-    if now.largest is not None:
-        st.metric("Largest error", f"{now.largest:.3g}", width="content")
+    current = both.current
+    if current.largest is not None:
+        st.metric("Largest error", f"{current.largest:.3g}", width="content")
         page.second_headline(both.map(lambda answer: answer.worst))
-    if now.result is not None:
-        for deviation in now.result.deviations:
+    if current.result is not None:
+        for deviation in current.result.deviations:
             st.markdown(f":material/error: {plain(deviation.sentence)}")
-        if now.result.known and not now.result.deviations:
-            number_type = str(now.result.dtype).removeprefix("torch.")
+        if current.result.known and not current.result.deviations:
+            number_type = str(current.result.dtype).removeprefix("torch.")
             st.markdown(f":material/check_circle: Matches the formula to {number_type} rounding.")
-        for words in now.result.also:
-            if words in now.headline:
+        for words in current.result.also:
+            if words in current.headline:
                 continue
             st.markdown(f":material/alt_route: It may also be {plain(words)}.")
-    tabs = st.tabs([*now.code]) if now.code else ()
-    for tab, code in zip(tabs, now.code.values(), strict=True):
+    tabs = st.tabs([*current.code]) if current.code else ()
+    for tab, code in zip(tabs, current.code.values(), strict=True):
         tab.code(code, language="python", wrap_lines=True)
-    for note in now.notes:
+    for note in current.notes:
         st.caption(plain(note))
 
 
@@ -165,7 +165,7 @@ def _layouts(settings: AB[Setting], header: Any) -> None:
     vectors, rotated = uploads.queries_and_keys()
     try:
         both = settings.map(lambda setting: data.layouts(setting, vectors))
-        answers = data.rotations(settings.now, vectors, rotated)
+        answers = data.rotations(settings.current, vectors, rotated)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
         page.title(TITLE)
@@ -175,9 +175,9 @@ def _layouts(settings: AB[Setting], header: Any) -> None:
     for answer in answers:
         st.info(plain(answer), icon=":material/rotate_right:")
     st.caption(
-        f"{both.now.sizes} The pictures show the first query and key at every position. If every diagonal "
-        "has one colour, only the offset counts. The table covers all queries and keys: random vectors, "
-        "or your upload."
+        f"{both.current.sizes} The pictures show the first query and key at every position. If every "
+        "diagonal has one colour, only the offset counts. The table covers all queries and keys: random "
+        "vectors, or your upload."
     )
     panels.rows_of_both(
         both.map(lambda layouts: layouts.scores),
@@ -191,7 +191,7 @@ def _layouts(settings: AB[Setting], header: Any) -> None:
     )
     page.table(both.map(lambda layouts: layouts.numbers))
     st.markdown("**Convert a weight, head by head.** A bias takes the same order.")
-    st.code(both.now.conversion, language="python", wrap_lines=True)
+    st.code(both.current.conversion, language="python", wrap_lines=True)
     page.how_to_read(
         "The same random queries and keys are rotated in both layouts. A consistent mix-up passes tests of "
         "norms and offsets; only the scores show it."

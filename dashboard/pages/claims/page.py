@@ -26,7 +26,7 @@ def draw() -> None:
     header = st.container()
     chosen = sidebar.choices(ClaimsChoice)
     both = settings.map(lambda setting: data.read(setting, chosen))
-    found = both.now
+    found = both.current
 
     with header:
         page.head("Claims", both.map(lambda one: data.headline(one.verdicts)))
@@ -54,12 +54,12 @@ def draw() -> None:
         training.extrapolates,
     )
     page.numbers(both.map(lambda one: one.numbers), "claims")
-    page.script(data.script(settings.now))
+    page.script(data.script(settings.current))
 
 
 def _draw_claims(both: AB[data.ClaimsRead]) -> None:
     """Draw a line per claim that the filters leave, grouped by verdict."""
-    found = both.now
+    found = both.current
     for group, names in itertools.groupby(
         found.shown, lambda name: data.OUTCOMES[found.verdicts[name].status].heading
     ):
@@ -110,10 +110,10 @@ def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
     return text
 
 
-def pinned(now: Verdict, then: Verdict) -> str:
+def pinned(current: Verdict, then: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
     said = f"A: {data.OUTCOMES[then.status].word}"
-    ours, theirs = now.decides, then.decides
+    ours, theirs = current.decides, then.decides
     if theirs is not None:
         said += f", {plain(theirs.text)}"
     if ours is None or theirs is None or ours.value is None or theirs.value is None:

@@ -24,7 +24,7 @@ def draw(both: AB[EncodingPage], slopes: AB[pd.DataFrame]) -> None:
 
     slopes: those of ALiBi's heads, a chart beside the matrices that are alone in their row.
     """
-    read = both.now
+    read = both.current
     units: dict[str, dict[str, Matrix]] = {}
     for setting in both.each:
         for kind, matrix in setting.matrices.items():
@@ -100,8 +100,8 @@ def _panel(read: EncodingPage, kind: str) -> Panel:
 def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
     texts = both.map(lambda read: sentences.sums(read, scaled=scaled, start=start))
-    if texts.now:
-        st.markdown(texts.now)
+    if texts.current:
+        st.markdown(texts.current)
     if texts.pinned:
         st.caption(f"{page.setting_name('A')}. {texts.pinned}")
     for kind in page.kinds(both.map(lambda read: read.sums)):
@@ -123,7 +123,7 @@ def draw_sums(both: AB[SumsPage], start: str, *, scaled: bool) -> None:
             "Norms are root mean squares. Ratio: token over position. Share: position's part of the "
             "sum's expected squared norm."
         )
-    if text := sentences.nothing_added(both.now):
+    if text := sentences.nothing_added(both.current):
         st.caption(text)
 
 

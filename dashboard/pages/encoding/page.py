@@ -31,15 +31,15 @@ def draw() -> None:
     controls |= dict.fromkeys(("notation", "substituted"), formulas)
     chosen = sidebar.choices(EncodingChoice, controls)
     both = settings.map(lambda setting: data.read(setting, chosen))
-    now = both.now
+    current = both.current
 
     with header:
-        page.show_excluded(both, now.schemes, "Encoding")
+        page.show_excluded(both, current.schemes, "Encoding")
         page.head("Encoding", both.map(sentences.headline))
-        _cards(now)
+        _cards(current)
     with clocks:
         _clocks(both)
-        if ratios := sentences.ratios(now):
+        if ratios := sentences.ratios(current):
             st.caption(ratios)
     if matrix.open:
         with matrix:
@@ -55,7 +55,7 @@ def draw() -> None:
     if worked.open:
         examples = settings.map(lambda setting: data.read_example(setting, chosen))
         with worked:
-            _worked_example(examples.now)
+            _worked_example(examples.current)
         page.numbers(examples.map(lambda read: read.table), "worked example")
 
     page.how_to_read(
@@ -66,7 +66,7 @@ def draw() -> None:
         "added to logits, query by key; the half that a causal model uses is drawn. Matrices with "
         "one unit share their colours."
     )
-    lines = "\n\\\\[6pt] ".join(read.formula for read in now.schemes.values())
+    lines = "\n\\\\[6pt] ".join(read.formula for read in current.schemes.values())
     page.definition(
         rf"\begin{{gathered}} {lines} \end{{gathered}}",
         "One line per scheme. In the sum, squared norms add, because content has mean 0 and is "
@@ -80,7 +80,7 @@ def draw() -> None:
     page.numbers(both.map(_pair_numbers), "pairs")
     page.numbers(both.map(lambda read: _joined(read, "waves")), "waves")
     page.numbers(both.map(lambda read: _joined(read, "slopes")), "slopes")
-    page.script(script.script(settings.now))
+    page.script(script.script(settings.current))
 
 
 @memoize_on
@@ -142,8 +142,8 @@ def _wavelengths(both: AB[EncodingPage]) -> None:
     if not kinds:
         st.caption("None of these schemes has pairs.")
         return
-    if both.now.frequencies:
-        st.caption(sentences.turns(both.now))
+    if both.current.frequencies:
+        st.caption(sentences.turns(both.current))
     page.curves(
         both.map(_wavelength_lines),
         charts.wavelengths,

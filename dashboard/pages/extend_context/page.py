@@ -35,8 +35,8 @@ def draw() -> None:
     model_picker.select(row, "model_here_control", none, width=340)
     with places["own"]:
         model_picker.own()
-    token = data.model_token(settings.now)
-    length, source = data.known_length(settings.now)
+    token = data.model_token(settings.current)
+    length, source = data.known_length(settings.current)
     _follow_model(token, length)
     chosen = sidebar.choices(
         PlanChoice,
@@ -50,25 +50,25 @@ def draw() -> None:
         with st.spinner("Planning"):
             both = settings.map(lambda setting: data.read(setting, chosen, every))
         page.head(TITLE, both.map(lambda read: plain(read.headline)))
-    now = both.now
+    current = both.current
     with places["answer"]:
-        panels.advice(now)
+        panels.advice(current)
         panels.paste_and_cache(both)
     with places["pictures"]:
         if panels.pictures(both, panels.WAVELENGTHS if page.presenting() else None):
             st.session_state[_SEARCHED] = asked
             st.rerun()
     with rest:
-        panels.warnings(now)
-        panels.beside_scalings(now)
-        panels.sources(now)
+        panels.warnings(current)
+        panels.beside_scalings(current)
+        panels.sources(current)
         st.caption(plain(model_picker.about(chosen_model(token))))
         if (model := model_picker.chosen()) is not None:
             model_picker.besides(model, assumed=False)
 
-    if now.plan.trained is not None:
+    if current.plan.trained is not None:
         page.how_to_read(
-            f"{plain(recommendation(now.plan))}\n\n"
+            f"{plain(recommendation(current.plan))}\n\n"
             "The ranking follows papers, makers, and small models measured here. Only a measurement shows "
             f"whether a method works on *your* model: download the script.\n\n"
             "**How this is ranked**\n\n- " + "\n- ".join(RANKING_RULES) + f"\n\n{EXPLAINED}"
@@ -87,7 +87,7 @@ def draw() -> None:
     page.numbers(both.map(lambda read: read.pairs), "pairs")
     page.numbers(both.map(lambda read: read.kernel), "expected logit to the target")
     page.numbers(both.map(lambda read: read.bound), "base bound by distance")
-    page.script(data.script(settings.now, chosen, every))
+    page.script(data.script(settings.current, chosen, every))
 
 
 def _follow_model(token: str, length: int | None) -> None:

@@ -40,7 +40,7 @@ def advice(read: PlannerRead) -> None:
 
 def paste_and_cache(both: AB[PlannerRead]) -> None:
     """Draw what to paste beside the KV cache and the layers."""
-    plan = both.now.plan
+    plan = both.current.plan
     scaled = [
         method for method in plan.methods if plan.longer and method.method.name != UNSCALED.name
     ]
@@ -53,7 +53,7 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
         page.table(both.map(_cache))
         if note := full_cache_note(plan.model, plan.target):
             st.caption(plain(note))
-        layers(both.now)
+        layers(both.current)
 
 
 def _cache(read: PlannerRead) -> pd.DataFrame:
@@ -168,9 +168,9 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
             page.chart(bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds")
             st.caption(
                 "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher "
-                f"than a similar one. {plain(bound_sentence(both.now.plan))}"
+                f"than a similar one. {plain(bound_sentence(both.current.plan))}"
             )
-            return _search(both.now.partial)
+            return _search(both.current.partial)
     return False
 
 

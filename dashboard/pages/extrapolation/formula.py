@@ -154,15 +154,18 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     """Draw what the formulas give: the headline in `header`, the controls in `row`."""
     chosen = sidebar.choices(FormulaChoice, row)
     results = settings.map(lambda setting: read(setting, int(chosen.reach)))
-    now = results.now
-    page.show_excluded(results, now.past, "Extrapolation")
+    current = results.current
+    page.show_excluded(results, current.past, "Extrapolation")
     turns = settings.map(read_turns) if chosen.reason == TURNS else None
     make_questions = (
-        partial(questions.of_turns, settings.now, turns.now.coverage)
+        partial(questions.of_turns, settings.current, turns.current.coverage)
         if turns
-        else partial(questions.of_formula, settings.now, now.past)
+        else partial(questions.of_formula, settings.current, current.past)
     )
-    without_length = now.setting.replace(length=2), now.length  # positions shown have no effect
+    without_length = (
+        current.setting.replace(length=2),
+        current.length,
+    )  # positions shown have no effect
     shows = quiz.ask("formula", without_length, make_questions, row)
     with header:
         page.head(
@@ -171,10 +174,10 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
         )
     if shows:
         if turns:
-            _draw_turns(turns, now)
+            _draw_turns(turns, current)
         else:
             _draw_curves(settings, results, chosen.reason)
-        page.script(script.formula(settings.now, chosen))
+        page.script(script.formula(settings.current, chosen))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)
     page.definition(
@@ -190,15 +193,15 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     )
 
 
-def _caption(text: str, now: Read) -> None:
+def _caption(text: str, current: Read) -> None:
     """Draw the caption of a picture; its tooltip says what each scheme really is."""
-    sources = {kind: schemes.provenance(now.queries[kind]) for kind in now.past}
-    st.caption(text, help=page.panel_notes(now.setting, sources))
+    sources = {kind: schemes.provenance(current.queries[kind]) for kind in current.past}
+    st.caption(text, help=page.panel_notes(current.setting, sources))
 
 
 def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
     """Draw similarity by distance, or the distance of each position to the nearest trained one."""
-    now, nearest = results.now, reason == NEAREST
+    current, nearest = results.current, reason == NEAREST
     curves = results.map(lambda result: result.nearest if nearest else result.curves)
     labels = {label for frame in curves.each for label in frame.get("scheme", ())}
     kinds = tuple(kind for kind in page.kinds(settings) if SCHEMES[kind].label in labels)
@@ -216,15 +219,15 @@ def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
         )
     else:
         st.caption(NO_PICTURE)
-    sampled = any(len(each.distances) and each.outside is None for each in now.past.values())
+    sampled = any(len(each.distances) and each.outside is None for each in current.past.values())
     how = "at a sample of distances" if sampled else "at every distance"
     lead = CAPTIONS.get(reason, "The dashed line is the training length.")
-    _caption(f"{lead} Evaluated up to distance {now.length - 1:,}, {how}.", now)
+    _caption(f"{lead} Evaluated up to distance {current.length - 1:,}, {how}.", current)
     columns = {"x": "position", "y": "distance"} if nearest else {"x": "distance", "y": "cosine"}
     page.numbers(curves, reason if nearest else "past the training length", columns)
 
 
-def _draw_turns(turns: AB[Turns], now: Read) -> None:
+def _draw_turns(turns: AB[Turns], current: Read) -> None:
     """Draw the turns of every pair, and what follows from them as a table."""
     kinds = page.kinds(turns.map(lambda result: result.coverage))
     if not kinds:
@@ -232,7 +235,7 @@ def _draw_turns(turns: AB[Turns], now: Read) -> None:
         return
     curves, tables = turns.map(lambda result: result.curves), turns.map(lambda result: result.table)
     page.curves(curves.map(frames.drawn), turns_chart, kinds, key="turns", log=True)
-    _caption(CAPTIONS[TURNS], now)
+    _caption(CAPTIONS[TURNS], current)
     page.table(tables)
     page.numbers(curves, "turns per pair", {"x": "pair", "y": "turns"})
     page.numbers(tables, "frequencies")

@@ -109,7 +109,7 @@ def _draw_comparison(
             page.numbers(loss.points(runs.curves(shown, by)), title, columns)
         page.numbers(table, "measured classes")
         ships = shown[0].run_id in runs.shipped()
-        page.script(script.measured(settings.now, name, measure, ships=ships))
+        page.script(script.measured(settings.current, name, measure, ships=ships))
     _draw_notes(settings, shown)
 
 
@@ -142,7 +142,7 @@ def _draw_notes(settings: AB[Setting], shown: list[RunInfo]) -> None:
     st.caption(plain(f"{description}."))
     if missing := tuple(kind for kind in page.kinds(settings) if kind not in kinds):
         st.caption(f"Not trained in this comparison: {page.names(missing)}.")
-    if pinned := tuple(kind for kind in kinds if kind not in settings.now.schemes):
+    if pinned := tuple(kind for kind in kinds if kind not in settings.current.schemes):
         st.caption(f"Only in the pinned setting, A: {page.names(pinned)}.")
     for info in shown:
         if info.stopped:

@@ -23,9 +23,9 @@ def draw() -> None:
     header = st.container(gap=None)  # the first plots belong on the first screen
     chosen = sidebar.choices(PcaChoice)
     read = settings.map(lambda setting: data.read(setting, chosen.fit))
-    now = read.now
+    current = read.current
     with header:
-        page.show_excluded(read, now.found, "PCA")
+        page.show_excluded(read, current.found, "PCA")
         page.head("PCA", read.map(lambda one: one.headline))
         st.caption(WHY_BENT)
     if chosen.plot == VARIANCE:
@@ -60,7 +60,7 @@ def draw() -> None:
     )
     page.numbers(read.map(data.scores), "scores")
     page.numbers(read.map(lambda one: one.variance), "explained variance")
-    page.script(data.script(settings.now, chosen))
+    page.script(data.script(settings.current, chosen))
 
 
 def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:

@@ -36,7 +36,7 @@ def panels(both: AB[Read], plot: str, *, same_scale: bool) -> dict[tuple[str, st
     Plots of one scheme share a scale, with same_scale those of all schemes. Both axes of a plot have one
     unit.
     """
-    reads = {"B": both.now} | ({} if both.pinned is None else {"A": both.pinned})
+    reads = {"B": both.current} | ({} if both.pinned is None else {"A": both.pinned})
     scores = {
         (kind, name): result.scores
         for name, one in reads.items()

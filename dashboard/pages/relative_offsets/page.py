@@ -33,21 +33,21 @@ def draw() -> None:
     controls, meaning = st.columns([3, 2], vertical_alignment="center")
     chosen = sidebar.choices(OffsetChoice, controls.container(horizontal=True))
     read = settings.map(lambda setting: data.read(setting, chosen))
-    now = read.now
+    current = read.current
     with header:
-        page.show_excluded(read, now.claims, "Relative offsets")
+        page.show_excluded(read, current.claims, "Relative offsets")
         page.head("Relative offsets", read.map(lambda one: one.headline))
-    sources = {kind: schemes.provenance(query) for kind, query in now.queries.items()}
-    notes = page.panel_notes(settings.now, sources)
+    sources = {kind: schemes.provenance(query) for kind, query in current.queries.items()}
+    notes = page.panel_notes(settings.current, sources)
     title.subheader("The matrix that moves a position", anchor=False, help=notes)
     a, b = chosen.offset, chosen.second
-    unlike = tuple(kind for kind, one in now.maps.items() if one.corner is None)
+    unlike = tuple(kind for kind, one in current.maps.items() if one.corner is None)
     meaning.markdown(
         rf"$M_k$ moves a position by $k$. $M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual "
-        f"{_composed(now)}." + (f" No exact matrix: {page.names(unlike)}." if unlike else "")
+        f"{_composed(current)}." + (f" No exact matrix: {page.names(unlike)}." if unlike else "")
     )
     _draw_maps(read, chosen)
-    _draw_cards(read.now, "")
+    _draw_cards(read.current, "")
     if read.pinned is not None and read.pinned.claims:
         st.caption(page.setting_name("A"))
         _draw_cards(read.pinned, "A: ")
@@ -74,7 +74,7 @@ def draw() -> None:
     )
     page.numbers(read.map(data.map_table), "one matrix per offset")
     page.numbers(read.map(data.claim_table), "offset only and straight line")
-    page.script(data.script(settings.now, chosen))
+    page.script(data.script(settings.current, chosen))
 
 
 def _draw_cards(read: data.Read, prefix: str) -> None:
@@ -122,7 +122,7 @@ def _composed(read: data.Read) -> str:
 def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
     """Draw the first entries of every scheme's M_a and M_a M_b: of B, of A, their difference."""
     drawn = read.map(lambda one: _panels(one, chosen))
-    if drawn.now:
+    if drawn.current:
         panels.rows_of_both(
             drawn,
             lambda _: ENTRY,
@@ -134,7 +134,7 @@ def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
             height=170 if read.compared else 220,
             text_alternative=(
                 f"The matrix that moves every position by {chosen.offset}, and by {chosen.second} "
-                f"before that, for {', '.join(one.title for one in drawn.now[::2])}: entries from "
+                f"before that, for {', '.join(one.title for one in drawn.current[::2])}: entries from "
                 "-1 to 1."
             ),
         )
@@ -178,7 +178,7 @@ def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
         if drawn:
             page.curves(found.map(frames.drawn), map_errors, drawn, key="map_errors", log=True)
             st.caption("Thin grey dashes: control, the mean of random tables.")
-        rows = found.now.groupby("scheme", sort=False).size()
+        rows = found.current.groupby("scheme", sort=False).size()
         if wide := [str(name) for name, count in rows.items() if count < len(OFFSETS)]:
             st.caption(f"Every third offset for the wide vectors of {listed(wide)}.")
     page.numbers(found, "map errors by offset", {"x": "offset", "y": "error"})
@@ -199,7 +199,7 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
     dense = fits.map(data.dense_fits)
     page.table(dense)
     page.numbers(dense, "dense fits")
-    st.caption(page.by_scheme({kind: fit.reason or "" for kind, fit in fits.now.items()}))
+    st.caption(page.by_scheme({kind: fit.reason or "" for kind, fit in fits.current.items()}))
 
 
 @functools.cache

@@ -35,20 +35,20 @@ def draw() -> None:
     places = {"reference": cell, "key_position": cell, "from_zero": colours}
     chosen = sidebar.choices(SimilarityChoice, places)
     read = settings.map(lambda setting: data.read(setting, chosen))
-    now = read.now
+    current = read.current
     with question:
-        page.show_excluded(read, now.found, "Similarity")
-        asked = functools.partial(questions, settings.now, now.found)
-        looks = quiz.ask("similarity", settings.now, asked)
+        page.show_excluded(read, current.found, "Similarity")
+        asked = functools.partial(questions, settings.current, current.found)
+        looks = quiz.ask("similarity", settings.current, asked)
     with header:
         page.head("Similarity", read.map(lambda one: one.headline) if looks else quiz.WITHHELD)
-        page.show_notices(now.found)
+        page.show_notices(current.found)
     with pictures:
         if looks:
             _draw_matrices(read, FROM_ZERO if chosen.from_zero else SHARED)
         else:
-            notes = {kind: one.kernel.provenance for kind, one in now.found.items()}
-            st.caption(page.panel_notes(settings.now, notes) or "")
+            notes = {kind: one.kernel.provenance for kind, one in current.found.items()}
+            st.caption(page.panel_notes(settings.current, notes) or "")
     kinds = page.kinds(settings)
     with by_distance:
         st.subheader("By distance", anchor=False)
@@ -64,16 +64,20 @@ def draw() -> None:
             )  # fmt: skip
     with one_position:
         if looks:
-            st.caption(f"{now.cell[0].upper()}{now.cell[1:]}.")
+            st.caption(f"{current.cell[0].upper()}{current.cell[1:]}.")
             page.curves(
                 read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
                 lines.by_offset, kinds, "key position", "position similarity", band=False,
                 labels=True, key="one_row",
             )  # fmt: skip
-        if chosen.reference != now.reference:
-            st.caption(f"The last position shown is {now.reference:,}; it is used as the query.")
-        if now.missing:
-            st.caption(f"{page.names(now.missing)}: no row exists at position {now.reference:,}.")
+        if chosen.reference != current.reference:
+            st.caption(
+                f"The last position shown is {current.reference:,}; it is used as the query."
+            )
+        if current.missing:
+            st.caption(
+                f"{page.names(current.missing)}: no row exists at position {current.reference:,}."
+            )
 
     if looks and (jump := page.last_row(settings)):
         st.caption(jump)
@@ -96,27 +100,27 @@ def draw() -> None:
             "similarity to one position",
             {"x": "position", "y": "cosine"},
         )
-        page.script(data.script(settings.now))
+        page.script(data.script(settings.current))
 
 
 def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
     """Draw similarity of B, and where a setting is pinned of A and their difference."""
     settings = read.map(lambda one: one.setting)
 
-    def change(now: Panel, _: Panel) -> MatrixValues:
-        (kind,) = (kind for kind in read.now.found if SCHEMES[kind].label == now.title)
+    def change(current: Panel, _: Panel) -> MatrixValues:
+        (kind,) = (kind for kind in read.current.found if SCHEMES[kind].label == current.title)
         queries = settings.map(lambda setting: schemes.query(setting, kind))
-        return schemes.cosine_change(queries.now, queries.pinned or queries.now)
+        return schemes.cosine_change(queries.current, queries.pinned or queries.current)
 
     panels.rows_of_both(
         read.map(_panels),
         lambda _: scale,
         key=KEY,
         unit="similarity",
-        of_b={"cell": (read.now.reference, read.now.key), "on_cell": pin_cell},
+        of_b={"cell": (read.current.reference, read.current.key), "on_cell": pin_cell},
         change=change,
         text_alternative=(
-            f"Position similarity of query and key for {page.names(tuple(read.now.found))}, from "
+            f"Position similarity of query and key for {page.names(tuple(read.current.found))}, from "
             f"{scale.low:g} to 1; the arrow keys read a cell, and the tables below hold the numbers of "
             "the curves."
         ),

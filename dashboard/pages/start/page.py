@@ -31,18 +31,18 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     read = settings.map(data.read)
-    page.show_excluded(read, read.now.found, TITLE)
+    page.show_excluded(read, read.current.found, TITLE)
     page.head(TITLE, settings.map(_headline))
-    page.show_notices(read.now.found)
+    page.show_notices(read.current.found)
     measured = settings.map(lambda one: runs.shipped_loss(one.schemes))
-    if measured.now:
-        lengths = run_results.lengths(measured.now)
+    if measured.current:
+        lengths = run_results.lengths(measured.current)
         st.caption(f"Badges: change of the loss (nats per byte) in small models {lengths}.")
-    curves = {one.specification.scheme.kind: one for one in measured.now}
+    curves = {one.specification.scheme.kind: one for one in measured.current}
     cards = st.grid(4, gap="xsmall", key="cards")
-    for kind, where in read.now.places.items():
+    for kind, where in read.current.places.items():
         with cards.container(border=True, height="stretch", gap=None):
-            _card(settings.now.config(kind), where, curves.get(kind))
+            _card(settings.current.config(kind), where, curves.get(kind))
     left, right = st.columns(2, gap="medium")
     with left:
         _similarity(settings, read)
@@ -91,12 +91,12 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
 
 def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
     """Draw similarity by distance, with the controls that move it under it."""
-    notes = {kind: one.kernel.provenance for kind, one in read.now.found.items()}
+    notes = {kind: one.kernel.provenance for kind, one in read.current.found.items()}
     st.subheader(
         "Position similarity by distance",
         anchor=False,
         help="\n\n".join(
-            filter(None, (page.panel_notes(settings.now, notes), page.last_row(settings)))
+            filter(None, (page.panel_notes(settings.current, notes), page.last_row(settings)))
         ),
     )
     page.curves(
@@ -118,14 +118,14 @@ def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
 
 def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
     """Draw the loss of the shipped models by context length."""
-    if not measured.now:
+    if not measured.current:
         return
-    one = measured.now[0].specification
+    one = measured.current[0].specification
     st.subheader(
         f"Measured loss, trained on {one.train_length:,} tokens",
         anchor=False,
         help=f"Small models of width {one.model.width:,}, {one.steps:,} steps, mean of "
-        f"{measured.now[0].seeds} seeds. The dashed line is their training length.",
+        f"{measured.current[0].seeds} seeds. The dashed line is their training length.",
     )
     kinds = page.kinds(settings)
     drawn = _loss_frame(kinds)

@@ -41,7 +41,7 @@ def draw() -> None:
         most = len(chosen.sentence.split())
         swap = sidebar.choices(SwapChoice, words, narrowed={"swap": most, "swap_with": most})
     both = settings.map(lambda setting: data.read(setting, chosen, swap))
-    found = both.now
+    found = both.current
     with header:
         page.head("Why order matters", both.map(lambda one: sentences.headline(one, shown)))
     page.show_excluded(both, found.schemes, "Why order matters")
@@ -56,7 +56,7 @@ def draw() -> None:
         if any(shown in one.schemes for one in both.each):
             _draw_patterns(both, shown)
             st.caption(
-                f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}"
+                f"{sentences.pattern_caption(found)} {sentences.layers(settings.current, found)}"
             )
 
     page.how_to_read(
@@ -80,12 +80,12 @@ def draw() -> None:
     )
     page.numbers(both.map(lambda one: one.differences), "difference by word")
     page.numbers(both.map(lambda one: one.weights), "attention weights")
-    page.script(data.script(settings.now, chosen, swap))
+    page.script(data.script(settings.current, chosen, swap))
 
 
 def _draw_chips(both: AB[WhyPosition], shown: str) -> None:
     """Draw a row of chips without position and one with the scheme, of B and of A."""
-    words = labels(both.now.words)
+    words = labels(both.current.words)
     with st.container(gap="xsmall"):
         for kind in dict.fromkeys((NO_POSITION, shown)):
             name = "Without position" if kind == NO_POSITION else page.label(kind)
@@ -104,9 +104,9 @@ def _draw_patterns(both: AB[WhyPosition], kind: str) -> None:
         row_label="query",
         column_label="key",
         together=2,
-        height=max(160, 27 * len(both.now.words)),
+        height=max(160, 27 * len(both.current.words)),
         text_alternative=(
-            f"Attention weights between {len(both.now.words)} words for {page.label(kind)} in both "
+            f"Attention weights between {len(both.current.words)} words for {page.label(kind)} in both "
             "orders; the arrow keys read a cell."
         ),
     )
