@@ -294,10 +294,12 @@ def define_similarity(*functions: Callable[..., Any]) -> None:
 def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:
     """Draw a small table of findings, numbers with three significant digits, no empty column.
 
-    With a pinned setting every row has A's under it, and the change from A to B.
+    With a pinned setting every row has A's under it, and the change from A to B, unless A has the same.
     """
     frames = findings if isinstance(findings, AB) else AB(findings)
-    frame = frames.current if frames.pinned is None else compared(frames.current, frames.pinned)
+    frame = frames.current
+    if frames.pinned is not None and not frame.equals(frames.pinned):
+        frame = compared(frame, frames.pinned)
     frame = filled(frame)
     if frame.shape[1] < 2:
         return  # names without a number

@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
@@ -133,6 +134,17 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     for picture in panels.PICTURES[2:]:
         (frame,) = charts(opened(picture, link))
         assert set(frame["setting"]) == {"A", "B"}
+
+
+def test_tables_that_a_pinned_setting_shares_stand_once() -> None:
+    """A model has its own base, so that the pinned base changes nothing."""
+    tables = [
+        [frame.value for frame in drawn(visit(PAGE, {"model": "llama-3-8b"} | more)).dataframe]
+        for more in ({}, {"a": pinned.to_token(Setting(model="llama-3-8b", base=500.0))})
+    ]
+    assert len(tables[0]) >= 2
+    for alone, beside in zip(*tables, strict=True):
+        pd.testing.assert_frame_equal(alone, beside)
 
 
 def test_charts_are_sent_only_when_their_tab_is_opened() -> None:
