@@ -8,13 +8,7 @@ import streamlit as st
 from dashboard.compute import run_labels
 from posenc.checkpoints.file_store import store_url
 from posenc.checkpoints.sources import RESULTS, named_table
-from posenc.errors import (
-    CheckpointError,
-    RunError,
-    RunMissing,
-    RunOfAnotherVersion,
-    StoreUnavailable,
-)
+from posenc.errors import CheckpointError, RunError, RunMissing, RunOfAnotherVersion
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run, RunInfo, Store
@@ -122,14 +116,10 @@ def unreadable() -> str:
             "workbench are shown."
         )
     results = _infos_or_errors(tuple(ids))
-    store.foreign = [name for name in ids if isinstance(results[name], RunOfAnotherVersion)]
-    store.broken = [f"{name}.parquet" for name in ids if type(results[name]) is RunError]
-    reasons = store.left_out() + [
-        f"run {name} cannot be read now"
-        for name in ids
-        if isinstance(results[name], StoreUnavailable)
-    ]
-    return "; ".join(reasons) + "." if reasons else ""
+    errors = {name: result for name, result in results.items() if isinstance(result, RunError)}
+    store.foreign = [name for name in errors if isinstance(errors[name], RunOfAnotherVersion)]
+    store.broken = [f"run {name}" for name in errors if name not in store.foreign]
+    return "; ".join(store.left_out()) + "." if errors else ""
 
 
 @st.cache_resource(max_entries=8, ttl=RETRY_SECONDS, show_spinner=False)

@@ -1,8 +1,7 @@
-"""Streamlit's own login: who one is, and the buttons; only where the operator's secrets have [auth].
+"""Streamlit's own login: the visitor's name and the buttons, where the operator's secrets have [auth].
 
-Streamlit comes back from a provider at its root, whatever link somebody had. So their browser keeps the
-link before it leaves, in the one tab and nowhere else, and goes there once it is back: to an address of
-this server alone, read from what this server's own page wrote.
+A provider sends the browser back to the root of the app. So the browser stores the visitor's link before
+it leaves, in this tab alone, and opens it after the login, if it is an address of this server.
 """
 
 import streamlit as st
@@ -19,7 +18,7 @@ _NAMELESS = "Logged in, but without a verified e-mail address: you own no run."
 
 
 def draw() -> None:
-    """Draw who this visitor is and what logs in or out, where Streamlit's own login is set up."""
+    """Draw the visitor's name and the buttons to log in or out, where login is set up."""
     offered = identity.offered()
     if not offered:
         return
@@ -52,13 +51,11 @@ def draw() -> None:
 
 @answered
 def _leave() -> None:
-    """Send the browser, which has kept its link, to the provider or out."""
+    """Log in or out, once the browser has stored its link."""
     leaving = st.session_state.pop(_LEAVING, None)
-    if leaving is None:  # it was sent already, or nobody asked
-        return
     if leaving:
         st.login(leaving)
-    else:
+    elif leaving is not None:  # else nobody pressed a button
         st.logout()
 
 

@@ -31,13 +31,13 @@ _ROUNDING = 1e-6  # of float32 read-outs
 
 
 def setting() -> Setting:
-    """Return the what-if that the sidebar of this run means."""
+    """Return the setting that the sidebar of this run means."""
     current: Setting = st.session_state["setting"]
     return current
 
 
 def settings() -> AB[Setting]:
-    """Return the what-if of this run, B, beside the pinned one, A."""
+    """Return the setting of this run, B, beside the pinned one, A."""
     return pin.ab(setting())
 
 
@@ -80,24 +80,23 @@ def head(text: str, headline: str | AB[str]) -> None:
     sentence = headline if isinstance(headline, AB) else AB(headline)
     title(text)
     st.markdown(f"**{sentence.current}**")
+    contents = page_contents.current()
+    contents.sentences.append(sentence.current)
     if sentence.pinned is not None:
         same = "The same." if sentence.pinned == sentence.current else sentence.pinned
         st.caption(f"{setting_name('A')}. {same or 'Nothing to show.'}")
-    page = page_contents.current()
-    page.sentences.append(sentence.current)
-    if sentence.pinned is not None:
-        page.pinned.append(f"Pinned setting, A (pinned.json): {sentence.pinned}")
+        contents.pinned.append(f"Pinned setting, A (pinned.json): {sentence.pinned}")
 
 
 def show_assumption(settings: AB[Setting]) -> None:
-    """Warn above a page what its model rests on, where its words were read on request alone."""
-    sentence, page = settings.map(model_picker.assumption), page_contents.current()
+    """Warn above a page on which assumption its model was read, if a visitor made one."""
+    sentence, contents = settings.map(model_picker.assumption), page_contents.current()
     if sentence.current:
         st.warning(plain(sentence.current), icon=":material/warning:")
-        page.sentences.append(sentence.current)
+        contents.sentences.append(sentence.current)
     if sentence.pinned and sentence.pinned != sentence.current:
         st.warning(f"Pinned setting, A: {plain(sentence.pinned)}", icon=":material/warning:")
-        page.pinned.append(f"Pinned setting, A: {sentence.pinned}")
+        contents.pinned.append(f"Pinned setting, A: {sentence.pinned}")
 
 
 def second_headline(sentence: AB[str]) -> None:
@@ -200,9 +199,9 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
     """
     if not shown:
         title(name)
-    for result, whose in zip(read.each, ("", "Pinned setting, A: "), strict=False):
+    for result, lead in zip(read.each, ("", "Pinned setting, A: "), strict=False):
         for reason in dict.fromkeys(result.reasons.values()):
-            st.info(f"{whose}{plain(reason)}", icon=":material/info:")
+            st.info(f"{lead}{plain(reason)}", icon=":material/info:")
     if not shown:
         raise Ended
 
@@ -213,7 +212,7 @@ def by_scheme(texts: Mapping[str, str]) -> str:
 
 
 def show_notices(results: Mapping[str, Similarity]) -> None:
-    """Tell what a person must know before believing a panel: untrained, moved, undefined."""
+    """Warn of another device, of undefined similarities and of kernels beyond one."""
     for kind, result in results.items():
         if result.kernel.notice:
             st.warning(result.kernel.notice, icon=":material/memory:")
