@@ -36,10 +36,10 @@ def empty_page_caches() -> None:
 
 def train_waiting(queue: Queue) -> str:
     """Train the entry that waits, in this process, and return its first run."""
-    with queue.take() as entry:
-        assert entry is not None
-        worker.run_job(queue, entry)
-    return entry.specifications[0].run_id
+    with queue.take() as job:
+        assert job is not None
+        worker.run_job(queue, job)
+    return job.specifications[0].run_id
 
 
 class SharedServer:

@@ -102,8 +102,8 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
         "Holds: perplexity at most 5% higher. Degrades: at most 10% higher. Breaks: more than 10% higher.",
     ):
         assert fact in details
-    found = table(at, CONTEXT).to_dict("records")
-    rows = {(row["scheme"], row["read"], row["context"]): row for row in found}
+    records = table(at, CONTEXT).to_dict("records")
+    rows = {(row["scheme"], row["read"], row["context"]): row for row in records}
     for (kind, variant), (first, second) in LOSSES.items():
         for x, pair in ((x, (first[x], second[x])) for x in first):
             row = rows[LABELS[kind], variant, x]
@@ -215,8 +215,8 @@ def test_run_that_could_not_be_read_once_is_shown_when_it_can(
             broken.setattr(Store, "read", fail)
         at = visit("extrapolation", LINK)
         assert not at.exception
-        said = f"1 trained model cannot be read now, {lost}"
-        assert [said in box.value for box in at.warning].count(True) == (not whole_store)
+        warning = f"1 trained model cannot be read now, {lost}"
+        assert [warning in box.value for box in at.warning].count(True) == (not whole_store)
         first = ", ".join(f"run {run_id}" for run_id in store.ids()[:3])
         assert (f"{first} and 3 more cannot be read." in captions(at)) == whole_store
         assert "RoPE, 1.30" not in " ".join(captions(at))
@@ -235,11 +235,11 @@ def test_copying_is_shown_where_there_are_such_runs(store: Store) -> None:
         add_run(store, small_spec(kind, task="copy", train_length=20), *scores)
     name = comparison(small_spec("alibi", task="copy", train_length=20))
     at = open_measured("measured copy", comparison=name)
-    said = "Correct at 20 letters: Learned 12% and ALiBi 75%. "
-    said += "At least half correct up to: Learned nowhere and ALiBi 20."
-    assert headline(at) == said
-    found = table(at, "measured copy")[["scheme", "letters", "accuracy"]].to_numpy().tolist()
-    assert found == [["Learned", 20, 0.125], ["ALiBi", 20, 0.75], ["ALiBi", 30, 0.25]]
+    expected = "Correct at 20 letters: Learned 12% and ALiBi 75%. "
+    expected += "At least half correct up to: Learned nowhere and ALiBi 20."
+    assert headline(at) == expected
+    rows = table(at, "measured copy")[["scheme", "letters", "accuracy"]].to_numpy().tolist()
+    assert rows == [["Learned", 20, 0.125], ["ALiBi", 20, 0.75], ["ALiBi", 30, 0.25]]
 
 
 def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -> None:
@@ -255,14 +255,17 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
         add_run(store, small_spec(kind, task="recall"), *scores)
     name = comparison(small_spec("rope", task="recall"))
     at = open_measured("measured classes", comparison=name)
-    said = headline(at)
+    sentence = headline(at)
     for fact in ("RoPE 99% and ALiBi 70%", "not judged past it: ALiBi", "up to: RoPE 15."):
-        assert fact in said
-    (frame,) = [one for one in charts(at) if "chance" in one]
+        assert fact in sentence
+    (frame,) = [chart for chart in charts(at) if "chance" in chart]
     assert set(frame["chance"]) == {0.25}
     assert set(frame["boundary"]) == {13.0}
-    found = table(at, "measured classes").set_index("scheme")["accuracy in training"]
-    assert found.dropna().to_dict() == {"RoPE": pytest.approx(0.99), "ALiBi": pytest.approx(0.7)}
+    accuracies = table(at, "measured classes").set_index("scheme")["accuracy in training"]
+    assert accuracies.dropna().to_dict() == {
+        "RoPE": pytest.approx(0.99),
+        "ALiBi": pytest.approx(0.7),
+    }
     asks = open_measured(comparison=name, predict="true")
     questions = " ".join(asks.selectbox(key="question_measured").options)
     assert "RoPE" in questions
@@ -274,14 +277,14 @@ def test_shipped_runs_are_complete() -> None:
     relative = ["shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire", "sandwich"]
     relative += ["xpos", "cope"]
     tasks = (("language", 64), ("language", 128), ("copy", 20), ("recall", 32))
-    found = Counter[tuple[Any, ...]]()
+    counts = Counter[tuple[Any, ...]]()
     for run in shipped_runs():
-        one = run.specification
-        found[one.task, one.train_length, one.scheme.kind, one.seed] += 1
+        spec = run.specification
+        counts[spec.task, spec.train_length, spec.scheme.kind, spec.seed] += 1
         assert run.stopped is None
         assert run.losses[-1] < run.losses[0] / 2
-    asked = [*product(tasks, KINDS, range(3)), *product(tasks[:1], relative, range(3))]
-    assert found == Counter((*task, kind, seed) for task, kind, seed in asked)
+    expected = [*product(tasks, KINDS, range(3)), *product(tasks[:1], relative, range(3))]
+    assert counts == Counter((*task, kind, seed) for task, kind, seed in expected)
     assert fields.defaults(ExtrapolationChoice)["half"] == "measured"
 
 

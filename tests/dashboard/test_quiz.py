@@ -127,8 +127,8 @@ def test_another_setting_or_question_asks_again_and_the_first_is_remembered() ->
 )
 def test_unknown_question_or_answer_gets_a_notice(name: str, text: str, notice: str) -> None:
     at = open_quiz("similarity", {name: text})
-    (told,) = notices(at)
-    assert told.startswith(notice)
+    (sentence,) = notices(at)
+    assert sentence.startswith(notice)
     assert withheld(at)
 
 
@@ -139,8 +139,8 @@ def test_unknown_question_or_answer_gets_a_notice(name: str, text: str, notice: 
 def test_similarity_truths_are_those_of_the_kernel(name: str) -> None:
     small = SETTINGS[name]
     setting = Setting(**small, schemes=KINDS)
-    found = data.read(setting, SimilarityChoice()).found
-    asked = {question.key: question for question in similarity_questions(setting, found)}
+    similarities = data.read(setting, SimilarityChoice()).found
+    asked = {question.key: question for question in similarity_questions(setting, similarities)}
     assert len(asked) == 2 * len(KINDS) + 1
     under: dict[str, int] = {}
     for kind in KINDS:
@@ -178,13 +178,12 @@ def test_formula_truths_are_turns_and_what_lies_past_training() -> None:
 def shipped_curves(task: str, length: int, measure: str) -> list[Curve]:
     """The page's curves of the main schemes of one comparison that ships."""
     every = runs.comparisons(runs.shipped())
-    (found,) = [
-        headings
-        for headings in every.values()
-        if (s := headings[0].specification) and (s.task, s.train_length) == (task, length)
+    (infos,) = [
+        infos
+        for infos in every.values()
+        if (s := infos[0].specification) and (s.task, s.train_length) == (task, length)
     ]
-    main = [one for one in found if one.specification.scheme.kind in KINDS]
-    return runs.curves(main, measure)
+    return runs.curves(runs.of_kinds(infos, KINDS), measure)
 
 
 def test_loss_truths_are_those_of_the_runs_that_ship() -> None:
@@ -216,7 +215,7 @@ def test_reach_truths_are_the_last_length_that_is_half_right(task: str, length: 
     assert asked
     for question in asked:
         own = sorted(shares[question.key.removeprefix("reach.")].items())
-        reached = [x for x, _ in itertools.takewhile(lambda one: one[1] >= 0.5, own)]
+        reached = [x for x, _ in itertools.takewhile(lambda point: point[1] >= 0.5, own)]
         assert question.truth == (reached[-1] if reached else "nowhere")
 
 

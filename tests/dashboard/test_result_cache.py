@@ -102,9 +102,9 @@ def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
         assert texts == ["1 a", "1 a", "1 b", "1 b", "2 a", "2 a", "2 b", "2 b"]
         assert calls == ["a", "b", "a", "b"]
         assert all(itself(frame) is frame for frame in two)
-        gone = [weakref.ref(frame) for frame in two]
+        freed = [weakref.ref(frame) for frame in two]
         del two
-        assert [one() for one in gone] == [None, None]
+        assert [reference() for reference in freed] == [None, None]
     finally:
         gc.enable()
 
@@ -123,16 +123,16 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def assert_same(one: Any, other: Any) -> None:
+def assert_same(result: Any, expected: Any) -> None:
     """Assert that two results hold the same in every field, NaN being equal to NaN."""
-    for (name, ours), (place, theirs) in zip(leaves(one), leaves(other), strict=True):
+    for (name, part), (place, fresh) in zip(leaves(result), leaves(expected), strict=True):
         assert name == place
-        if isinstance(ours, pd.DataFrame):
-            pd.testing.assert_frame_equal(ours, theirs)
-        elif isinstance(ours, torch.Tensor | np.ndarray | float):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14, err_msg=name)
+        if isinstance(part, pd.DataFrame):
+            pd.testing.assert_frame_equal(part, fresh)
+        elif isinstance(part, torch.Tensor | np.ndarray | float):
+            np.testing.assert_allclose(part, fresh, rtol=1e-12, atol=1e-14, err_msg=name)
         else:
-            assert ours == theirs, name
+            assert part == fresh, name
 
 
 def writable(value: Any) -> list[str]:

@@ -102,7 +102,7 @@ def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
         text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE") for text in texts(at)
     )
     (link,) = [
-        one.proto for one in at.get("page_link") if one.proto.label == "Open in Extrapolation"
+        link.proto for link in at.get("page_link") if link.proto.label == "Open in Extrapolation"
     ]
     assert "comparison=language-64-" in link.query_string
 
@@ -110,24 +110,24 @@ def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
 def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) -> None:
     at, earlier = drawn(visit("train", TRAIN_LINK)), drawn(visit("train", TRAIN_LINK))
     drawn(press(at))
-    (entry,) = queue.jobs()
-    assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
-    assert entry.state is JobState.QUEUED
+    (job,) = queue.jobs()
+    assert [run.scheme.kind for run in job.specifications] == ["rope", "alibi"]
+    assert job.state is JobState.QUEUED
     assert "2 of these 2 runs are in training." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
     assert len(queue.jobs()) == 1
     other = drawn(visit("train"))
     assert any("RoPE and ALiBi" in text and "5 steps" in text for text in texts(other))
-    other.button(key=f"stop_{entry.name}").click().run()
+    other.button(key=f"stop_{job.name}").click().run()
     assert queue.jobs() == []
     assert IDLE in captions(drawn(at.run()))
 
 
 def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> None:
-    asked = [small_spec(steps=100), small_spec(steps=100, kind="alibi")]
+    runs = [small_spec(steps=100), small_spec(steps=100, kind="alibi")]
     seconds: Any = {"estimate": 120.0, "evaluation_seconds": 20.0}
-    name = queue.add(asked, text=sentences(), text_name=CORPUS.name, **seconds)
+    name = queue.add(runs, text=sentences(), text_name=CORPUS.name, **seconds)
     with queue.take():
         points = ((25, 3.0), (50, 2.0))
         queue.report(name, Progress(run=1, step=50, began=1, seconds=98.0, points=points))
@@ -163,10 +163,10 @@ def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) 
     at = give_text(visit("train", TRAIN_LINK), sentences() + b"\xff" * 3, name)
     assert ["3 bytes were not UTF-8" in box.value for box in at.info] == [True]
     drawn(press(at))
-    (entry,) = queue.jobs()
-    text = queue.text(entry.name)
+    (job,) = queue.jobs()
+    text = queue.text(job.name)
     assert text is not None
-    first = entry.specifications[0]
+    first = job.specifications[0]
     assert (first.corpus, first.corpus_name) == (from_text("", text).sha256, f'"{name}"')
     (named,) = [text.value for text in at.main.markdown if "evil" in text.value]
     assert "![x](" not in named
@@ -182,9 +182,9 @@ def test_full_queue_is_explained(queue: Queue) -> None:
 
 def test_failure_is_shown_until_somebody_removes_it(queue: Queue) -> None:
     name = queue.add([small_spec()])
-    with queue.take() as entry:
-        assert entry is not None
-        queue.fail(entry.name, "The run needs [a text](http://evil.example).")
+    with queue.take() as job:
+        assert job is not None
+        queue.fail(job.name, "The run needs [a text](http://evil.example).")
     at = visit("train", TRAIN_LINK)
     assert errors(at) == ["The run needs [a text](http://evil.example)."]
     assert "](" not in at.error[0].value
@@ -219,7 +219,7 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
         assert "Read-only file system" in as_read(box.value)
         stopped = press(at, f"stop_{name}")
         assert errors(stopped) == ["The queue cannot be written: Read-only file system."]
-    assert [entry.name for entry in queue.jobs()] == [name]
+    assert [job.name for job in queue.jobs()] == [name]
     assert not start_process.called
 
 
@@ -240,7 +240,7 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
         at = drawn(visit("train"))
     workers.stop()  # no other process is started after the pause
     reasons = ("could not be written", "ended with an error")
-    shown = [text for text in captions(at) if any(one in text for one in reasons)]
+    shown = [text for text in captions(at) if any(each in text for each in reasons)]
     assert [reason in text for text in shown] == [True]
 
 
@@ -303,14 +303,14 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
 def test_only_the_owner_stops(queue: Queue, visit_as: SharedServer) -> None:
     visit_as(ANN)
     start("Anns")
-    (entry,) = queue.jobs()
-    stop = f"stop_{entry.name}"
+    (job,) = queue.jobs()
+    stop = f"stop_{job.name}"
     visit_as(BOB)
     forged: dict[str, Any] = {f"{stop}_asked": True}
     at = drawn(visit("train", **forged))
     assert stop not in keys_of_buttons(at)
     assert "Anns (ann@example.org)." in captions(at)
-    assert [one.name for one in queue.jobs()] == [entry.name]
+    assert [each.name for each in queue.jobs()] == [job.name]
     visit_as(NOBODY)
     assert stop not in keys_of_buttons(visit("train"))
     visit_as(ANN)
@@ -320,9 +320,9 @@ def test_only_the_owner_stops(queue: Queue, visit_as: SharedServer) -> None:
 def test_unknown_visitor_names_a_start_once(queue: Queue, visit_as: SharedServer) -> None:
     visit_as(NOBODY)
     start("First")
-    (entry,) = queue.jobs()
-    run = entry.specifications[0].run_id
-    queue.cancel(entry.name)
+    (job,) = queue.jobs()
+    run = job.specifications[0].run_id
+    queue.cancel(job.name)
     start("Second")
     assert Labels(store_url()).all() == {run: (Label(run, "", "First"),)}
 
@@ -344,11 +344,11 @@ def test_name_with_markup_is_refused_and_an_owner_s_is_literal(
 
 def stoppers(visit_as: SharedServer) -> set[str]:
     """Return who of three visitors may stop the one start."""
-    (entry,) = Queue().jobs()
+    (job,) = Queue().jobs()
 
     def may_stop(person: str) -> bool:
         visit_as(person)
-        return run_labels.may_stop(entry)
+        return run_labels.may_stop(job)
 
     return {*filter(may_stop, (ANN, BOB, NOBODY))}
 
@@ -361,6 +361,6 @@ def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
     at = start("Mine")
     assert ["its name cannot be saved" in toast.value for toast in at.toast] == [True]
     assert run_labels.all_labels() == {}
-    assert [entry.owner for entry in queue.jobs()] == [ANN]
+    assert [job.owner for job in queue.jobs()] == [ANN]
     assert stoppers(visit_as) == {ANN}
     drawn(visit("train"))
