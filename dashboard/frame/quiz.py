@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.controls import link, sidebar
 from dashboard.controls.widgets import set_value
+from dashboard.frame.page import on_phone
 from dashboard.text import listed, plain
 from posenc import fields
 
@@ -197,6 +198,8 @@ def _choose_question(page: str, by_key: dict[str, Question]) -> Question:
         key=f"question_{page}",
     )
     st.session_state[last] = key
+    if on_phone():  # where the list cuts it off
+        st.markdown(by_key[key].text)
     return by_key[key]
 
 

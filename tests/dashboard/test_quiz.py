@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import runs
+from dashboard.frame import quiz
 from dashboard.frame.quiz import WITHHELD, OneOf, Question, Slider, judge
 from dashboard.pages.extrapolation import formula, questions
 from dashboard.pages.similarity import data
@@ -114,6 +115,14 @@ def test_another_setting_or_question_asks_again_and_the_first_is_remembered() ->
     box.select(next(text for text in box.options if text.startswith("Whose"))).run()
     assert withheld(drawn(at))
     assert at.button(key="look_similarity").disabled  # no answer is chosen yet
+
+
+def test_phone_shows_the_whole_question_under_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiz, "on_phone", lambda: True)
+    at = open_quiz("measured")
+    asked = question_box(at, "measured").options[0]
+    assert asked.startswith("By how much does the loss of Sinusoidal change")
+    assert asked in [text.value for text in at.main.markdown]
 
 
 @pytest.mark.parametrize(
