@@ -25,8 +25,9 @@ class SizeNames(NamedTuple):
 
 _NAMES = SizeNames()
 
-# Ends of names of layers that use the keys and values of an earlier one, or the tokens its index chose.
-SHARED, SHARED_INDEX = ", shared cache", ", shared index"
+# Ends of names of layers that use the keys and values of an earlier one, or the tokens its index chose, or
+# that add embeddings of the last tokens.
+SHARED, SHARED_INDEX, NGRAMS = ", shared cache", ", shared index", ", n-grams"
 FULL, SLIDING, CHUNKED, NO_ROPE, MLP, INDEXED, CROSS = (
     "full_attention", "sliding_attention", "chunked_attention", "no_rope", "mlp", "indexed_attention",
     "cross_attention",
@@ -93,8 +94,8 @@ class RopeFamily(Family):
     scale_key: the scale where the class fixes it, and its key; scale_default None: head width^(-1/2).
     encoder: every token sees both sides, and nothing is cached. both_sides: type of the key
     use_bidirectional_attention (flag; or word: all or vision), "" without that key.
-    latent: keys and values come from one latent vector per token (DeepSeek's MLA). indexed: an index
-    chooses the keys that a query sees, and has keys of its own.
+    latent: keys and values come from one latent vector per token (DeepSeek's MLA). index_word: the class's
+    word for layers where an index chooses the keys that a query sees, and has keys of its own.
     value_width: default width of a value where it differs from a key's. windowed_kv: factor on the heads
     of keys and values in layers with a window.
     unrotated: default number of features of such a head that are not rotated.
@@ -137,7 +138,7 @@ class RopeFamily(Family):
     encoder: bool = False
     both_sides: Literal["", "flag", "word"] = ""
     latent: bool = False
-    indexed: bool = False
+    index_word: str = ""
     value_width: int | None = None
     windowed_kv: int = 1
     unrotated: int = 128
@@ -159,6 +160,8 @@ class RopeFamily(Family):
 
     def word(self, kind: str) -> str:
         """Return the class's own word for a kind of layer."""
+        if kind == INDEXED:
+            return self.index_word
         if self.full_word == FULL:
             return kind
         return {FULL: self.full_word, SLIDING: f"{self.full_word}_sliding"}.get(kind, kind)

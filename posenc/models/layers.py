@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from posenc import fields, limits
 from posenc.models.config_json import Keys, as_json
@@ -17,11 +17,11 @@ LAYER_LIMIT = fields.IntRange(low=1, high=MAX_LAYERS)
 LENGTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_POSITION)
 EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2)
 HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM)
+_INDEX = fields.IntRange(low=1, high=limits.MAX_POSITION)
 _WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION)
 _KIND = fields.Choice(options=(FULL, SLIDING))
-_INDEXED_KIND = fields.Choice(options=(FULL, INDEXED))
 _CHUNKED_KIND = fields.Choice(options=(FULL, CHUNKED))
-_USES_ROPE = fields.IntRange(low=0, high=1)
+_SWITCH = fields.IntRange(low=0, high=1)
 _ORDER_OF_KINDS = re.compile(
     r"pattern|every_n|interval|layers?_block_type|attn_type|attention_types|layer_group|layer_period"
 )
@@ -190,6 +190,16 @@ def heads_by_kind(
         heads[kind] = _plain_heads(min(own), kv_heads, sizes.head_dim, value_width)
     if family.global_head_dim is not None and FULL in heads:
         heads[FULL] = _global_heads(keys, family, sizes, kinds)
+    if family.index_word and INDEXED not in heads:
+        keys.read.update(name for name in keys.record if name.startswith("index_"))
+    if INDEXED in heads:
+        width, note = _index(keys, family)
+        heads[INDEXED] = replace(
+            heads[INDEXED],
+            cache_width=heads[INDEXED].cache_width + width,
+            index_width=width,
+            notes=(note,),
+        )
     return heads
 
 
@@ -235,14 +245,9 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
             .replace("are rotated", "are not rotated either")
             .replace("rotated key", "key of these")
         )
-    if family.indexed:
-        index = keys.get("index_head_dim", WIDTH_LIMIT, 128, why)
-        seen = keys.get("index_topk", LENGTH_LIMIT, 2_048, why)
-        keys.read.add("index_n_heads")
-        notes.append(
-            f"An index chooses the {seen:,} tokens that a query sees; its key of {index} numbers per token "
-            "is rotated and cached, too."
-        )
+    if family.index_word:
+        index, note = _index(keys, family)
+        notes.append(note)
     return Heads(
         heads=sizes.heads,
         kv_heads=sizes.kv_heads,
@@ -251,6 +256,37 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
         cache_width=latent + rotated + index,
         index_width=index,
         notes=tuple(notes),
+    )
+
+
+def _index(keys: Keys, family: RopeFamily) -> tuple[int, str]:
+    """Return the numbers that an index caches per token, and what it chooses, as a sentence."""
+    why = family.source
+    keys.read |= {"index_n_heads", "index_local_blocks", "indexer_n_heads", "indexer_kv_heads"}
+    if family.config_class == "MiniMaxM3VLTextConfig":
+        section = keys.section("sparse_attention_config") or Keys({})
+        names = (
+            ("index_head_dim", "sparse_index_dim", 128),
+            ("index_topk_blocks", "sparse_topk_blocks", 16),
+            ("index_block_size", "sparse_block_size", 128),
+        )
+        width, blocks, size = (
+            section.optional(inner, _INDEX) or keys.get(outer, _INDEX, default, why)
+            for outer, inner, default in names
+        )
+        chosen = f"for each group of heads the {blocks} blocks of {size:,} tokens"
+    elif family.config_class == "Qwen4ExpTextConfig":
+        width = keys.get("indexer_head_dim", _INDEX)
+        seen, size = (
+            keys.get(name, _INDEX) for name in ("indexer_budget", "indexer_compress_ratio")
+        )
+        chosen = f"the {seen:,} tokens, in blocks of {size:,},"
+    else:
+        width = keys.get("index_head_dim", _INDEX, 128, why)
+        chosen = f"the {keys.get('index_topk', _INDEX, 2_048, why):,} tokens"
+    return width, (
+        f"An index chooses {chosen} that a query sees, by their content; its key of {width} numbers per "
+        "token is cached and rotated, too."
     )
 
 
@@ -286,16 +322,18 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
     """Return the kind of every layer, in the config's words."""
     if family.windows != "every layer":  # a class of one kind reads no list of them
         rule = _CHUNKED_KIND if family.windows == "chunks" else _KIND
-        rule = _INDEXED_KIND if family.indexed else rule
+        if family.index_word:
+            rule = fields.Choice(options=(FULL, family.index_word))
         if family.full_word != FULL:
             rule = fields.Choice(options=(family.full_word, family.word(SLIDING)))
         listed = keys.by_layer("layer_types", layers, rule)
         if listed is not None:
-            full = (INDEXED, family.full_word)
-            return tuple(
-                FULL if kind in full else SLIDING if kind == family.word(SLIDING) else kind
-                for kind in listed
-            )
+            if family.latent and family.index_word:  # every layer has an index
+                return (INDEXED,) * layers
+            kinds = {family.word(kind): kind for kind in (FULL, SLIDING, INDEXED)}
+            return tuple(kinds.get(word, word) for word in listed)
+    if family.index_word:
+        return _indexed_layers(keys, family, layers)
     window = read_window(keys, family)
     if family.windows == "if any":
         return _of_unknown_class(keys, window, layers)
@@ -312,6 +350,15 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
         first = keys.get("max_window_layers", _FIRST_LAYER, default, why)
         return (FULL,) * min(first, layers) + (SLIDING,) * (layers - first)
     return _pattern(keys, family, layers)
+
+
+def _indexed_layers(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
+    """Return the kinds of layers of a class with an index, where the config does not list them."""
+    if family.latent:
+        return (INDEXED,) * layers
+    section = keys.section("sparse_attention_config") or Keys({})  # of MiniMax M3's published files
+    sparse = section.by_layer("sparse_attention_freq", layers, _SWITCH)
+    return tuple(INDEXED if index else FULL for index in sparse or (0,) * layers)
 
 
 def _of_unknown_class(keys: Keys, window: int | None, layers: int) -> tuple[str, ...]:
@@ -426,7 +473,7 @@ def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ..
         return (True,) * layers
     if keys.record.get(name) == []:  # the default pattern, as in transformers' Llama4TextConfig
         keys.read.add(name)
-    elif (listed := keys.by_layer(name, layers, _USES_ROPE)) is not None:
+    elif (listed := keys.by_layer(name, layers, _SWITCH)) is not None:
         keys.read.add("no_rope_layer_interval")  # the list was made from it
         return tuple(bool(entry) for entry in listed)
     interval = keys.get("no_rope_layer_interval", LAYER_LIMIT, 4, why)

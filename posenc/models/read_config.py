@@ -79,12 +79,14 @@ _TEXT_TYPES = {
     "qwen3_vl_moe": "qwen3_vl_moe_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen4_exp": "qwen4_exp_text",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = dict.fromkeys(
-    ("dots3_note_text", "minimax_m3_vl_text", "qwen4_exp_text"),
+    ("dots3_note_text",),
     "is not read, because an index chooses which keys a query sees",
 ) | {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",

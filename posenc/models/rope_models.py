@@ -11,6 +11,7 @@ from posenc.models.families import (
     FULL,
     INDEXED,
     MLP,
+    NGRAMS,
     NO_ROPE,
     SHARED,
     SHARED_INDEX,
@@ -42,7 +43,7 @@ from posenc.models.rope_block import (
     written_trained_length,
 )
 from posenc.models.rope_formats import read_block
-from posenc.models.states import state_kinds, state_numbers
+from posenc.models.states import ngram_layers, ngram_numbers, state_kinds, state_numbers
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
@@ -123,7 +124,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     family = family_of(model_type)
     sizes = read_sizes(keys, family)
     kind_of = (state_kinds if family.state else kinds_by_layer)(keys, family, sizes.layers)
-    if not {FULL, SLIDING} & {*kind_of} and family.state in kind_of:
+    if not {FULL, SLIDING, INDEXED} & {*kind_of} and family.state in kind_of:
         raise keys.error("layer_types", "names no layer with attention, which alone has positions")
     if family.global_head_dim is not None:  # Gemma 4's class sets its last layer so
         kind_of = (*kind_of[:-1], FULL)
@@ -141,7 +142,9 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     if not any(uses_rope):
         _skip_blocks(keys)
     heads = heads_by_kind(keys, family, sizes, kind_of)
-    has_index = index_by_layer(keys, family, sizes.layers) if family.indexed else ()
+    is_qwen_4 = family.config_class == "Qwen4ExpTextConfig"
+    with_ngrams = ngram_layers(keys, sizes.layers) if is_qwen_4 else frozenset()
+    has_index = index_by_layer(keys, family, sizes.layers)
     kinds = []
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):
@@ -149,15 +152,17 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         name = family.word(kind)
         name = name if is_named else NO_ROPE if kind == FULL else f"{name}, {NO_ROPE}"
         name += SHARED if index >= own_caches else ""
-        if family.indexed:
+        name += NGRAMS if index in with_ngrams else ""
+        if kind == INDEXED:
             name = INDEXED if has_index[index] else INDEXED + SHARED_INDEX
         indices_of.setdefault(name, []).append(index)
     for name, indices in indices_of.items():
         kind = kind_of[indices[0]]
         if kind in (family.state, MLP):
-            kinds.append(_without_attention(keys, family, sizes, kind, tuple(indices)))
+            kinds.append(_without_attention(keys, family, sizes, kind, name, tuple(indices)))
             continue
-        if kind != FULL and window is None:
+        sees_all = kind in (FULL, INDEXED)
+        if not sees_all and window is None:
             without = family.windows == "none"
             why = f"the class of {model_type} has none" if without else "sliding_window is absent"
             raise keys.error("layer_types", f"names {kind} layers, but no window is given: {why}")
@@ -189,7 +194,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
                 head_dim=own.head_dim,
                 cache_width=0 if is_bidirectional(keys, family) else width,
                 softmax_scale=_softmax_scale(keys, family, own.head_dim, scheme),
-                window=None if kind == FULL else window,
+                window=None if sees_all else window,
                 state=state,
                 notes=(*notes, *_query_factor(keys, family, scheme)),
             )
@@ -255,17 +260,19 @@ def _rotates(keys: Keys, family: RopeFamily) -> bool:
 
 
 def _without_attention(
-    keys: Keys, family: RopeFamily, sizes: Sizes, kind: str, layers: tuple[int, ...]
+    keys: Keys, family: RopeFamily, sizes: Sizes, kind: str, name: str, layers: tuple[int, ...]
 ) -> LayerKind:
     """Return layers that keep a state, or nothing: no position is put in, and no scaling reaches them."""
     has_state = kind == family.state != CROSS
     state = state_numbers(keys, family, sizes) if has_state else 0
+    if name.endswith(NGRAMS):
+        state += ngram_numbers(keys, sizes, family.source)
     keeps = f"a state of {state:,} numbers per sequence" if state else "nothing is kept"
     what = f"No attention: {keeps}."
     if kind == CROSS:
         what = "Queries see the picture alone, whose keys and values do not grow with the text."
     return LayerKind(
-        name=kind,
+        name=name,
         layers=layers,
         scheme=None,
         unsupported=what,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from posenc import fields
 from posenc.models.config_json import Keys
-from posenc.models.families import CROSS, FULL, MLP, SLIDING, RopeFamily
+from posenc.models.families import CROSS, FULL, INDEXED, MLP, SLIDING, RopeFamily
 from posenc.models.layers import HEAD_LIMIT, LAYER_LIMIT, MAX_LAYERS, WIDTH_LIMIT, Sizes
 
 _KERNEL = fields.IntRange(low=1, high=1_024)
@@ -30,7 +30,8 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     section = keys.section("linear_attn_config")
     if section is not None:
         section.read.update(("full_attn_layers", "kda_layers"))
-    rule = fields.Choice(options=tuple(dict.fromkeys((*_WORDS, family.full_word))))
+    options = dict.fromkeys((*_WORDS, family.full_word, family.index_word or FULL))
+    rule = fields.Choice(options=tuple(options))
     for name in ("layer_types", "layers_block_type"):
         listed = keys.by_layer(name, layers, rule)
         if listed is not None:
@@ -57,7 +58,9 @@ def state_kinds(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
 
 
 def _kind(word: str, family: RopeFamily) -> str:
-    if word in (*_FULL_WORDS, family.full_word):
+    if word in (*_FULL_WORDS, family.full_word, family.index_word):
+        if family.index_word:
+            return INDEXED
         return SLIDING if family.windows == "every layer" else FULL
     if word == SLIDING and family.windows != "none":
         return SLIDING
@@ -117,6 +120,20 @@ def _delta_net(
     kernel = keys.get("linear_conv_kernel_dim", _KERNEL, 4, why)
     convolved = 2 * key_heads * key_width + value_heads * value_width
     return int(convolved * kernel + value_heads * key_width * value_width)
+
+
+def ngram_layers(keys: Keys, layers: int) -> frozenset[int]:
+    """Return which layers of Qwen 4 also add embeddings of the last tokens; its list counts from 1."""
+    rule = fields.Numbers(low=1, high=layers, least=0, most=layers, whole=True)
+    keys.read.add("number_of_conv_states")  # the class sets it by this list
+    return frozenset(int(number) - 1 for number in keys.get("ple_layer_ids", rule, ()))
+
+
+def ngram_numbers(keys: Keys, sizes: Sizes, why: str) -> int:
+    """Return the numbers that such a layer keeps besides: inputs of a convolution, and the last tokens."""
+    order = keys.get("ngram_size", _KERNEL, 3, why)
+    past = (keys.get("ple_conv_kernel_size", _KERNEL, 4, why) - 1) * order
+    return int(past * keys.get("hc_count", _KERNEL, 4, why) * sizes.hidden_size + order - 1)
 
 
 def _olmo_hybrid(keys: Keys, sizes: Sizes, why: str) -> int:

@@ -13,7 +13,8 @@ KINDS = json.loads(TYPES.read_text("utf-8"))
 KNOWN = {
     "mamba": "no attention", "musicgen_decoder": "position vectors",
     "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
-    "llava": "text_config, which is missing", "sam": "several models", "qwen4_exp_text": "an index chooses",
+    "llava": "text_config, which is missing", "sam": "several models",
+    "dots3_note_text": "an index chooses",
     "inkling2_text": "relative encoding", "reformer": "position vectors",
     "qwen2_vl_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
 }  # fmt: skip

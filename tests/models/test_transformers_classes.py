@@ -42,7 +42,7 @@ HYBRID = [name for name, family in FAMILIES.items() if family.state and family.s
 # classes cannot be built in parts, and are run as a whole below.
 RUN_WHOLE = (
     "beam", "cohere_compass_text", "dbrx", "doge", "flint", "gpt_neox_japanese", "hrm_text", "jetmoe",
-    "laguna", "longcat_flash", "ministral3", "mistral4", "mllama_text_model", "zaya",
+    "laguna", "longcat_flash", "minimax_m3_vl_text", "ministral3", "mistral4", "mllama_text_model", "zaya",
 )  # fmt: skip
 TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.
@@ -172,9 +172,12 @@ KINDS = json.loads(TYPES_FILE.read_text("utf-8"))
 READ_BY_TEXT = ("gemma3", "llama4", "llava", "mistral3", "qwen2_vl", "qwen3_5", "voxtral")
 
 
-# transformers cannot build gemma4_assistant's config from defaults.
+# transformers cannot build gemma4_assistant's config and qwen4_exp's model from defaults.
+NOT_BUILT = ("gemma4_assistant", "qwen4_exp")
+
+
 @pytest.mark.parametrize(
-    "outer", [name for name in KINDS if KINDS[name] == "text_part" and name != "gemma4_assistant"]
+    "outer", [name for name in KINDS if KINDS[name] == "text_part" and name not in NOT_BUILT]
 )
 def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(outer: str) -> None:
     whole = transformers.CONFIG_MAPPING[outer]()
@@ -214,7 +217,8 @@ LISTED = (
 
 @pytest.mark.parametrize("model_type", [name for name in HYBRID if name not in LISTED])
 def test_absent_lists_of_layers_are_those_that_the_class_makes(model_type: str) -> None:
-    record = json.loads(json.dumps(config_of(model_type, {}).to_dict(), default=str))
+    needs = {key: value for key, value in RUN_WITH.get(model_type, {}).items() if key not in LISTS}
+    record = json.loads(json.dumps(config_of(model_type, needs).to_dict(), default=str))
     whole = read_config(record)
     model = read_config({key: value for key, value in record.items() if key not in LISTS})
     assert model.layer_kinds == whole.layer_kinds
@@ -246,6 +250,16 @@ def test_mimo_is_read_with_the_keys_of_its_published_file() -> None:
     for name, value in (("swa_rope_theta", 2_000), ("hybrid_layer_pattern", [1] * 48)):
         with pytest.raises(ConfigFileError, match=name):
             read_config(mimo | keys | {name: value})
+
+
+def test_layers_with_an_index_of_minimax_m3_are_those_of_the_keys_of_its_files() -> None:
+    sparse = {"sparse_attention_freq": [0, 0, 0, 1, 0, 1], "sparse_index_dim": 32}
+    keys = {"num_hidden_layers": 6, "sparse_attention_config": sparse}
+    theirs = config_of("minimax_m3_vl_text", keys)
+    full, indexed = read_config({"model_type": "minimax_m3_vl_text"} | keys).layer_kinds
+    words = ["full_attention", "minimax_m3_sparse"]
+    assert [words[index in indexed.layers] for index in range(6)] == theirs.layer_types
+    assert indexed.cache_width - full.cache_width == theirs.index_head_dim
 
 
 LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]

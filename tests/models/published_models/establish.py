@@ -37,6 +37,7 @@ SMALL = {
     "topk_group": 1, "moe_num_experts": 4, "shared_expert_intermediate_size": 8,
     "intermediate_size_mlp": 16, "ffn_hidden_size": 16, "hidden_size_per_layer_input": 8, "n_inner": 16,
     "shared_intermediate_size": 8, "moe_shared_expert_intermediate_size": 8, "q_lora_rank": 8,
+    "index_local_blocks": 0,
 }  # fmt: skip
 WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "local_attention")
 FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "ffn", "moe", "shared_mlp", "shared_moe")
@@ -280,6 +281,7 @@ def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int 
                 one for one in (keys, values) if isinstance(one, torch.Tensor) and one.dim() == 4
             ]
             indexer = getattr(cache.layers[index], "indexer_keys", None)  # also cached
+            indexer = getattr(cache.layers[index], "idx_keys", indexer)  # of MiniMax M3
             width = 0 if indexer is None else indexer.shape[-1]
             found.append(sum(one.shape[1] * one.shape[3] for one in both) + width)
     return found
