@@ -16,15 +16,14 @@ from posenc.settings import Query, Setting
 
 Result = TypeVar("Result")
 
-MAX_BYTES = 160 * 2**20  # of all results; what is derived for drawing takes up to twice as much
-SHARE = 4  # one result takes at most this part of the cache: a kernel of 2,048 positions is 32 MB
+MAX_BYTES = 160 * 2**20  # of all results; what `memoize_on` derives takes up to twice as much
 _SMALL = 64  # bytes of an object beside its arrays
 
 
 def size_in_bytes(result: Any) -> int:
     """Return about how many bytes a result takes: its arrays and frames, and a little for the rest."""
     if isinstance(result, pd.DataFrame):
-        return result.size * 8  # pandas' own count takes longer than many a page's numbers
+        return result.size * 8  # pandas' own count takes longer than the numbers of many pages
     if isinstance(result, np.ndarray | torch.Tensor):
         return result.nbytes
     if isinstance(result, str | bytes):
@@ -53,15 +52,18 @@ def _parts(result: Any) -> Iterable[Any]:
 
 
 class ResultCache(cachetools.LRUCache[Any, Any]):
-    """Read-only results by key; the least recently used are evicted, one too large is not stored."""
+    """Read-only results by key, the least recently used evicted first."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes, getsizeof=size_in_bytes)
         self.lock = threading.Lock()
 
     def store(self, key: Any, result: Any) -> None:
-        """Store a result unless it takes more than a quarter of the cache."""
-        if size_in_bytes(result) > self.maxsize // SHARE:
+        """Store a result unless it takes more than a quarter of the cache, 40 MB.
+
+        A kernel of 2,048 positions takes 32 MB.
+        """
+        if size_in_bytes(result) > self.maxsize // 4:
             return
         make_read_only(result)
         with self.lock:

@@ -12,9 +12,8 @@ from posenc.checkpoints.sources import add_finder
 from posenc.errors import CheckpointError
 
 Value = TypeVar("Value")
-SHARE = 4  # owners that may take all the room together
 MAX_TABLES = 32
-MAX_BYTES = 256 * 2**20  # of all tables together: what the largest one takes alone
+MAX_BYTES = 256 * 2**20  # of all tables together, as many as the largest table has
 
 
 class _Entry(NamedTuple, Generic[Value]):
@@ -25,8 +24,7 @@ class _Entry(NamedTuple, Generic[Value]):
 class UploadCache(Generic[Value]):
     """Values by name, the least recently used evicted first; threads may share it.
 
-    max_items: number of values. max_bytes: of all values together, at least the size of any one.
-    size: bytes of a value.
+    max_items: number of values. max_bytes: of all values together. size: returns the bytes of a value.
     """
 
     def __init__(self, max_items: int, max_bytes: int, size: Callable[[Value], int]) -> None:
@@ -42,11 +40,10 @@ class UploadCache(Generic[Value]):
             return name in self._entries
 
     def put(self, name: str, value: Value, owner: str | None = None) -> None:
-        """Store a value, which replaces the one of the same name.
+        """Store a value; it replaces another of the same name and is not evicted now.
 
         owner: whose upload it is. The values of one owner take at most a quarter of the number and of
-        the bytes: the owner's least recently used ones are evicted, but never the new one. A value
-        that several owners uploaded counts for none of them.
+        the bytes. A value that several owners uploaded counts for none of them.
         """
         with self._lock:
             previous = self._entries.pop(name, None)
@@ -55,7 +52,7 @@ class UploadCache(Generic[Value]):
             self._entries[name] = _Entry(value, owner)
             if owner is not None:
                 own = [name for name, entry in self._entries.items() if entry.owner == owner]
-                self._evict(own, self.max_items // SHARE, self.max_bytes // SHARE)
+                self._evict(own, self.max_items // 4, self.max_bytes // 4)
             self._evict([*self._entries], self.max_items, self.max_bytes)
 
     def _evict(self, names: list[str], max_items: int, max_bytes: int) -> None:

@@ -19,22 +19,23 @@ from posenc.text import count_of
 
 
 def follow_link() -> None:
-    """Present where a link within the app asks for it: the toggle, once drawn, does not follow one.
+    """Present where a link within the app asks for it; the toggle, once drawn, ignores links.
 
-    Where this session presented just before, its visitor has switched it off and the address is late.
+    After a run that presented, the visitor has switched the toggle off and the address is not updated yet.
     """
-    asked = st.query_params.get(PRESENT) == "true"
-    if asked and st.session_state.get(PRESENT) is False and not st.session_state.get("presented"):
+    in_address = st.query_params.get(PRESENT) == "true"
+    off = st.session_state.get(PRESENT) is False
+    if in_address and off and not st.session_state.get("presented"):
         st.session_state[PRESENT] = True
     run = get_script_run_ctx()
     back = run is not None and run.is_history_navigation  # the toggle still has its old value
-    st.session_state["presented"] = asked if back else presenting()
+    st.session_state["presented"] = in_address if back else presenting()
 
 
 class Toolbar:
-    """The tools' places, beside the title's; drawn above the page, filled before and after it.
+    """The places of the title and the tools; drawn above the page, filled before and after it.
 
-    On a phone they stand in one menu under the title.
+    On a phone the tools stand in one menu under the title.
     """
 
     def __init__(self) -> None:
@@ -68,19 +69,19 @@ class Toolbar:
             browser.larger_type()
 
     def shared(self) -> Setting:
-        """Draw the shared controls, in the sidebar or while presenting in a menu; what they mean."""
+        """Draw the shared controls, in the sidebar or while presenting in a menu; return the setting."""
         if self.controls is None:
             return sidebar.shared(st.sidebar, drawn=not presenting())
         return sidebar.shared(self.controls, drawn=bool(self.controls.open))
 
     def before(self, setting: Setting) -> None:
-        """Fill what the page depends on."""
+        """Fill the tool on which the page depends: A/B."""
         if self.compare.open:
             with self.compare:
                 pin.control(setting)
 
     def after(self, setting: Setting) -> None:
-        """Fill what depends on the page."""
+        """Fill the tools that depend on the page: its link, script and export."""
         contents, address = page_contents.current(), link(setting)
         with self.link:
             browser.copy_link(address)
@@ -93,7 +94,7 @@ class Toolbar:
 
 
 def _menu(tools: Any, name: str, icon: str, key: str = "") -> Any:
-    """Draw a menu, on a phone a drawer of the one menu; what it holds is made once somebody opens it."""
+    """Draw a menu, on a phone an expander of the one menu; it is filled while it is open."""
     look = {
         "icon": f":material/{icon}:",
         "key": key or f"menu_{name.lower()}",
@@ -123,7 +124,7 @@ def _export(contents: PageContents, setting: Setting, address: str) -> None:
     )
     st.download_button(
         "Download this page",
-        # Drawn once somebody asks, from what is shown now.
+        # Drawn at the press of the button, from what is shown then.
         functools.partial(export.archive, contents, pin.ab(setting), address),
         file_name=f"posenc-{export.file_name(contents.title.split(',')[0] or 'page')}.zip",
         mime="application/zip",
@@ -134,14 +135,14 @@ def _export(contents: PageContents, setting: Setting, address: str) -> None:
 
 
 def address(url: str, path: str) -> str:
-    """Return the address of a page from what Streamlit says it is.
+    """Return the address of a page, without the repetition that Streamlit's has for some pages.
 
-    Streamlit takes any page's path off its end before it adds this page's: of check_my_encoding the page
-    called encoding, so that its own beginning stands there twice.
+    Streamlit removes the path of any page from the end of the address before it adds this page's. Of
+    check_my_encoding it removes "encoding" and leaves "check_my_".
     """
-    for other in page_controls.PAGES:
-        if other and other != path and path.endswith(other):
-            url = re.sub(rf"/{path.removesuffix(other)}/{path}$", f"/{path}", url)
+    for ending in page_controls.PAGES:
+        if ending and ending != path and path.endswith(ending):
+            url = re.sub(rf"/{path.removesuffix(ending)}/{path}$", f"/{path}", url)
     return url
 
 
