@@ -39,15 +39,20 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         {"part": "x"},
     ),
     "extrapolation": ("extrapolation", "pages.extrapolation.formula", "read", {}),
-    "train": ("train", "pages.train.form", "offer", {}),
+    "train": ("train", "pages.train.form", "draw", {}),
     "extrapolation, measured": (
         "extrapolation",
         "compute.run_results",
         "headline",
         {"half": "measured"},
     ),
-    "train, the board": ("train", "pages.train.board", "board", {}),
-    "similarity, its question": ("similarity", "pages.similarity.page", "questions", {}),
+    "train, the board": ("train", "pages.train.board", "draw_jobs", {}),
+    "similarity, its question": (
+        "similarity",
+        "pages.similarity.page",
+        "questions",
+        {"predict": "true"},
+    ),
     "any, its link": ("pca", "controls.link", "restore", {}),
     "any, what keeps its link": ("pca", "controls.link", "write", {}),
     "any, its sheet": ("pca", "frame.page_contents", "begin", {}),
@@ -60,7 +65,7 @@ MESSAGE = f"cannot read {SECRET}\r\n{FORGED}\x1b[2J\u2028<img src=x onerror=aler
 
 
 def incidents_counted() -> int:
-    return sum(one.value for one in counters.here.get_stats()["posenc_incidents"])
+    return sum(metric.value for metric in counters.here.get_stats()["posenc_incidents"])
 
 
 def raising(error: BaseException) -> Mock:
@@ -133,7 +138,7 @@ def test_fault_in_a_fragment_leaves_the_page_around_it(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     queue.add([small_spec(steps=5)])
-    monkeypatch.setattr("dashboard.pages.train.board._row", raising(Exception(MESSAGE)))
+    monkeypatch.setattr("dashboard.pages.train.board._draw_job", raising(Exception(MESSAGE)))
     at = visit("train")
     assert_an_incident(at, log, "Exception")
     assert "In training" in [box.value for box in at.subheader]
