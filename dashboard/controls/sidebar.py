@@ -124,6 +124,7 @@ def choices(
 ) -> Owner:
     """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
+    place: a control without a place is not drawn and has its default.
     words: what a field of free words can be right now. empty: what a number's field says while it is
     empty, which stands for its default. narrowed: the options that are offered of a choice, or the largest
     number, where its rule allows more; the first option replaces a default that is not offered.
@@ -136,6 +137,9 @@ def choices(
     link.read_options(owner)
     for name, rule in fields.rules(owner).items():
         default = fields.defaults(owner)[name]
+        if isinstance(place, Mapping) and name not in place:
+            values[name] = default
+            continue
         target = place[name] if isinstance(place, Mapping) else row
         assert target is not None
         if isinstance(rule, fields.Word):

@@ -77,8 +77,8 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     if "rope_theta" not in json.dumps(block):
         return _nothing("This model's config has no keys for its RoPE")
     # Of two names of the length, transformers' classes take their own.
-    length_key = family.names.context[0] if family else "max_position_embeddings"
-    sizes: dict[str, Any] = {length_key: context}
+    length_keys = family.names.context[:1] if family else ("max_position_embeddings",)
+    sizes: dict[str, Any] = dict.fromkeys(length_keys, context)
     if family is not None and family.head_dim_unset:
         sizes["head_dim"] = plan.kind.head_dim
     parameters = {"rope_parameters": block}

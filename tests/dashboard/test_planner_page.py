@@ -18,7 +18,7 @@ from dashboard.pages.extend_context.options import PlanChoice
 from posenc import __main__ as command
 from posenc import rope_frequencies
 from posenc.analysis import smallest_base
-from posenc.models import read_config
+from posenc.models import config_token, read_config
 from posenc.models.presets import MODELS
 from posenc.planner import (
     COLUMNS,
@@ -110,8 +110,17 @@ def test_model_without_rope_needs_no_scaling() -> None:
     texts = " ".join(as_read(text) for text in [*(box.value for box in at.markdown), *captions(at)])
     assert texts.count("ALiBi needs no scaling") == 1
     assert not at.dataframe[1:]
+    assert "methods" not in [group.key for group in at.button_group]
     compared = drawn(visit(PAGE, link | {"a": pinned.to_token(Setting(model="llama-2-7b"))}))
+    assert "methods" in [group.key for group in compared.button_group]
     assert set(compared.dataframe[1].value["setting"]) == {"A"}
+
+
+def test_methods_are_offered_once_a_trained_length_is_known() -> None:
+    model = config_token({"model_type": "recurrent_gemma"})  # whose config has no length
+    for link, offered in (({}, False), ({"trained": "1024"}, True)):
+        at = drawn(visit(PAGE, {"model": model, "context": "32768"} | link))
+        assert ("methods" in [group.key for group in at.button_group]) == offered
 
 
 def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:

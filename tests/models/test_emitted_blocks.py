@@ -22,7 +22,14 @@ from posenc.models.presets import MODELS
 from posenc.planner import ContextPlan, loss_by_position_script, paste, plan, recommendation
 from posenc.planner.paste import Paste
 from posenc.schemes.rope import RopeConfig
-from tests.models.configs import LLAMA, Config, method, plan_config, preset_config, published_config
+from tests.models.configs import (
+    LLAMA,
+    Config,
+    method,
+    plan_config,
+    preset_config,
+    published_config,
+)
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
@@ -153,6 +160,20 @@ def test_a_block_has_the_length_under_the_key_that_the_class_takes() -> None:
             expected, scale = rope_frequencies(one.config, length=TARGET)
             torch.testing.assert_close(inv_freq.double(), expected, rtol=1e-6, atol=0)
             assert scaling == pytest.approx(scale, rel=1e-12)
+
+
+def test_a_class_of_plain_rope_without_a_length_takes_a_larger_base_alone() -> None:
+    planned = plan_config({"model_type": "recurrent_gemma"}, TARGET, trained_length=1_024)
+    blocks = {row.method.name: paste(planned, row).rope_parameters for row in planned.methods}
+    assert {name for name, keys in blocks.items() if keys} == {"none", "ntk"}
+    assert blocks["ntk"].keys() == {"rope_parameters"}
+    config = transformers.RecurrentGemmaConfig(**copy.deepcopy(blocks["ntk"]))
+    rotary = class_of("recurrent_gemma", "RotaryEmbedding")
+    larger = rope_frequencies(method(planned, "ntk").config)[0]
+    torch.testing.assert_close(rotary(config).inv_freq.double(), larger, rtol=1e-6, atol=0)
+    linear = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
+    with pytest.raises(ValueError, match="does not support"):
+        rotary(transformers.RecurrentGemmaConfig(rope_parameters=linear))
 
 
 def test_servers_take_longrope_with_the_attention_factor_of_the_plan() -> None:

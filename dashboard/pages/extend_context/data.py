@@ -109,6 +109,13 @@ def known_length(setting: Setting) -> tuple[int | None, str]:
     return plan(model.config, 2, methods=(), search_base=False).trained_length, "config"
 
 
+def can_scale(setting: Setting, entered: bool) -> bool:
+    """Return whether a model has RoPE, and a trained length that is known or entered."""
+    kind = chosen_model(model_token(setting)).layer_kind
+    knows_length = entered or known_length(setting)[0] is not None
+    return knows_length and isinstance(kind.scheme, RopeConfig)
+
+
 @cache_result
 def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     model, entered = chosen_model(token), entered_length(chosen)

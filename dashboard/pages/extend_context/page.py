@@ -38,9 +38,13 @@ def draw() -> None:
     token = data.model_token(settings.current)
     length, source = data.known_length(settings.current)
     _follow_model(token, length)
+    controls = {"context": row, "trained": row}
+    entered = st.session_state.get("trained", st.query_params.get("trained"))
+    if any(data.can_scale(setting, bool(entered)) for setting in settings.each):
+        controls["methods"] = places["pills"]
     chosen = sidebar.choices(
         PlanChoice,
-        {"context": row, "trained": row, "methods": places["pills"]},
+        controls,
         empty={"trained": f"{length:,} from {source}" if length else "not known"},
     )
     asked = (token, chosen.context)  # never part of a link
