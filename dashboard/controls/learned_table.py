@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.compute import run_descriptions, runs
 from dashboard.compute.upload_cache import cache_table, cached_tables
 from dashboard.controls import uploads
-from dashboard.controls.widgets import pressed, show, take_value
+from dashboard.controls.widgets import button, show, take_value
 from dashboard.server import settings
 from dashboard.text import plain
 from posenc import fields
@@ -84,7 +84,7 @@ def _hub() -> None:
             help="Fetches only this tensor of model.safetensors.",
         ).strip()  # fmt: skip
         tensor = st.text_input("Tensor, if there are several", key="hub_tensor", max_chars=256)
-        if not pressed(st, "Fetch table", key="hub_fetch", icon=":material/download:"):
+        if not button(st, "Fetch table", key="hub_fetch", icon=":material/download:"):
             return
         try:
             with st.spinner("Asking the Hub"):
@@ -125,7 +125,7 @@ def _upload() -> None:
                 format_func=_candidate_label,
                 key="use_upload_which",
             )
-        if pressed(st, "Use this table", key="use_upload"):
+        if button(st, "Use this table", key="use_upload"):
             _choose(read_position_table(content, chosen.name, file_name=name))
         st.caption(plain(_candidate_label(chosen)))
     except PickleRefused as error:

@@ -36,7 +36,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> ParsedLink:
     """Return the legal values nearest to an address, given as the texts of each name."""
     raw = {name: _joined(RULES.get(name), texts) for name, texts in query.items() if texts}
     setting, notices = from_text(raw)
-    pinned, changes = pin.normal(raw.get(pin.KEY, ""))
+    pinned, changes = pin.nearest_token(raw.get(pin.KEY, ""))
     return ParsedLink(setting, pinned, (*notices, *changes))
 
 

@@ -1,7 +1,7 @@
 """The model: a well-known one, or the visitor's own by its config.json; one choice for all pages.
 
-The choice is a word in the session under "model", and in the link. Nothing of a pasted or uploaded
-config is kept but that word, which holds the keys that bear on position.
+The choice is a token in the session under "model", and in the link. Nothing of a pasted or uploaded
+config is kept but that token, which holds the keys that bear on position.
 """
 
 import hashlib
@@ -10,8 +10,8 @@ from typing import Any, Literal
 import streamlit as st
 
 from dashboard.controls import page_controls, uploads
-from dashboard.controls.widgets import pressed, show
-from dashboard.server.incidents import answered
+from dashboard.controls.widgets import button, show
+from dashboard.server.incidents import show_callback_errors
 from dashboard.text import listed, plain
 from posenc import limits
 from posenc.errors import ConfigFileError
@@ -29,7 +29,7 @@ from posenc.text import count_of, printable_name
 MOST_PASTED = 8  # configs of a session that stay to choose from
 
 
-def picker() -> None:
+def draw() -> None:
     """Draw the choice of the model, what it is, and what takes the visitor's own."""
     select(st, "model_control")
     model = chosen()
@@ -41,11 +41,11 @@ def picker() -> None:
             st.caption(plain(_panel_note(model)))
         if others := other_layers(model):
             st.caption(plain(others))
-        besides(model)
-    own()
+        list_other_facts(model)
+    draw_own_config()
 
 
-def own() -> None:
+def draw_own_config() -> None:
     """Draw what takes the visitor's own config, once somebody opens it."""
     drawer = st.expander(
         "Your own model", key="your_model", on_change="rerun", icon=":material/upload_file:"
@@ -70,22 +70,22 @@ def own() -> None:
             help="A checkpoint does not say the settings of RoPE or ALiBi.",
             most_mb=limits.MAX_CONFIG_BYTES // 2**20,
         )
-        asked = pressed(st, "Use this config", key="use_config", icon=":material/check:")
+        asked = button(st, "Use this config", key="use_config", icon=":material/check:")
         content = text.encode("utf-8", "replace") if file is None else file.getvalue()
         if not content.strip():
             return
-        word = _word(content, "" if file is None else printable_name(file.name))
-        if asked and word:
-            _choose(word)
+        token = _read_token(content, "" if file is None else printable_name(file.name))
+        if asked and token:
+            _choose(token)
             st.session_state["configs_taken"] = taken + 1
             st.rerun()
 
 
 def chosen() -> ChosenModel | None:
     """Return the model of this session, None where none is chosen or it cannot be read."""
-    word: str = st.session_state.get("model", "")
+    token: str = st.session_state.get("model", "")
     try:
-        return chosen_model(word) if word else None
+        return chosen_model(token) if token else None
     except ConfigFileError:  # told where the link was read
         return None
 
@@ -106,16 +106,16 @@ def select(
     in pixels, where a name must not be cut beside something else.
     """
     current: str = st.session_state["model"]
-    own = [current] if current and current not in MODELS else []
-    configs = dict.fromkeys((*st.session_state.get("own_models", ()), *own))
+    unlisted = [current] if current and current not in MODELS else []
+    configs = dict.fromkeys((*st.session_state.get("own_models", ()), *unlisted))
     st.session_state["own_models"] = tuple(configs)[-MOST_PASTED:]
     show(key, current)
     place.selectbox(
         "Model",
         ("", *st.session_state["own_models"], *sorted(MODELS, key=_newest_first)),
         key=key,
-        format_func=lambda word: _label(word) if word else none,
-        on_change=_take,
+        format_func=lambda token: _option_label(token) if token else none,
+        on_change=_take_selection,
         args=(key,),
         width=width,
         help="A real model: its numbers stand in the panel of its scheme. A check mark: every number "
@@ -123,30 +123,30 @@ def select(
     )
 
 
-def _newest_first(word: str) -> tuple[int, str]:
-    return -MODELS[word].year, MODELS[word].label.lower()
+def _newest_first(token: str) -> tuple[int, str]:
+    return -MODELS[token].year, MODELS[token].label.lower()
 
 
-def _label(word: str) -> str:
-    model = chosen_model(word)
+def _option_label(token: str) -> str:
+    model = chosen_model(token)
     scheme = model.layer_kind.scheme
     verified = " ✓" if model.preset.source and not model.preset.unverified else ""
     year = f"{model.preset.year}: " if model.preset.year else ""
     return f"{year}{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
 
 
-@answered
-def _take(key: str) -> None:
+@show_callback_errors
+def _take_selection(key: str) -> None:
     _choose(st.session_state[key])
 
 
-def _choose(word: str) -> None:
+def _choose(token: str) -> None:
     """Make a model the session's, its scheme one of those that are shown, if there is room."""
-    st.session_state["model"] = word
+    st.session_state["model"] = token
     model = chosen()
     if model is None or model.scheme is None:
         return
-    _show(model.scheme.kind)
+    _show_scheme(model.scheme.kind)
     # A random start is the one choice that has the model's shape.
     if isinstance(model.scheme, LearnedConfig) and st.session_state["learned_source"] == "trained":
         st.session_state["learned_source"] = "random"
@@ -154,8 +154,8 @@ def _choose(word: str) -> None:
         st.session_state[f"{model.scheme.kind}.source"] = INITIAL
 
 
-@answered
-def _show(kind: str) -> None:
+@show_callback_errors
+def _show_scheme(kind: str) -> None:
     shown: list[str] = st.session_state["schemes"]
     if len(shown) < MAX_SCHEMES:
         st.session_state["schemes"] = [name for name in SCHEMES if name in (*shown, kind)]
@@ -218,7 +218,7 @@ def _offer(scheme: SchemeConfig) -> None:
         + (": remove one first." if full else ".")
     )
     st.button(
-        f"Show {scheme.label}", key="show_scheme", on_click=_show, args=(scheme.kind,),
+        f"Show {scheme.label}", key="show_scheme", on_click=_show_scheme, args=(scheme.kind,),
         disabled=full, icon=":material/add:",
     )  # fmt: skip
 
@@ -242,7 +242,7 @@ def _panel_note(model: ChosenModel) -> str:
     return f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
 
 
-def besides(model: ChosenModel, *, assumed: bool = True) -> None:
+def list_other_facts(model: ChosenModel, *, assumed: bool = True) -> None:
     """List what was assumed, unless the page says it, what the config says besides and was not read."""
     config = model.config
     taken = config.assumed if assumed else ()
@@ -257,19 +257,19 @@ def besides(model: ChosenModel, *, assumed: bool = True) -> None:
             st.markdown(f"- {plain(sentence)}")
 
 
-def _word(content: bytes, name: str) -> str:
+def _read_token(content: bytes, name: str) -> str:
     """Return the token of a config and say what it is; "" where it cannot be used, and say why.
 
     A config that can be read on request alone is refused with a switch for that request.
     """
     try:
         try:
-            word = config_token(content)
+            token = config_token(content)
         except ConfigFileError as error:
             if not error.assume or not _asked_to_assume(error, content):
                 raise
-            word = config_token(content, error.assume)
-        model = chosen_model(word)
+            token = config_token(content, error.assume)
+        model = chosen_model(token)
     except ConfigFileError as error:
         st.error(
             plain(f"{name or 'This config cannot be used'}: {error.problem}"),
@@ -282,7 +282,7 @@ def _word(content: bytes, name: str) -> str:
     shown = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
     read = f"{model.preset.label}, {model.config.layers:,} layers, {shown}"
     st.caption(plain(f"Read, but not used yet: {read}. Press Use this config to see its numbers."))
-    return word
+    return token
 
 
 def _asked_to_assume(error: ConfigFileError, content: bytes) -> bool:

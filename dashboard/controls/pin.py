@@ -50,7 +50,7 @@ def read(token: str) -> tuple[Setting | None, list[str]]:
     return setting, [f"Pinned setting: {notice}" for notice in notices + capped]
 
 
-def normal(token: str) -> tuple[str, list[str]]:
+def nearest_token(token: str) -> tuple[str, list[str]]:
     """Return the legal token nearest to that of a link, and what had to be changed."""
     setting, notices = read(token)
     return ("" if setting is None else to_token(setting)), notices
@@ -72,11 +72,11 @@ def changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     if settings.pinned is None:
         return []
     rules = fields.rules(Setting) | own_rules()
-    ours, theirs = record(settings.current), record(settings.pinned)
+    of_b, of_a = record(settings.current), record(settings.pinned)
     return [
-        (rule.label.lower(), rule.describe(theirs[name]), rule.describe(ours[name]))
+        (rule.label.lower(), rule.describe(of_a[name]), rule.describe(of_b[name]))
         for name, rule in rules.items()
-        if ours[name] != theirs[name]
+        if of_a[name] != of_b[name]
     ]
 
 
@@ -84,7 +84,7 @@ def differences(settings: AB[Setting]) -> str:
     """Say in which fields the pinned setting differs from the one at hand."""
     if settings.pinned is None:
         return "Nothing is pinned."
-    parts = [f"{label} {theirs}" for label, theirs, _ in changed(settings)]
+    parts = [f"{label} {value}" for label, value, _ in changed(settings)]
     return f"A has {listed(parts)}." if parts else "A and B are equal. Change a control to compare."
 
 
@@ -94,14 +94,14 @@ def names(settings: AB[Setting]) -> dict[str, str]:
     if not differing:
         return {"A": "A (pinned)", "B": "B (current)"}
     more = [f"{len(differing) - 2} more"] if len(differing) > 2 else []
-    ours = [f"{label} {now}" for label, _, now in differing[:2]]
-    theirs = [f"{label} {then}" for label, then, _ in differing[:2]]
-    return {"A": f"A: {', '.join(theirs + more)}", "B": f"B: {', '.join(ours + more)}"}
+    of_b = [f"{label} {value}" for label, _, value in differing[:2]]
+    of_a = [f"{label} {value}" for label, value, _ in differing[:2]]
+    return {"A": f"A: {', '.join(of_a + more)}", "B": f"B: {', '.join(of_b + more)}"}
 
 
 def control(setting: Setting) -> None:
     """Draw what pins the setting at hand and lets go of it."""
-    here = ab(setting)
+    settings = ab(setting)
     row = st.container(horizontal=True)
     row.button(
         "Pin this setting as A",
@@ -111,7 +111,7 @@ def control(setting: Setting) -> None:
         icon=":material/keep:",
     )
     row.button(
-        "Unpin", key="unpin", on_click=set_value, args=(KEY, ""), disabled=not here.compared,
+        "Unpin", key="unpin", on_click=set_value, args=(KEY, ""), disabled=not settings.compared,
         icon=":material/keep_off:",
     )  # fmt: skip
-    st.caption(plain(differences(here)))
+    st.caption(plain(differences(settings)))

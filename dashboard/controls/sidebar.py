@@ -12,7 +12,7 @@ from dashboard.controls import learned_table, link, model_picker, page_controls
 from dashboard.controls.link import DEFAULTS, RULES
 from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import control, has_stops, widget
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from dashboard.text import plain
 from posenc import fields
 from posenc.schemes import SCHEMES
@@ -58,7 +58,7 @@ def _draw(names: frozenset[str], setting: Setting) -> None:
         if name in names:
             control(st, name, RULES[name])
     if "model" in names:
-        model_picker.picker()
+        model_picker.draw()
     if "learned_source" in names:
         learned_table.picker(RULES["learned_source"])
     if names:
@@ -103,12 +103,12 @@ def _presets(names: frozenset[str]) -> None:
     row.button("Reset", key="reset", on_click=_reset, icon=":material/restart_alt:")
 
 
-@answered
+@show_callback_errors
 def _reset() -> None:
     link.set_state(DEFAULTS)
 
 
-@answered
+@show_callback_errors
 def _take_preset() -> None:
     name = st.session_state["preset"]
     st.session_state["last_preset"] = name

@@ -4,14 +4,15 @@ from typing import Any, TypeGuard
 
 import streamlit as st
 
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from posenc import fields
 
-FEW = 64  # steps that a slider still tells apart
-MANY = 12  # words that stand side by side; more are a list to choose from
+MOST_SLIDER_STEPS = 64
+WIDE_SLIDER_STEPS = 12  # a slider with fewer is half as wide
+MOST_PILLS = 12  # options side by side; more are a list to choose from
 
 
-def pressed(place: Any, label: str, *, key: str, **look: Any) -> bool:
+def button(place: Any, label: str, *, key: str, **look: Any) -> bool:
     """Draw a button and return whether it was pressed, also in a run that ended before it came here.
 
     What st.button returns is forgotten when the run before ends just as the run of the press begins,
@@ -22,7 +23,7 @@ def pressed(place: Any, label: str, *, key: str, **look: Any) -> bool:
     return bool(st.session_state.pop(asked, False))
 
 
-@answered
+@show_callback_errors
 def set_value(name: str, value: Any) -> None:
     """Put a value into the session, as the callback of a button."""
     st.session_state[name] = value
@@ -37,7 +38,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
     match rule:
         case fields.MultiChoice():
             common |= {"default": [*default], "format_func": labels(rule).__getitem__}
-            if len(rule.options) > MANY:
+            if len(rule.options) > MOST_PILLS:
                 return place.multiselect(
                     rule.label, rule.options, max_selections=rule.most, **common
                 )
@@ -51,14 +52,14 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             )
         case fields.Flag():
             return place.toggle(rule.label, default, **common)
-        case fields.IntRange(grid=()) if rule.high - rule.low <= FEW:
+        case fields.IntRange(grid=()) if rule.high - rule.low <= MOST_SLIDER_STEPS:
             return place.slider(
                 rule.label,
                 rule.low,
                 rule.high,
                 default,
                 rule.multiple_of,
-                width=240 if rule.high - rule.low >= MANY else 130,
+                width=240 if rule.high - rule.low >= WIDE_SLIDER_STEPS else 130,
                 **common,
             )
         case fields.IntRange():
@@ -71,11 +72,10 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             return place.number_input(
                 rule.label, least, rule.high, default, step=step, format="%.10g", **common
             )
-    longest = getattr(rule, "longest", None)
-    return place.text_input(rule.label, default, max_chars=longest, width=240, **common)
+    return place.text_input(rule.label, default, width=240, **common)
 
 
-def typed(rule: fields.Rule) -> bool:
+def is_free_text(rule: fields.Rule) -> bool:
     """Whether a field is free text, which may be no legal value."""
     drawn = fields.MultiChoice | fields.Choice | fields.Flag | fields.IntRange | fields.FloatRange
     return not isinstance(rule, drawn)
@@ -108,7 +108,7 @@ def control(place: Any, name: str, rule: fields.Rule, *, exact: bool = False) ->
     )
 
 
-@answered
+@show_callback_errors
 def take_value(name: str, key: str) -> None:
     """Give a shared field the value of its widget, as the callback of that widget."""
     st.session_state[name] = st.session_state[key]
@@ -132,11 +132,11 @@ def widget_value(rule: fields.Rule, value: Any) -> Any:
     """Return a value as its widget holds it: several words as a list, free text as its text."""
     if isinstance(rule, fields.MultiChoice):
         return list(value)
-    return rule.write(value) if typed(rule) else value
+    return rule.write(value) if is_free_text(rule) else value
 
 
 def widget_text(rule: fields.Rule, value: Any) -> str:
     """Return the text that the rule reads of what a widget holds."""
     if isinstance(rule, fields.MultiChoice):
         return ",".join(value)
-    return value if typed(rule) else rule.write(value)
+    return value if is_free_text(rule) else rule.write(value)

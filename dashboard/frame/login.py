@@ -7,9 +7,9 @@ it leaves, in this tab alone, and opens it after the login, if it is an address 
 import streamlit as st
 
 from dashboard.components import browser
-from dashboard.controls.widgets import pressed
+from dashboard.controls.widgets import button
 from dashboard.server import identity
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from dashboard.text import plain
 
 _LEAVING = "login_leaving"  # the provider to which this visitor is about to go, "" to log out
@@ -27,12 +27,12 @@ def draw() -> None:
     if known:
         who = identity.name()
         row.caption(f"Logged in as {plain(who)}" if who else _NAMELESS, width="stretch")
-        if pressed(row, "Log out", key="logout", type="tertiary", icon=":material/logout:"):
+        if button(row, "Log out", key="logout", type="tertiary", icon=":material/logout:"):
             st.session_state[_LEAVING] = ""
     else:
         for provider, label in offered.items():
             icon = ":material/login:"
-            if pressed(row, label, key=f"login_{provider}", type="tertiary", icon=icon):
+            if button(row, label, key=f"login_{provider}", type="tertiary", icon=icon):
                 st.session_state[_LEAVING] = provider
     leaving = st.session_state.get(_LEAVING)
     with row:
@@ -49,7 +49,7 @@ def draw() -> None:
         st.toast("You were not logged in.", icon=":material/info:", duration="long")
 
 
-@answered
+@show_callback_errors
 def _leave() -> None:
     """Log in or out, once the browser has stored its link."""
     leaving = st.session_state.pop(_LEAVING, None)
@@ -59,6 +59,6 @@ def _leave() -> None:
         st.logout()
 
 
-@answered
+@show_callback_errors
 def _refuse() -> None:
     st.session_state[_REFUSED] = True

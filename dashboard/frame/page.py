@@ -20,7 +20,7 @@ from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
-from dashboard.server.incidents import Ended
+from dashboard.server.incidents import PageEnded
 from dashboard.text import listed, plain
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
@@ -203,7 +203,7 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
         for reason in dict.fromkeys(result.reasons.values()):
             st.info(f"{lead}{plain(reason)}", icon=":material/info:")
     if not shown:
-        raise Ended
+        raise PageEnded
 
 
 def by_scheme(texts: Mapping[str, str]) -> str:

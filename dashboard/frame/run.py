@@ -62,7 +62,7 @@ def draw(
     # After the navigation: a rerun before it would forget which page the link named.
     with run_queue.server.turn(), incidents.show_errors():
         if not ready:
-            raise incidents.Ended
+            raise incidents.PageEnded
         counters.here.count("reruns", chosen.url_path or "start")
         st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
         page_contents.begin()

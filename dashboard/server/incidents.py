@@ -20,10 +20,10 @@ MOST_LINES = 200  # of one fault, the last ones, which say what happened
 
 # Whatever it is: readers of files have errors that derive from nothing narrower. Streamlit's control
 # flow (rerun, stop) is no Exception and passes through.
-_FAULTS = (Exception,)
+_ANY_FAULT = (Exception,)
 
 
-class Ended(Exception):
+class PageEnded(Exception):
     """A page has said all it can; what stands around it is still drawn."""
 
 
@@ -32,11 +32,11 @@ def show_errors(what: str = "This page could not be computed.") -> Iterator[None
     """Turn a library error into its sentence, anything else into an incident with an id in the log."""
     try:
         yield
-    except Ended:
+    except PageEnded:
         pass
     except ServerSettingError as error:
         # Its operator's affair, and it quotes what is set, which may be a place or a password.
-        incident = _logged(error, said=str(error))
+        incident = _log_incident(error, said=str(error))
         st.error(
             f"This server is not set up so that it can show pages; its log names the reason as incident "
             f"{incident}.",
@@ -45,8 +45,8 @@ def show_errors(what: str = "This page could not be computed.") -> Iterator[None
     except PosencError as error:
         # A visitor's file or tensor may be named in it.
         st.error(plain(str(error)), icon=":material/block:")
-    except _FAULTS as error:
-        incident = _logged(error)
+    except _ANY_FAULT as error:
+        incident = _log_incident(error)
         st.error(
             f"{what} The log of the server names the fault as incident {incident}; other pages and "
             f"settings still work.",
@@ -56,10 +56,10 @@ def show_errors(what: str = "This page could not be computed.") -> Iterator[None
 
 # Decorates what a widget calls before the page is run; else Streamlit says in a box of its own that
 # something failed, without an id, and draws no page.
-answered = show_errors("What was asked for could not be done.")
+show_callback_errors = show_errors("What was asked for could not be done.")
 
 
-def _logged(error: Exception, **facts: str) -> str:
+def _log_incident(error: Exception, **facts: str) -> str:
     """Log a fault and return the incident's id. facts: for the log of JSON lines, no visitor's words."""
     incident = uuid.uuid4().hex[:8]
     counters.here.count("incidents")

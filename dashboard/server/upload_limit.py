@@ -15,7 +15,7 @@ from dashboard.server.logs import event
 SWITCHED_OFF = "Uploads are switched off on this server."
 FULL = "The memory of this server is full of other visitors' files. Try again soon."
 NO_LENGTH = "An upload needs the header Content-Length."
-SHARE = 4  # sessions of a shared server that may take all the room together
+SESSIONS_THAT_FILL = 4  # a session of a shared server has this part of the room
 LEAST = 2**16  # bytes that a file counts for however small: thousands of empty ones take memory too
 _WAITING = 2  # files of full size that may come in past the limit before a page has dropped them
 
@@ -62,11 +62,13 @@ class UploadLimit:
         if size > allowed.upload_bytes:
             text = f"A file may have at most {allowed.upload_mb} MB; this file is larger."
             return PlainTextResponse(text, 413)
-        of_session = size + self._arriving[session] + held(session)
-        of_all = size + self._arriving.total() + held()
-        room = max_held()
+        of_session = size + self._arriving[session] + held_bytes(session)
+        of_all = size + self._arriving.total() + held_bytes()
+        room = most_held_bytes()
         share = (
-            room if allowed.one_person else max(room // SHARE, 2 * (allowed.upload_bytes + LEAST))
+            room
+            if allowed.one_person
+            else max(room // SESSIONS_THAT_FILL, 2 * (allowed.upload_bytes + LEAST))
         )
         if of_session <= share and of_all <= room:
             return None
@@ -74,12 +76,12 @@ class UploadLimit:
         return PlainTextResponse(FULL, 503)
 
 
-def max_held() -> int:
+def most_held_bytes() -> int:
     """Return the bytes that the files of all visitors may take, those that no page has seen too."""
     return limits.MAX_HELD_UPLOADS + _WAITING * limits.MAX_UPLOAD_BYTES
 
 
-def held(session: str | None = None) -> int:
+def held_bytes(session: str | None = None) -> int:
     """Return the bytes of the files that one session, or all of them, uploaded and no page has dropped."""
     manager = runtime.get_instance().uploaded_file_mgr if runtime.exists() else None
     if not isinstance(manager, MemoryUploadedFileManager):

@@ -59,7 +59,7 @@ def test_pinned_setting_is_read_back_as_it_was(
     ],
 )
 def test_illegal_pinned_setting_is_corrected_with_a_notice(word: str, said: str) -> None:
-    legal, told = pin.normal(word)
+    legal, told = pin.nearest_token(word)
     assert said in told[0]
     assert not any("evil" in notice for notice in told)
     assert legal == "" or pin.read(legal)[1] == []

@@ -188,13 +188,13 @@ def test_list_of_numbers_is_typed_and_nonsense_gets_a_notice() -> None:
 def pressing_app() -> None:
     import streamlit as st
 
-    from dashboard.controls.widgets import pressed
+    from dashboard.controls.widgets import button
 
     st.session_state.setdefault("counted", {"ours": 0, "theirs": 0})
     if st.session_state.get("cut"):
         st.session_state["cut"] = False
         st.rerun()  # before any button is drawn
-    if pressed(st, "Ours", key="ours"):
+    if button(st, "Ours", key="ours"):
         st.session_state["counted"]["ours"] += 1
     if st.button("Streamlit's", key="theirs"):
         st.session_state["counted"]["theirs"] += 1

@@ -195,7 +195,7 @@ def test_uploads_without_a_length_or_switched_off_are_refused(
     monkeypatch.setenv("POSENC_UPLOADS", "no such setting")
     with pytest.raises(ServerSettingError):  # the web server answers 500
         server.put(("ours", "a", 1))
-    assert upload_limit.held() == 0
+    assert upload_limit.held_bytes() == 0
 
 
 @pytest.mark.usefixtures("shared")

@@ -132,11 +132,11 @@ def test_file_without_table_is_refused_until_it_is_cleared(content: bytes, reaso
 
 def test_file_past_the_limit_of_all_or_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     content = save({"wpe.weight": np.eye(4, dtype=np.float32)})
-    monkeypatch.setattr(upload_limit, "held", lambda: limits.MAX_HELD_UPLOADS + 1)
+    monkeypatch.setattr(upload_limit, "held_bytes", lambda: limits.MAX_HELD_UPLOADS + 1)
     at = uploaded(content)
     assert [as_read(box.value) for box in at.error] == [upload_limit.FULL]
     assert not is_offered(at)
-    monkeypatch.setattr(upload_limit, "held", lambda: limits.MAX_HELD_UPLOADS)
+    monkeypatch.setattr(upload_limit, "held_bytes", lambda: limits.MAX_HELD_UPLOADS)
     upload(at, content)
     assert is_offered(at)
     monkeypatch.setattr(MemoryUploadedFileManager, "get_files", lambda *args, **named: [])

@@ -27,7 +27,7 @@ MUTANTS_OF_LOAD = (
     Mutant("results cached without end", "dashboard/compute/result_cache.py",
            "super().__init__(max_bytes, getsizeof", "super().__init__(2**60, getsizeof", ("result_cache",)),
     Mutant("uploads fill the memory", "dashboard/controls/uploads.py",
-           "if upload_limit.held() > limits.MAX_HELD_UPLOADS:", "if False:", ("uploads",)),
+           "if upload_limit.held_bytes() > limits.MAX_HELD_UPLOADS:", "if False:", ("uploads",)),
     Mutant("a file comes in though uploads are off", "dashboard/server/upload_limit.py",
            "if not allowed.uploads:", "if False:", ("upload_limits",)),
     Mutant("files that arrive are not counted", "dashboard/server/upload_limit.py",

@@ -125,7 +125,7 @@ def _belongs(result: Identification, tables: Tables) -> None:
     """Draw the choice of a model, or of its config.json, and whether the table belongs to it."""
     st.markdown("**Does this cache belong to a model?**")
     model_picker.select(st, "model_here_control")
-    model_picker.own()
+    model_picker.draw_own_config()
     model = model_picker.chosen()
     if model is not None:
         schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}

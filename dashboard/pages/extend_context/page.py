@@ -34,7 +34,7 @@ def draw() -> None:
     none = f"Example: {MODELS[data.DEFAULT].label}"
     model_picker.select(row, "model_here_control", none, width=340)
     with places["own"]:
-        model_picker.own()
+        model_picker.draw_own_config()
     token = data.model_token(settings.current)
     length, source = data.known_length(settings.current)
     _follow_model(token, length)
@@ -68,7 +68,7 @@ def draw() -> None:
         panels.sources(current)
         st.caption(plain(model_picker.about(chosen_model(token))))
         if (model := model_picker.chosen()) is not None:
-            model_picker.besides(model, assumed=False)
+            model_picker.list_other_facts(model, assumed=False)
 
     if current.plan.trained is not None:
         page.how_to_read(

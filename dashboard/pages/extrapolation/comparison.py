@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.compute import run_descriptions
 from dashboard.controls import link
 from dashboard.pages.extrapolation.options import MeasuredChoice
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from dashboard.text import plain
 from posenc import fields
 from posenc.lab.runs import RunInfo
@@ -65,7 +65,7 @@ def choose(place: DeltaGenerator, comparisons: Mapping[str, list[RunInfo]], defa
     return name
 
 
-@answered
+@show_callback_errors
 def _take(default: str) -> None:
     _write(st.session_state[CONTROL], default)
 

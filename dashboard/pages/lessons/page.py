@@ -13,7 +13,7 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.pages.lessons import data, options
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from posenc import alibi_slopes, analysis, sinusoidal_table
 from posenc.lab import summary
 from posenc.schemes import rope
@@ -113,7 +113,7 @@ def _chosen(step: str, place: Any) -> Any:
     return getattr(sidebar.choices(owner, place), name)
 
 
-@answered
+@show_callback_errors
 def _go_to(step: str) -> None:
     st.session_state["step"] = step
 

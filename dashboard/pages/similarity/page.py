@@ -13,7 +13,7 @@ from dashboard.frame import page, panels, quiz
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from posenc import fields
 from posenc.analysis import similarity
 from posenc.schemes import SCHEMES
@@ -127,7 +127,7 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
     )
 
 
-@answered
+@show_callback_errors
 def pin_cell() -> None:
     """Take the cell that a visitor pinned as the page's query and key."""
     cell = st.session_state[KEY].cell

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts.theme import COLOURS
 from dashboard.compute import run_labels, runs
 from dashboard.compute.run_descriptions import description, title
-from dashboard.controls.widgets import pressed
+from dashboard.controls.widgets import button
 from dashboard.frame import page
 from dashboard.server import incidents, settings
 from dashboard.server.logs import event
@@ -100,7 +100,7 @@ def _draw_stop(queue: Queue, job: Job) -> None:
     running = job.state is JobState.RUNNING
     stopping = running and queue.is_cancelled(job.name)
     word = "Remove" if job.state is JobState.FAILED else "Stopping" if stopping else "Stop"
-    if pressed(st, word, key=f"stop_{job.name}", disabled=stopping, icon=":material/stop:"):
+    if button(st, word, key=f"stop_{job.name}", disabled=stopping, icon=":material/stop:"):
         queue.cancel(job.name)
         event("start_stopped", job=job.name)
         if running:

@@ -10,13 +10,13 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts import loss
 from dashboard.compute import run_descriptions, run_labels, run_results, runs
 from dashboard.controls import uploads
-from dashboard.controls.widgets import pressed
+from dashboard.controls.widgets import button
 from dashboard.frame import page
 from dashboard.limits import MAX_RUN_STEPS
 from dashboard.pages.train import board
 from dashboard.pages.train.options import TrainingChoice
 from dashboard.server import counters, identity, settings
-from dashboard.server.incidents import answered
+from dashboard.server.incidents import show_callback_errors
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
 from dashboard.text import duration, plain
@@ -101,7 +101,7 @@ def draw_presets(setting: Setting) -> None:
         )
 
 
-@answered
+@show_callback_errors
 def _apply_preset(name: str, setting: Setting) -> None:
     values, seconds = PRESETS[name]
     steps = {} if seconds is None else {"steps": _steps_within(seconds, setting, values)}
@@ -223,7 +223,7 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
     try:
         if name:
             check_name(name)
-        if pressed(st, "Start", key="start_training", **look):
+        if button(st, "Start", key="start_training", **look):
             _start(new, text, text_name, name)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
