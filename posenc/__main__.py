@@ -16,7 +16,7 @@ _COMMANDS = {
     "label": "posenc.cli.runs:label_run",
     "inspect": "posenc.cli.plan:inspect_config",
     "plan": "posenc.cli.plan:plan_context",
-    "identify": "posenc.cli.plan:identify_table",
+    "identify": "posenc.cli.identify:identify_table",
     "app": "dashboard.__main__:start_app",
 }
 

@@ -9,7 +9,7 @@ import torch
 from click.testing import CliRunner
 
 from posenc.__main__ import main
-from posenc.cli import plan as planning
+from posenc.cli import identify as command
 from posenc.identification import Identification, identify, match_model
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -89,7 +89,7 @@ def test_long_search_is_announced_and_computed_on_one_thread(
         time.sleep(1.2)
         return identify(*tables)
 
-    monkeypatch.setattr(planning, "identify", slow)
+    monkeypatch.setattr(command, "identify", slow)
     result = CliRunner().invoke(main, ["identify", str(tmp_path / "cos.npy")])
     assert threads == [1]
     assert "Comparing" in result.stderr
