@@ -22,7 +22,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a result that lacks a scheme is cached", "dashboard/compute/result_cache.py",
            'if not getattr(result, "reasons", None):', "if result:", ("result_cache",)),
     Mutant("one result for every setting", "dashboard/compute/result_cache.py",
-           "key = function.__module__, function.__qualname__, *asked, *sources",
+           "key = function.__module__, function.__qualname__, *arguments, *sources",
            "key = function.__module__, function.__qualname__", ("result_cache",)),
     Mutant("results cached without end", "dashboard/compute/result_cache.py",
            "super().__init__(max_bytes, getsizeof", "super().__init__(2**60, getsizeof", ("result_cache",)),
