@@ -16,13 +16,13 @@ UNDRAWN = ("spread",)  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
-def by_offset(found: Mapping[str, Similarity], boundary: float = np.nan) -> pd.DataFrame:
+def by_offset(results: Mapping[str, Similarity], boundary: float = np.nan) -> pd.DataFrame:
     """Mean cosine similarity by distance, with the range along each diagonal."""
     columns = {"x": "offsets", "y": "mean", "low": "low", "high": "high", "spread": "spread"}
     parts = [
         {"scheme": SCHEMES[kind].label, "boundary": boundary}
         | {name: getattr(result, field) for name, field in columns.items()}
-        for kind, result in found.items()
+        for kind, result in results.items()
     ]
     return stacked(parts, ["scheme", *columns, "boundary"])
 
@@ -51,18 +51,18 @@ def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Da
         max((np.size(value) for value in part.values() if np.ndim(value)), default=1)
         for part in parts
     ]
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name in columns:
         values = [part[name] for part in parts]
         if isinstance(values[0], str):
             words = list(dict.fromkeys(values))
             codes = np.repeat([words.index(value) for value in values], sizes)
-            found[name] = pd.Categorical.from_codes(codes, pd.Index(words))
+            arrays[name] = pd.Categorical.from_codes(codes, pd.Index(words))
         else:
-            found[name] = np.concatenate(
-                [np.broadcast_to(one, size) for one, size in zip(values, sizes, strict=True)]
+            arrays[name] = np.concatenate(
+                [np.broadcast_to(column, size) for column, size in zip(values, sizes, strict=True)]
             )
-    return pd.DataFrame(found)
+    return pd.DataFrame(arrays)
 
 
 @memoize_on
@@ -92,8 +92,8 @@ def word(text: str, rows: int) -> "pd.Categorical[Any]":
 
 def evenly(count: int, most: int = MOST_POINTS) -> Array:
     """Return at most `most` indices of `count`, evenly spaced, the first and the last among them."""
-    found: Array = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
-    return found
+    indices: Array = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+    return indices
 
 
 def _narrow(values: "pd.Series[Any]") -> Any:
@@ -160,7 +160,9 @@ def compared(current: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key in dict.fromkeys([*current[name], *then[name]]):
         ours, theirs = (frame[frame[name] == key].head(1) for frame in (current, then))
-        rows += [one.assign(setting=said) for one, said in ((ours, "B"), (theirs, "A")) if len(one)]
+        rows += [
+            part.assign(setting=said) for part, said in ((ours, "B"), (theirs, "A")) if len(part)
+        ]
         if len(ours) and len(theirs):
             change = {
                 column: [ours[column].iloc[0] - theirs[column].iloc[0]]

@@ -161,4 +161,4 @@ def coinciding(frame: pd.DataFrame, x: str = "x", y: str = "y", *, log: bool = F
         else:
             groups.append([n])
     names = [listed([str(curves.columns[n]) for n in group]) for group in groups if len(group) > 1]
-    return f"{'; '.join(f'{one} coincide' for one in names)}." if names else ""
+    return f"{'; '.join(f'{name} coincide' for name in names)}." if names else ""

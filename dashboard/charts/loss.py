@@ -77,8 +77,8 @@ def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
     if len(right):
         gap = LABEL_GAP * float(np.ptp(drawn["y"]))
         drawn.loc[right, "label_y"] = apart(drawn.loc[right, "y"].to_numpy(), gap)
-    one = curves[0].specification
-    drawn["boundary"] = float(farthest(one))
+    specification = curves[0].specification
+    drawn["boundary"] = float(farthest(specification))
     if (chance := AXES[curves[0].measure].chance) is not None:
         drawn["chance"] = chance
     return drawn
@@ -167,7 +167,7 @@ def _by_length(
                 x=alt.value(0)
             ),
         ]
-        layers += [one.encode(y="label_y:Q", text="label:N", color=colour) for one in texts]
+        layers += [text.encode(y="label_y:Q", text="label:N", color=colour) for text in texts]
     # Legends take of the height.
     layered = alt.layer(*layers).properties(height=height if labels else height + 100)
     return spec_of(layered)

@@ -81,7 +81,7 @@ def _setting_words(names: Mapping[str, str]) -> str:
 
 def name_settings(spec: Spec, names: Mapping[str, str]) -> Spec:
     """Return a specification whose legend says in what A and B differ."""
-    old, new = (json.dumps(_setting_words(one)) for one in (SETTING_NAMES, names))
+    old, new = (json.dumps(_setting_words(settings)) for settings in (SETTING_NAMES, names))
     named: Spec = json.loads(json.dumps(spec).replace(old, new))
     return named
 

@@ -148,7 +148,7 @@ def test_unknown_question_or_answer_gets_a_notice(name: str, text: str, notice: 
 def test_similarity_truths_are_those_of_the_kernel(name: str) -> None:
     small = SETTINGS[name]
     setting = Setting(**small, schemes=KINDS)
-    similarities = data.read(setting, SimilarityChoice()).found
+    similarities = data.read(setting, SimilarityChoice()).results
     asked = {question.key: question for question in similarity_questions(setting, similarities)}
     assert len(asked) == 2 * len(KINDS) + 1
     under: dict[str, int] = {}
@@ -262,7 +262,7 @@ def test_each_of_several_correct_options_is_accepted() -> None:
 def every_question() -> list[Question]:
     """Return the questions of all pages at default settings."""
     setting = Setting()
-    asked = similarity_questions(setting, data.read(setting, SimilarityChoice()).found)
+    asked = similarity_questions(setting, data.read(setting, SimilarityChoice()).results)
     asked += questions.of_turns(setting, formula.read_turns(setting).coverage)
     asked += questions.of_formula(setting, formula.read(setting, 4).past)
     for task, length, measure in (

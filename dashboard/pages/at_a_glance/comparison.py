@@ -57,7 +57,7 @@ PAPERS = {
 
 def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> pd.DataFrame:
     """Return the comparison, a row per scheme; texts are Markdown."""
-    curves = {one.specification.scheme.kind: one for one in runs.shipped_loss(tuple(queries))}
+    curves = {curve.specification.scheme.kind: curve for curve in runs.shipped_loss(tuple(queries))}
     return pd.DataFrame(
         [
             {"scheme": SCHEMES[kind].label}

@@ -40,7 +40,7 @@ class Read:
     """Similarity, measured properties and the comparison of every scheme, and a sentence."""
 
     setting: Setting
-    found: dict[str, Similarity]
+    results: dict[str, Similarity]
     reasons: dict[str, str]
     measured: dict[str, Properties]
     curves: pd.DataFrame
@@ -55,43 +55,43 @@ def read(setting: Setting) -> Read:
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
     read, reasons = schemes.per_scheme(_of_scheme, queries)
-    found = {kind: both[0] for kind, both in read.items()}
+    results = {kind: both[0] for kind, both in read.items()}
     measured = {kind: both[1] for kind, both in read.items()}
-    if not found:
+    if not results:
         nothing = pd.DataFrame()
-        return Read(setting, found, reasons, measured, nothing, nothing, nothing, "")
+        return Read(setting, results, reasons, measured, nothing, nothing, nothing, "")
     return Read(
         setting=setting,
-        found=found,
+        results=results,
         reasons=reasons,
         measured=measured,
-        curves=frames.by_offset(found, frames.boundary(setting)),
+        curves=frames.by_offset(results, frames.boundary(setting)),
         properties=properties.numbers(measured),
-        comparison=comparison.table({kind: queries[kind] for kind in found}, measured),
-        headline=headline(found, measured),
+        comparison=comparison.table({kind: queries[kind] for kind in results}, measured),
+        headline=headline(results, measured),
     )
 
 
-def headline(found: Mapping[str, Similarity], measured: Mapping[str, Properties]) -> str:
+def headline(similarities: Mapping[str, Similarity], measured: Mapping[str, Properties]) -> str:
     """Say which schemes let similarity fall with every step and which do not."""
     groups: dict[str, list[str]] = {}
     rises = []
-    for kind, one in measured.items():
+    for kind, result in measured.items():
         label = SCHEMES[kind].label
-        if found[kind].kernel.untrained:
-            label += f", {found[kind].kernel.start}"
-        if not np.isfinite(found[kind].mean).any():
+        if similarities[kind].kernel.untrained:
+            label += f", {similarities[kind].kernel.start}"
+        if not np.isfinite(similarities[kind].mean).any():
             what = "is undefined, because no vector has a direction"
-        elif one.positions < 2:
+        elif result.positions < 2:
             what = "has no distances to compare"
-        elif one.kendall_tau is None:
+        elif result.kendall_tau is None:
             what = "does not change at all"
-        elif one.kendall_tau > 1 - 1e-12:
+        elif result.kendall_tau > 1 - 1e-12:
             what = "falls at every step"
-        elif one.first_rise is None:
+        elif result.first_rise is None:
             what = "never rises, but stays level at some steps"
         else:
-            rises.append(f"{one.first_rise:,} ({label})")
+            rises.append(f"{result.first_rise:,} ({label})")
             continue
         groups.setdefault(what, []).append(label)
     parts = [f"{what} ({listed(labels)})" for what, labels in groups.items()]
@@ -110,7 +110,7 @@ def curve(read: Read, kind: str) -> pd.DataFrame:
 
     last, least: where the axes of all schemes end.
     """
-    if kind not in read.found:
+    if kind not in read.results:
         return pd.DataFrame()
     own = read.curves[(read.curves["scheme"] == SCHEMES[kind].label).to_numpy()]
     least = np.nanmin(read.curves[["y", "low"]].to_numpy(float))

@@ -23,21 +23,21 @@ def draw() -> None:
     settings = page.settings()
     read = settings.map(data.read)
     current = read.current
-    page.show_excluded(read, current.found, TITLE)
-    page.head(TITLE, read.map(lambda one: one.headline))
-    page.show_notices(current.found)
+    page.show_excluded(read, current.results, TITLE)
+    page.head(TITLE, read.map(lambda result: result.headline))
+    page.show_notices(current.results)
     st.table(current.comparison.set_index("scheme").T)
-    if measured := runs.shipped_loss(tuple(current.found)):
+    if measured := runs.shipped_loss(tuple(current.results)):
         st.caption(
             f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
             f"{run_results.rules()}"
         )
-    both = {"sinusoidal", "rope"} <= {*current.found}
+    both = {"sinusoidal", "rope"} <= {*current.results}
     if both and settings.current.equal_width and settings.current.of_model("rope") is None:
         st.markdown(_equal_width(current))
     row = st.container(horizontal=not page.on_phone(), gap="small")
     size = 320 if read.compared else 240
-    for kind in page.kinds(read.map(lambda one: one.found)):
+    for kind in page.kinds(read.map(lambda result: result.results)):
         with row.container(width="stretch" if page.on_phone() else size):
             _draw_scheme(read, kind)
     _draw_properties(read)
@@ -60,17 +60,17 @@ def draw() -> None:
         similarity.similarity_by_offset,
     )
     page.numbers(
-        read.map(lambda one: one.curves), "overview curves", {"x": "distance", "y": "mean"}
+        read.map(lambda result: result.curves), "overview curves", {"x": "distance", "y": "mean"}
     )
-    page.numbers(read.map(lambda one: one.properties), "measured properties")
-    page.numbers(read.map(lambda one: one.comparison), "comparison")
+    page.numbers(read.map(lambda result: result.properties), "measured properties")
+    page.numbers(read.map(lambda result: result.comparison), "comparison")
     page.script(data.script(settings.current))
 
 
 def _draw_scheme(read: AB[data.Read], kind: str) -> None:
     """Draw one scheme's curve and, where B shows it, what its positions tell."""
-    one = read.current if kind in read.current.found or read.pinned is None else read.pinned
-    note = page.panel_note(one.setting, kind, one.found[kind].kernel.provenance)
+    shown = read.current if kind in read.current.results or read.pinned is None else read.pinned
+    note = page.panel_note(shown.setting, kind, shown.results[kind].kernel.provenance)
     st.subheader(page.label(kind), anchor=False, help=plain(note))
     page.chart(
         read.map(functools.partial(data.curve, kind=kind)),
@@ -78,8 +78,8 @@ def _draw_scheme(read: AB[data.Read], kind: str) -> None:
         kind,
         key=f"curve_{kind}",
     )
-    if one is read.current:
-        st.caption(properties.sentence(one.measured[kind], one.found[kind]))
+    if shown is read.current:
+        st.caption(properties.sentence(shown.measured[kind], shown.results[kind]))
     else:
         st.caption("Only in the pinned setting, A.")
 
@@ -92,16 +92,16 @@ def _draw_properties(read: AB[data.Read]) -> None:
     if not drawer.open:
         return
     with drawer:
-        for name, one in (("B", read.current), ("A", read.pinned)):
-            if one is not None:
+        for name, result in (("B", read.current), ("A", read.pinned)):
+            if result is not None:
                 if read.compared:
                     st.caption(page.setting_name(name))
-                st.table(properties.table(one.measured))
+                st.table(properties.table(result.measured))
 
 
 def _equal_width(read: data.Read) -> str:
     """Say how far sinusoidal and RoPE similarities differ where their widths are equal."""
-    gap = float(np.abs(read.found["sinusoidal"].mean - read.found["rope"].mean).max())
+    gap = float(np.abs(read.results["sinusoidal"].mean - read.results["rope"].mean).max())
     if gap < properties.OFFSET_ONLY:
         return (
             "At equal base and width, sinusoidal and RoPE have the same position similarity: the largest "

@@ -28,10 +28,10 @@ def table(measured: Mapping[str, Properties]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             SCHEMES[kind].label: {
-                text: _text(getattr(one, name), "never" if name == "first_rise" else "none")
+                text: _text(getattr(result, name), "never" if name == "first_rise" else "none")
                 for name, text in LABELS.items()
             }
-            for kind, one in measured.items()
+            for kind, result in measured.items()
         }
     )
 
@@ -44,14 +44,14 @@ def numbers(measured: Mapping[str, Properties]) -> pd.DataFrame:
     """Return the properties of all schemes, one row per scheme, in full precision."""
     return pd.DataFrame(
         [
-            {"scheme": SCHEMES[kind].label, "positions": one.positions}
-            | {name: getattr(one, name) for name in LABELS}
-            for kind, one in measured.items()
+            {"scheme": SCHEMES[kind].label, "positions": result.positions}
+            | {name: getattr(result, name) for name in LABELS}
+            for kind, result in measured.items()
         ]
     )
 
 
-def sentence(measured: Properties, found: Similarity) -> str:
+def sentence(measured: Properties, similarity: Similarity) -> str:
     """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
     if measured.smallest_distance is None or measured.closest_pair is None:
         return "One position: nothing to compare."
@@ -69,7 +69,9 @@ def sentence(measured: Properties, found: Similarity) -> str:
         shift = "only the distance counts"
     else:
         shift = f"absolute position matters too (shift-invariance error {error:.2g})"
-    untrained = f" Untrained: this is {found.kernel.start}." if found.kernel.untrained else ""
-    if found.kernel.start == "untrained noise":
+    untrained = (
+        f" Untrained: this is {similarity.kernel.start}." if similarity.kernel.untrained else ""
+    )
+    if similarity.kernel.start == "untrained noise":
         untrained = untrained and " Untrained: this is noise, not a learned table."
     return f"{told}; {shift}.{untrained}"

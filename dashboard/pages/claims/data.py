@@ -126,12 +126,12 @@ def _weights(setting: Setting) -> tuple[Array, Array, int]:
 def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
     """One row per claim: its verdict, the number that decides, and its control."""
     rows = []
-    for name, found in verdicts.items():
-        decides, control = found.decides, found.control
+    for name, verdict in verdicts.items():
+        decides, control = verdict.decides, verdict.control
         rows.append(
             {
                 "id": name,
-                "state": str(found.status),
+                "state": str(verdict.status),
                 "number": decides.value if decides else None,
                 "what": decides.name if decides else "",
                 "unit": decides.unit if decides else "",

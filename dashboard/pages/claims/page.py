@@ -26,12 +26,12 @@ def draw() -> None:
     header = st.container()
     chosen = sidebar.choices(ClaimsChoice)
     both = settings.map(lambda setting: data.read(setting, chosen))
-    found = both.current
+    read = both.current
 
     with header:
-        page.head("Claims", both.map(lambda one: data.headline(one.verdicts)))
+        page.head("Claims", both.map(lambda result: data.headline(result.verdicts)))
         st.caption("Open a line for evidence, source and code.")
-    if not found.shown:
+    if not read.shown:
         st.info("No claim has this verdict and this theme here.", icon=":material/filter_alt_off:")
     _draw_claims(both)
 
@@ -53,42 +53,45 @@ def draw() -> None:
         Verdict,
         training.extrapolates,
     )
-    page.numbers(both.map(lambda one: one.numbers), "claims")
+    page.numbers(both.map(lambda result: result.numbers), "claims")
     page.script(data.script(settings.current))
 
 
 def _draw_claims(both: AB[data.ClaimsRead]) -> None:
     """Draw a line per claim that the filters leave, grouped by verdict."""
-    found = both.current
+    read = both.current
     for group, names in itertools.groupby(
-        found.shown, lambda name: data.OUTCOMES[found.verdicts[name].status].heading
+        read.shown, lambda name: data.OUTCOMES[read.verdicts[name].status].heading
     ):
         own = [*names]
         st.subheader(f"{group} ({len(own)})", anchor=False)
         with st.container(gap="xsmall"):
             for name in own:
-                then = None if both.pinned is None else both.pinned.verdicts[name]
-                _draw_claim(CLAIMS[name], found, then)
+                pinned_verdict = None if both.pinned is None else both.pinned.verdicts[name]
+                _draw_claim(CLAIMS[name], read, pinned_verdict)
 
 
-def _draw_claim(claim: Claim, found: data.ClaimsRead, then: Verdict | None) -> None:
+def _draw_claim(claim: Claim, read: data.ClaimsRead, pinned_verdict: Verdict | None) -> None:
     """Draw one line; evidence, control, source and code are sent once it is opened.
 
-    then: the verdict of the pinned setting.
+    pinned_verdict: the verdict of the pinned setting.
     """
-    verdict = found.verdicts[claim.id]
+    verdict = read.verdicts[claim.id]
     drawer = st.expander(
-        line(claim, verdict, then), key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
+        line(claim, verdict, pinned_verdict),
+        key=f"claim_code_{claim.id}",
+        on_change="rerun",
+        type="compact",
     )
     if not drawer.open:
         return
     with drawer:
         st.markdown(plain(verdict.sentence))
         st.caption(f"Source: [{plain(claim.source)}]({claim.link}).")
-        if then is not None:
-            st.caption(pinned(verdict, then))
-        if claim.id == data.DRAWN and found.weights is not None:
-            picture(*found.weights)
+        if pinned_verdict is not None:
+            st.caption(pinned(verdict, pinned_verdict))
+        if claim.id == data.DRAWN and read.weights is not None:
+            picture(*read.weights)
         if verdict.numbers:
             st.table(numbers(verdict.numbers, verdict.control))
         st.caption(f"How it is tested. The verdict depends on {plain(data.reads(claim))}.")
@@ -97,7 +100,7 @@ def _draw_claim(claim: Claim, found: data.ClaimsRead, then: Verdict | None) -> N
             st.code(code[code.index("def ") :], language="python")  # without its decorator
 
 
-def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
+def line(claim: Claim, verdict: Verdict, pinned_verdict: Verdict | None) -> str:
     """Return verdict, claim and deciding number in a line of Markdown."""
     # A coloured badge in a closed line has too little contrast.
     outcome = data.OUTCOMES[verdict.status]
@@ -105,15 +108,15 @@ def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
     if (number := verdict.decides) is not None:
         name = number.name[0].upper() + number.name[1:]
         text += f" {plain(name)}: **{plain(number.text)}**"
-    if then is not None and then.status != verdict.status:
-        text += f" (A: {data.OUTCOMES[then.status].word})"
+    if pinned_verdict is not None and pinned_verdict.status != verdict.status:
+        text += f" (A: {data.OUTCOMES[pinned_verdict.status].word})"
     return text
 
 
-def pinned(current: Verdict, then: Verdict) -> str:
+def pinned(current: Verdict, pinned_verdict: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
-    said = f"A: {data.OUTCOMES[then.status].word}"
-    ours, theirs = current.decides, then.decides
+    said = f"A: {data.OUTCOMES[pinned_verdict.status].word}"
+    ours, theirs = current.decides, pinned_verdict.decides
     if theirs is not None:
         said += f", {plain(theirs.text)}"
     if ours is None or theirs is None or ours.value is None or theirs.value is None:
@@ -123,9 +126,9 @@ def pinned(current: Verdict, then: Verdict) -> str:
     return said + "."
 
 
-def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
+def numbers(figures: Sequence[Number], control: Number | None) -> pd.DataFrame:
     """All numbers of a verdict as text, the control last."""
-    rows = {plain(number.name): plain(number.text) for number in found}
+    rows = {plain(number.name): plain(number.text) for number in figures}
     if control is not None:
         rows[f"control: {plain(control.name)}"] = plain(control.text)
     return pd.DataFrame({"found": rows})

@@ -147,9 +147,12 @@ def _past(guess: str) -> Lesson:
     title, curves = "Evaluate longer contexts", runs.shipped_loss(MAIN)
     if not curves:
         return Lesson(title, "No measured run can be read now.")
-    results = {one.specification.scheme.label: run_results.past_training(one) for one in curves}
+    results = {
+        curve.specification.scheme.label: run_results.past_training(curve) for curve in curves
+    }
     change = {
-        label: math.inf if one.change is None else one.change for label, one in results.items()
+        label: math.inf if result.change is None else result.change
+        for label, result in results.items()
     }
     order = sorted(results, key=change.__getitem__)
     lengths, drawn = run_results.lengths(curves), loss.frame(curves)
@@ -160,7 +163,7 @@ def _past(guess: str) -> Lesson:
             f"Four small models, {lengths}: whose loss rises least? Choose your guess to see the curves.",
             frame=drawn.assign(y=drawn["y"].mask(past)),
         )
-    broken = [label for label, one in results.items() if one.effect is Effect.BREAKS]
+    broken = [label for label, result in results.items() if result.effect is Effect.BREAKS]
     return Lesson(
         title,
         f"{'Right' if guess == order[0] else 'Not quite'}: it is {order[0]}. Change of the loss per byte, "

@@ -52,12 +52,12 @@ def projected(query: Query, fitted: int, components: int) -> Projected:
     check_table(query)
     schemes.one_thread_for_numpy()
     read = scheme_projection(query, fitted, components)
-    found = read.projection
+    projection = read.projection
     return Projected(
         scores=read.scores[:, :3].numpy(),
-        explained=found.explained_variance_ratio.numpy(),
-        missing=int(found.missing.sum()),
-        fitted=int(found.fitted.sum()),
+        explained=projection.explained_variance_ratio.numpy(),
+        missing=int(projection.missing.sum()),
+        fitted=int(projection.fitted.sum()),
         past=read.past,
         note=provenance(query),
         rounded=read.rounded,
@@ -69,7 +69,7 @@ class Read:
     """Every scheme's positions on their principal components."""
 
     setting: Setting
-    found: dict[str, Projected]
+    results: dict[str, Projected]
     reasons: dict[str, str]
     headline: str
     variance: pd.DataFrame
@@ -80,17 +80,17 @@ def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
     fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.per_scheme(projected, queries, fitted, COMPONENTS)
-    if not found:
-        return Read(setting, found, reasons, "", pd.DataFrame())
-    return Read(setting, found, reasons, headline(found), variance(found))
+    results, reasons = schemes.per_scheme(projected, queries, fitted, COMPONENTS)
+    if not results:
+        return Read(setting, results, reasons, "", pd.DataFrame())
+    return Read(setting, results, reasons, headline(results), variance(results))
 
 
-def headline(found: Mapping[str, Projected]) -> str:
+def headline(results: Mapping[str, Projected]) -> str:
     """Say how much of each scheme the first two components explain."""
     parts = [
         f"{result.explained[:2].sum():.0%} ({SCHEMES[kind].label})"
-        for kind, result in found.items()
+        for kind, result in results.items()
         if result.explained.sum() > 0
     ]
     if not parts:
@@ -114,7 +114,7 @@ def fitted(result: Projected) -> str:
     return f"fitted on positions 0-{last:,}{projected}{missing}"
 
 
-def variance(found: Mapping[str, Projected]) -> pd.DataFrame:
+def variance(results: Mapping[str, Projected]) -> pd.DataFrame:
     """Return the share of variance that each component explains, and the first ones together."""
     parts = [
         {
@@ -123,7 +123,7 @@ def variance(found: Mapping[str, Projected]) -> pd.DataFrame:
             "own": result.explained,
             "share": np.cumsum(result.explained),
         }
-        for kind, result in found.items()
+        for kind, result in results.items()
     ]
     return frames.stacked(parts, ["scheme", "component", "own", "share"])
 
@@ -141,7 +141,7 @@ def scores(read: Read) -> pd.DataFrame:
         {"kind": kind, "position": (position := np.arange(len(result.scores)))}
         | {axis: result.scores[:, which] for which, axis in enumerate(AXES)}
         | {"seen": np.where(position < read.setting.train_length, "inside", "past")}
-        for kind, result in read.found.items()
+        for kind, result in read.results.items()
     ]
     return frames.stacked(parts, ["kind", "position", *AXES, "seen"])
 

@@ -25,8 +25,8 @@ def draw() -> None:
     read = settings.map(lambda setting: data.read(setting, chosen.fit))
     current = read.current
     with header:
-        page.show_excluded(read, current.found, "PCA")
-        page.head("PCA", read.map(lambda one: one.headline))
+        page.show_excluded(read, current.results, "PCA")
+        page.head("PCA", read.map(lambda result: result.headline))
         st.caption(WHY_BENT)
     if chosen.plot == VARIANCE:
         page.curves(
@@ -59,7 +59,7 @@ def draw() -> None:
         projection.project_gram,
     )
     page.numbers(read.map(data.scores), "scores")
-    page.numbers(read.map(lambda one: one.variance), "explained variance")
+    page.numbers(read.map(lambda result: result.variance), "explained variance")
     page.script(data.script(settings.current, chosen))
 
 
@@ -71,19 +71,19 @@ def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     drawn = panels(read, chosen.plot, same_scale=chosen.same_scale)
     grid = st.grid(2, min_column_width=charts.WIDTH, gap="medium")
     spec = charts.positions(*PLANES[chosen.plot])
-    for kind in page.kinds(read.map(lambda one: one.found)):
-        for name, one in zip(("B", "A"), read.each, strict=False):
+    for kind in page.kinds(read.map(lambda result: result.results)):
+        for name, result in zip(("B", "A"), read.each, strict=False):
             with grid.cell():
-                if kind in one.found:  # else only the other setting has it
+                if kind in result.results:  # else only the other setting has it
                     panel = drawn.get((kind, name))
-                    _draw_panel(one, kind, name if read.compared else "", panel, spec)
+                    _draw_panel(result, kind, name if read.compared else "", panel, spec)
 
 
 def _draw_panel(
     read: data.Read, kind: str, setting: str, panel: Panel | None, spec: charts.Spec
 ) -> None:
     """Draw one scheme under one setting. setting: its name where two are compared."""
-    result = read.found[kind]
+    result = read.results[kind]
     note = page.panel_note(read.setting, kind, result.note, rounded=result.rounded)
     title = page.label(kind) + (f", {page.setting_name(setting)}" if setting else "")
     words = data.explained(result)

@@ -39,8 +39,8 @@ def panels(both: AB[Read], plot: str, *, same_scale: bool) -> dict[tuple[str, st
     reads = {"B": both.current} | ({} if both.pinned is None else {"A": both.pinned})
     scores = {
         (kind, name): result.scores
-        for name, one in reads.items()
-        for kind, result in one.found.items()
+        for name, read in reads.items()
+        for kind, result in read.results.items()
         if result.explained.sum() > 0
     }
     last = max((len(each) for each in scores.values()), default=1) - 1
@@ -141,5 +141,5 @@ def _ends(drawn: Sequence[Array], plot: str) -> dict[str, np.float32]:
 
 def _sizes(scores: Array) -> Array:
     """The largest component of every position; NaN where there is no row."""
-    found: Array = np.abs(scores).max(axis=1)
-    return found
+    largest: Array = np.abs(scores).max(axis=1)
+    return largest

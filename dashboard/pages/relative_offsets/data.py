@@ -78,9 +78,9 @@ def map_table(read: Read) -> pd.DataFrame:
     """Return the first claim at one offset, a row per scheme: each number beside its control."""
     rows = [
         {"scheme": SCHEMES[kind].label}
-        | {name: getattr(one, field) for field, name in MAP_COLUMNS.items()}
-        | {"verdict": one.verdict}
-        for kind, one in read.maps.items()
+        | {name: getattr(result, field) for field, name in MAP_COLUMNS.items()}
+        | {"verdict": result.verdict}
+        for kind, result in read.maps.items()
     ]
     numbers = dict.fromkeys(MAP_COLUMNS.values(), float)
     return pd.DataFrame(rows, columns=["scheme", *numbers, "verdict"]).astype(numbers)
@@ -92,8 +92,8 @@ def claim_table(read: Read) -> pd.DataFrame:
     rows = [
         (SCHEMES[kind].label, only.error, only.control, line.r_squared, line.slope, line.control,
          only.reason or line.reason or "")
-        for kind, one in read.claims.items()
-        for only, line in [(one.only, one.straight)]
+        for kind, result in read.claims.items()
+        for only, line in [(result.only, result.straight)]
     ]  # fmt: skip
     names = ("spread along diagonals / overall", "random table", "R squared", "slope per position")
     numbers = dict.fromkeys((*names, "R squared of noise"), float)
@@ -103,7 +103,7 @@ def claim_table(read: Read) -> pd.DataFrame:
 @memoize_on
 def by_offset(read: Read) -> pd.DataFrame:
     """Return the error that each verdict rests on, by offset, and its random control."""
-    found = {kind: schemes.map_errors(query) for kind, query in read.queries.items()}
+    errors_by_kind = {kind: schemes.map_errors(query) for kind, query in read.queries.items()}
     parts = [
         {
             "scheme": SCHEMES[kind].label,
@@ -111,12 +111,12 @@ def by_offset(read: Read) -> pd.DataFrame:
             "y": np.maximum(errors.error.numpy(), LEAST_ERROR),
             "control": errors.control.numpy(),
         }
-        for kind, errors in found.items()
+        for kind, errors in errors_by_kind.items()
     ]
     return frames.stacked(parts, ["scheme", "x", "y", "control"])
 
 
-def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
+def dense_fits(fits: Mapping[str, DenseFit]) -> pd.DataFrame:
     """Return the fits that know nothing of the scheme; a scheme without one has no numbers."""
     columns = {
         "held out": "held_out_error",
@@ -130,7 +130,7 @@ def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
         {"scheme": SCHEMES[kind].label}
         | {name: getattr(dense.fit, field, None) for name, field in columns.items()}
         | {"rank": f"{dense.fit.rank} of {dense.fit.dimension}" if dense.fit else ""}
-        for kind, dense in found.items()
+        for kind, dense in fits.items()
     ]
     numbers = dict.fromkeys(columns, "float64") | {"pairs of positions fitted": "Int64"}
     return pd.DataFrame(rows).astype(numbers)
@@ -138,9 +138,9 @@ def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
 
 def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
     """Say which schemes meet which of the three claims."""
-    linear = [kind for kind, one in maps.items() if one.verdict.startswith("exact")]
-    alone = [kind for kind, one in claims.items() if is_small(one.only.error)]
-    straight = [kind for kind, one in claims.items() if is_line(one)]
+    linear = [kind for kind, result in maps.items() if result.verdict.startswith("exact")]
+    alone = [kind for kind, result in claims.items() if is_small(result.only.error)]
+    straight = [kind for kind, result in claims.items() if is_line(result)]
 
     def names(kinds: list[str]) -> str:
         return listed([SCHEMES[kind].label for kind in kinds]) if kinds else "no scheme here"

@@ -36,12 +36,12 @@ def draw() -> None:
     current = read.current
     with header:
         page.show_excluded(read, current.claims, "Relative offsets")
-        page.head("Relative offsets", read.map(lambda one: one.headline))
+        page.head("Relative offsets", read.map(lambda result: result.headline))
     sources = {kind: schemes.provenance(query) for kind, query in current.queries.items()}
     notes = page.panel_notes(settings.current, sources)
     title.subheader("The matrix that moves a position", anchor=False, help=notes)
     a, b = chosen.offset, chosen.second
-    unlike = tuple(kind for kind, one in current.maps.items() if one.corner is None)
+    unlike = tuple(kind for kind, result in current.maps.items() if result.corner is None)
     meaning.markdown(
         rf"$M_k$ moves a position by $k$. $M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual "
         f"{_composed(current)}." + (f" No exact matrix: {page.names(unlike)}." if unlike else "")
@@ -84,10 +84,10 @@ def _draw_cards(read: data.Read, prefix: str) -> None:
     )
     with first:
         st.markdown(rf"**{prefix}Is a shift linear?** $\varphi(i+k) = M_k\,\varphi(i)$")
-        for kind, one in read.maps.items():
-            error = one.fitted if one.closed is None else one.closed
-            control = one.fitted_control if one.closed is None else one.closed_control
-            _line(kind, one.verdict.startswith("exact"), error, control, note=one.verdict)
+        for kind, result in read.maps.items():
+            error = result.fitted if result.closed is None else result.closed
+            control = result.fitted_control if result.closed is None else result.closed_control
+            _line(kind, result.verdict.startswith("exact"), error, control, note=result.verdict)
         st.caption("Relative residual; control: random table.")
     with second:
         st.markdown(rf"**{prefix}Depends on the offset only?** $K(i, i+k) = f(k)$")
@@ -115,13 +115,13 @@ def _line(kind: str, holds: bool, value: float | None, control: float | None, *,
 
 def _composed(read: data.Read) -> str:
     """Return the largest residual of the composition, of the schemes that have one."""
-    found = [one.composed for one in read.maps.values() if one.composed is not None]
-    return f"{number(max(found))} at most" if found else "of no scheme here"
+    residuals = [result.composed for result in read.maps.values() if result.composed is not None]
+    return f"{number(max(residuals))} at most" if residuals else "of no scheme here"
 
 
 def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
     """Draw the first entries of every scheme's M_a and M_a M_b: of B, of A, their difference."""
-    drawn = read.map(lambda one: _panels(one, chosen))
+    drawn = read.map(lambda result: _panels(result, chosen))
     if drawn.current:
         panels.rows_of_both(
             drawn,
@@ -134,7 +134,7 @@ def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
             height=170 if read.compared else 220,
             text_alternative=(
                 f"The matrix that moves every position by {chosen.offset}, and by {chosen.second} "
-                f"before that, for {', '.join(one.title for one in drawn.current[::2])}: entries from "
+                f"before that, for {', '.join(panel.title for panel in drawn.current[::2])}: entries from "
                 "-1 to 1."
             ),
         )
@@ -151,13 +151,13 @@ def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
             subtitle=text,
             color=theme.COLOURS[kind],
         )
-        for kind, one in read.maps.items()
+        for kind, result in read.maps.items()
         for added, text, corner in (
-            ("", f"{first}: {chosen.offset} further", one.corner),
+            ("", f"{first}: {chosen.offset} further", result.corner),
             (
                 ", composed",
                 f"{first}{second}: {chosen.offset + chosen.second} further",
-                one.composed_corner,
+                result.composed_corner,
             ),
         )
         if corner is not None
@@ -171,17 +171,17 @@ def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
     )
     if not drawer.open:
         return
-    found = read.map(data.by_offset)
-    checked = pd.concat([one.dropna(subset="y") for one in found.each])
+    errors = read.map(data.by_offset)
+    checked = pd.concat([frame.dropna(subset="y") for frame in errors.each])
     drawn = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
     with drawer:
         if drawn:
-            page.curves(found.map(frames.drawn), map_errors, drawn, key="map_errors", log=True)
+            page.curves(errors.map(frames.drawn), map_errors, drawn, key="map_errors", log=True)
             st.caption("Thin grey dashes: control, the mean of random tables.")
-        rows = found.current.groupby("scheme", sort=False).size()
+        rows = errors.current.groupby("scheme", sort=False).size()
         if wide := [str(name) for name, count in rows.items() if count < len(OFFSETS)]:
             st.caption(f"Every third offset for the wide vectors of {listed(wide)}.")
-    page.numbers(found, "map errors by offset", {"x": "offset", "y": "error"})
+    page.numbers(errors, "map errors by offset", {"x": "offset", "y": "error"})
 
 
 def _draw_fits(read: AB[data.Read], offset: int) -> None:
@@ -194,7 +194,9 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
     if not fitting:
         return
     fits = read.map(
-        lambda one: {kind: schemes.dense_fit(query, offset) for kind, query in one.queries.items()}
+        lambda result: {
+            kind: schemes.dense_fit(query, offset) for kind, query in result.queries.items()
+        }
     )
     dense = fits.map(data.dense_fits)
     page.table(dense)

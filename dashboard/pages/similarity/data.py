@@ -40,7 +40,7 @@ class Read:
     """
 
     setting: Setting
-    found: dict[str, Similarity]
+    results: dict[str, Similarity]
     reasons: dict[str, str]
     headline: str
     by_offset: pd.DataFrame
@@ -55,21 +55,21 @@ class Read:
 def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.per_scheme(schemes.cosine, queries)
+    results, reasons = schemes.per_scheme(schemes.cosine, queries)
     reference, key = (
         min(position, setting.length - 1) for position in (chosen.reference, chosen.key_position)
     )
-    if not found:
+    if not results:
         nothing = pd.DataFrame()
-        return Read(setting, found, reasons, "", nothing, reference, key, "", nothing, ())
+        return Read(setting, results, reasons, "", nothing, reference, key, "", nothing, ())
     boundary = frames.boundary(setting)
-    rows = {kind: schemes.reference_row(queries[kind], reference) for kind in found}
+    rows = {kind: schemes.reference_row(queries[kind], reference) for kind in results}
     return Read(
         setting=setting,
-        found=found,
+        results=results,
         reasons=reasons,
-        headline=headline(found),
-        by_offset=frames.by_offset(found, boundary),
+        headline=headline(results),
+        by_offset=frames.by_offset(results, boundary),
         reference=reference,
         key=key,
         cell=cell(rows, reference, key),
@@ -78,16 +78,16 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     )
 
 
-def first_below_half(found: Similarity) -> int | None:
+def first_below_half(similarity: Similarity) -> int | None:
     """Return the first distance at which mean similarity is under one half, None if it never is."""
-    below = np.flatnonzero(found.mean < 0.5)
+    below = np.flatnonzero(similarity.mean < 0.5)
     return int(below[0]) if len(below) else None
 
 
-def headline(found: Mapping[str, Similarity]) -> str:
+def headline(results: Mapping[str, Similarity]) -> str:
     """Say how far apart two positions still look alike, per scheme."""
     parts, others = [], []
-    for kind, result in found.items():
+    for kind, result in results.items():
         label = SCHEMES[kind].label
         below = first_below_half(result)
         noise = f", {result.kernel.start}" if result.kernel.untrained else ""

@@ -37,17 +37,19 @@ def draw() -> None:
     read = settings.map(lambda setting: data.read(setting, chosen))
     current = read.current
     with question:
-        page.show_excluded(read, current.found, "Similarity")
-        asked = functools.partial(questions, settings.current, current.found)
+        page.show_excluded(read, current.results, "Similarity")
+        asked = functools.partial(questions, settings.current, current.results)
         looks = quiz.ask("similarity", settings.current, asked)
     with header:
-        page.head("Similarity", read.map(lambda one: one.headline) if looks else quiz.WITHHELD)
-        page.show_notices(current.found)
+        page.head(
+            "Similarity", read.map(lambda result: result.headline) if looks else quiz.WITHHELD
+        )
+        page.show_notices(current.results)
     with pictures:
         if looks:
             _draw_matrices(read, FROM_ZERO if chosen.from_zero else SHARED)
         else:
-            notes = {kind: one.kernel.provenance for kind, one in current.found.items()}
+            notes = {kind: result.kernel.provenance for kind, result in current.results.items()}
             st.caption(page.panel_notes(settings.current, notes) or "")
     kinds = page.kinds(settings)
     with by_distance:
@@ -91,12 +93,12 @@ def draw() -> None:
     page.define_similarity(similarity.cosine_curve, similarity.cosine_matrix)
     if looks:
         page.numbers(
-            read.map(lambda one: one.by_offset),
+            read.map(lambda result: result.by_offset),
             "similarity by distance",
             {"x": "distance", "y": "mean"},
         )
         page.numbers(
-            read.map(lambda one: one.one_row),
+            read.map(lambda result: result.one_row),
             "similarity to one position",
             {"x": "position", "y": "cosine"},
         )
@@ -105,10 +107,10 @@ def draw() -> None:
 
 def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
     """Draw similarity of B, and where a setting is pinned of A and their difference."""
-    settings = read.map(lambda one: one.setting)
+    settings = read.map(lambda result: result.setting)
 
     def change(current: Panel, _: Panel) -> MatrixValues:
-        (kind,) = (kind for kind in read.current.found if SCHEMES[kind].label == current.title)
+        (kind,) = (kind for kind in read.current.results if SCHEMES[kind].label == current.title)
         queries = settings.map(lambda setting: schemes.query(setting, kind))
         return schemes.cosine_change(queries.current, queries.pinned or queries.current)
 
@@ -120,7 +122,7 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
         of_b={"cell": (read.current.reference, read.current.key), "on_cell": pin_cell},
         change=change,
         text_alternative=(
-            f"Position similarity of query and key for {page.names(tuple(read.current.found))}, from "
+            f"Position similarity of query and key for {page.names(tuple(read.current.results))}, from "
             f"{scale.low:g} to 1; the arrow keys read a cell, and the tables below hold the numbers of "
             "the curves."
         ),
@@ -143,16 +145,18 @@ def _panels(read: data.Read) -> list[Panel]:
     return [
         Panel(
             title=SCHEMES[kind].label,
-            values=one.matrix,
-            subtitle=page.panel_note(setting, kind, one.kernel.provenance) + _cut(read, kind),
-            boundary=setting.train_length if setting.train_length < one.matrix.shape[0] else None,
+            values=result.matrix,
+            subtitle=page.panel_note(setting, kind, result.kernel.provenance) + _cut(read, kind),
+            boundary=setting.train_length
+            if setting.train_length < result.matrix.shape[0]
+            else None,
             color=theme.COLOURS[kind],
         )
-        for kind, one in read.found.items()
+        for kind, result in read.results.items()
     ]
 
 
 def _cut(read: data.Read, kind: str) -> str:
     """Say how many positions of a long setting are drawn, "" where all are."""
-    drawn, length = read.found[kind].matrix.shape[0], read.setting.length
+    drawn, length = read.results[kind].matrix.shape[0], read.setting.length
     return f"; the first {drawn} of {length:,} positions" if drawn < length else ""

@@ -19,7 +19,7 @@ class Start:
     places: where in an attention block each scheme acts, of those that can be built.
     """
 
-    found: dict[str, Similarity]
+    results: dict[str, Similarity]
     reasons: dict[str, str]
     curves: pd.DataFrame
     places: dict[str, str]
@@ -29,7 +29,7 @@ class Start:
 def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.per_scheme(schemes.cosine, queries)
-    curves = frames.by_offset(found) if found else pd.DataFrame()
+    results, reasons = schemes.per_scheme(schemes.cosine, queries)
+    curves = frames.by_offset(results) if results else pd.DataFrame()
     places, _ = schemes.per_scheme(lambda query: place(query.build("cpu")), queries)
-    return Start(found, reasons, curves, places)
+    return Start(results, reasons, curves, places)

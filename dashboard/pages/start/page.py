@@ -31,14 +31,14 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     read = settings.map(data.read)
-    page.show_excluded(read, read.current.found, TITLE)
+    page.show_excluded(read, read.current.results, TITLE)
     page.head(TITLE, settings.map(_headline))
-    page.show_notices(read.current.found)
-    measured = settings.map(lambda one: runs.shipped_loss(one.schemes))
+    page.show_notices(read.current.results)
+    measured = settings.map(lambda setting: runs.shipped_loss(setting.schemes))
     if measured.current:
         lengths = run_results.lengths(measured.current)
         st.caption(f"Badges: change of the loss (nats per byte) in small models {lengths}.")
-    curves = {one.specification.scheme.kind: one for one in measured.current}
+    curves = {curve.specification.scheme.kind: curve for curve in measured.current}
     cards = st.grid(4, gap="xsmall", key="cards")
     for kind, where in read.current.places.items():
         with cards.container(border=True, height="stretch", gap=None):
@@ -63,7 +63,9 @@ def draw() -> None:
         "models."
     )
     page.define_similarity(similarity.similarity_by_offset)
-    page.numbers(read.map(lambda one: one.curves), "start curves", {"x": "distance", "y": "mean"})
+    page.numbers(
+        read.map(lambda result: result.curves), "start curves", {"x": "distance", "y": "mean"}
+    )
 
 
 def _headline(setting: Setting) -> str:
@@ -91,7 +93,7 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
 
 def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
     """Draw similarity by distance, with the controls that move it under it."""
-    notes = {kind: one.kernel.provenance for kind, one in read.current.found.items()}
+    notes = {kind: result.kernel.provenance for kind, result in read.current.results.items()}
     st.subheader(
         "Position similarity by distance",
         anchor=False,
@@ -120,11 +122,11 @@ def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
     """Draw the loss of the shipped models by context length."""
     if not measured.current:
         return
-    one = measured.current[0].specification
+    specification = measured.current[0].specification
     st.subheader(
-        f"Measured loss, trained on {one.train_length:,} tokens",
+        f"Measured loss, trained on {specification.train_length:,} tokens",
         anchor=False,
-        help=f"Small models of width {one.model.width:,}, {one.steps:,} steps, mean of "
+        help=f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, mean of "
         f"{measured.current[0].seeds} seeds. The dashed line is their training length.",
     )
     kinds = page.kinds(settings)

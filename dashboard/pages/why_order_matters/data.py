@@ -88,7 +88,7 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
         except (CheckpointError, PositionOutOfRange) as reason:
             reasons[kind] = str(reason)
     mask, head, named = MASKS[chosen.causal], chosen.pattern_head, labels(words)
-    patterns = {kind: _pattern(one.by_mask[mask], head) for kind, one in schemes.items()}
+    patterns = {kind: _pattern(outputs.by_mask[mask], head) for kind, outputs in schemes.items()}
     return WhyPosition(
         words=words,
         other=tuple(words[index] for index in order),
@@ -97,7 +97,7 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
         schemes=schemes,
         reasons=reasons,
         patterns=patterns,
-        heads={kind: _head(one.layer.heads, head) for kind, one in schemes.items()},
+        heads={kind: _head(outputs.layer.heads, head) for kind, outputs in schemes.items()},
         differences=_differences(named, schemes),
         weights=_weights(named, patterns),
     )
@@ -147,8 +147,8 @@ def _differences(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.D
     """Return the change of each output, by scheme, mask and word."""
     rows = [
         {"scheme": SCHEMES[kind].label, "mask": mask, "word": word, "difference": difference}
-        for kind, one in schemes.items()
-        for mask, reading in one.by_mask.items()
+        for kind, outputs in schemes.items()
+        for mask, reading in outputs.by_mask.items()
         for word, difference in zip(named, reading.differences.tolist(), strict=True)
     ]
     return pd.DataFrame(rows)

@@ -41,22 +41,22 @@ def draw() -> None:
         most = len(chosen.sentence.split())
         swap = sidebar.choices(SwapChoice, words, narrowed={"swap": most, "swap_with": most})
     both = settings.map(lambda setting: data.read(setting, chosen, swap))
-    found = both.current
+    read = both.current
     with header:
-        page.head("Why order matters", both.map(lambda one: sentences.headline(one, shown)))
-    page.show_excluded(both, found.schemes, "Why order matters")
+        page.head("Why order matters", both.map(lambda result: sentences.headline(result, shown)))
+    page.show_excluded(both, read.schemes, "Why order matters")
 
-    if found.words != found.other:  # the same sentence has nothing to compare
+    if read.words != read.other:  # the same sentence has nothing to compare
         _draw_chips(both, shown)
-        if found.mirrored:
+        if read.mirrored:
             st.caption(
                 "Reversing keeps the distance between every two words. Without a causal mask, a scheme "
                 "that sees distance alone, such as ALiBi, cannot notice it."
             )
-        if any(shown in one.schemes for one in both.each):
+        if any(shown in result.schemes for result in both.each):
             _draw_patterns(both, shown)
             st.caption(
-                f"{sentences.pattern_caption(found)} {sentences.layers(settings.current, found)}"
+                f"{sentences.pattern_caption(read)} {sentences.layers(settings.current, read)}"
             )
 
     page.how_to_read(
@@ -78,8 +78,8 @@ def draw() -> None:
         word_order.RandomLayer,
         attention,
     )
-    page.numbers(both.map(lambda one: one.differences), "difference by word")
-    page.numbers(both.map(lambda one: one.weights), "attention weights")
+    page.numbers(both.map(lambda result: result.differences), "difference by word")
+    page.numbers(both.map(lambda result: result.weights), "attention weights")
     page.script(data.script(settings.current, chosen, swap))
 
 
@@ -89,16 +89,16 @@ def _draw_chips(both: AB[WhyPosition], shown: str) -> None:
     with st.container(gap="xsmall"):
         for kind in dict.fromkeys((NO_POSITION, shown)):
             name = "Without position" if kind == NO_POSITION else page.label(kind)
-            for one, setting in zip(both.each, ("", ", A"), strict=False):
-                if kind in one.schemes:
-                    st.markdown(f"**{name}{setting}:** {sentences.chips(words, one, kind)}")
+            for result, setting in zip(both.each, ("", ", A"), strict=False):
+                if kind in result.schemes:
+                    st.markdown(f"**{name}{setting}:** {sentences.chips(words, result, kind)}")
 
 
 def _draw_patterns(both: AB[WhyPosition], kind: str) -> None:
     """Draw the attention weights of one scheme in both orders, words in the same places."""
     panels.rows_of_both(
-        both.map(lambda one: _panels(one, kind)),
-        lambda drawn: Scale.of_weights([one.values for one in drawn], "attention weight"),
+        both.map(lambda result: _panels(result, kind)),
+        lambda drawn: Scale.of_weights([panel.values for panel in drawn], "attention weight"),
         key="order_patterns",
         unit="weights",
         row_label="query",
@@ -112,16 +112,16 @@ def _draw_patterns(both: AB[WhyPosition], kind: str) -> None:
     )
 
 
-def _panels(found: WhyPosition, kind: str) -> list[Panel]:
-    if kind not in found.patterns:
+def _panels(read: WhyPosition, kind: str) -> list[Panel]:
+    if kind not in read.patterns:
         return []
     ticks = [
         (n, word if len(word) <= LONGEST_TICK else word[: LONGEST_TICK - 1] + "\u2026")
-        for n, word in enumerate(labels(found.words))
+        for n, word in enumerate(labels(read.words))
     ]
     return [
         Panel(
-            title=f"{SCHEMES[kind].label}, {found.heads[kind]}, {order}",
+            title=f"{SCHEMES[kind].label}, {read.heads[kind]}, {order}",
             values=Full(values),
             row_ticks=ticks,
             column_ticks=ticks,
@@ -129,7 +129,7 @@ def _panels(found: WhyPosition, kind: str) -> list[Panel]:
         )
         for order, values in zip(
             ("first order", "other order, words listed as in the first"),
-            found.patterns[kind],
+            read.patterns[kind],
             strict=True,
         )
     ]
