@@ -65,12 +65,15 @@ def multiplications(specification: Specification, length: int) -> int:
 
 def calibrate() -> Speed:
     """Return the speed of this machine, from a few steps and an evaluation of small models."""
-    (m, i, a), (n, j, b) = (_timed(*size) for size in (_SMALL, _LARGE))
-    # Solve a = i layer + m multiplication, b = j layer + n multiplication.
-    multiplication = max((b * i - a * j) / (n * i - m * j), 1e-15)
-    layer = max((a - multiplication * m) / i, 0.0)
-    work, _, seconds = _timed(*_EVALUATED, evaluate_only=True)
-    return Speed(layer, multiplication, seconds / work)
+    (small_work, small_layers, small_step), (work, layers, step) = (
+        _timed(*size) for size in (_SMALL, _LARGE)
+    )
+    # Solve step = layers * layer + work * multiplication for both sizes.
+    determinant = work * small_layers - small_work * layers
+    multiplication = max((step * small_layers - small_step * layers) / determinant, 1e-15)
+    layer = max((small_step - multiplication * small_work) / small_layers, 0.0)
+    evaluated, _, seconds = _timed(*_EVALUATED, evaluate_only=True)
+    return Speed(layer, multiplication, seconds / evaluated)
 
 
 def _timed(

@@ -85,12 +85,13 @@ _TEXT_TYPES = {
     "RefinedWebModel": "falcon",
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
-_NOT_READ = dict.fromkeys(
-    ("dots3_note_text",),
-    "is not read, because an index chooses which keys a query sees",
-) | {
+_NOT_READ = {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",
-}  # fmt: skip
+    "dots3_note_text": "is not read, because its layers with a window have heads and a latent vector of "
+    "their own",
+    "moshi": "is not read, because its cache keeps sliding_window tokens and its mask has no window, so "
+    "that what a token sees depends on how the text is fed",
+}
 # Keys of published files that their class never reads.
 _NO_EFFECT = {
     "bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type",

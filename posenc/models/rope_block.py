@@ -13,7 +13,8 @@ from posenc import fields, limits
 from posenc.frequencies import Layout
 from posenc.models.config_json import Keys
 from posenc.models.families import Base, RopeFamily
-from posenc.models.layers import EVEN_WIDTH_LIMIT, LENGTH_LIMIT, Heads
+from posenc.models.heads import Heads
+from posenc.models.layers import EVEN_WIDTH_LIMIT, LENGTH_LIMIT
 
 TRAINED = "original_max_position_embeddings"  # the length before scaling
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False)

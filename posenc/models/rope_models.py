@@ -21,14 +21,12 @@ from posenc.models.families import (
     SizeNames,
     family_of,
 )
+from posenc.models.heads import Heads, heads_by_kind, index_by_layer
 from posenc.models.layers import (
     EVEN_WIDTH_LIMIT,
     LENGTH_LIMIT,
     MAX_WIDTH,
-    Heads,
     Sizes,
-    heads_by_kind,
-    index_by_layer,
     is_bidirectional,
     kinds_by_layer,
     read_sizes,

@@ -1,0 +1,201 @@
+"""Heads of each kind of layer, what their cache holds of a token, and indexes that choose keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from posenc import fields, limits
+from posenc.models.config_json import Keys, as_json
+from posenc.models.families import FULL, INDEXED, SLIDING, RopeFamily
+from posenc.models.layers import (
+    EVEN_WIDTH_LIMIT,
+    FIRST_LAYER_LIMIT,
+    HEAD_LIMIT,
+    HEAD_WIDTH_LIMIT,
+    LAYER_LIMIT,
+    WIDTH_LIMIT,
+    Sizes,
+    read_kv_heads,
+)
+
+_INDEX = fields.IntRange(low=1, high=limits.MAX_POSITION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """The heads of one kind of layer.
+
+    head_dim: width of a query. rope_dim: width of which a share is rotated. cache_width: numbers
+    cached per token and layer.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_dim: int
+    cache_width: int
+    index_width: int = 0  # numbers of the cache that are of an index
+    notes: tuple[str, ...] = ()
+
+
+def heads_by_kind(
+    keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]
+) -> Mapping[str, Heads]:
+    """Return the heads of each kind of layer. kinds: the kind of every layer."""
+    if family.latent:
+        return dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
+    value_width = sizes.head_dim
+    if family.value_width is not None:
+        value_width = keys.get("v_head_dim", HEAD_WIDTH_LIMIT, family.value_width, family.source)
+    name = "num_attention_heads_per_layer"
+    query_heads = keys.by_layer(name, sizes.layers, HEAD_LIMIT) or (sizes.heads,) * sizes.layers
+    heads = {}
+    for kind in dict.fromkeys(kinds):
+        own = {count for count, other in zip(query_heads, kinds, strict=True) if other == kind}
+        kv_heads = sizes.kv_heads * (family.windowed_kv if kind == SLIDING else 1)
+        if len(own) > 1 or min(own) % kv_heads:
+            raise keys.error(
+                name, f"must give all {kind} layers one number, a multiple of {kv_heads:,}"
+            )
+        heads[kind] = _plain_heads(min(own), kv_heads, sizes.head_dim, value_width)
+    if family.global_head_dim is not None and FULL in heads:
+        heads[FULL] = _global_heads(keys, family, sizes, kinds)
+    if family.index_word and INDEXED not in heads:
+        keys.read.update(name for name in keys.record if name.startswith("index_"))
+    if INDEXED in heads:
+        width, note = _index(keys, family)
+        heads[INDEXED] = replace(
+            heads[INDEXED],
+            cache_width=heads[INDEXED].cache_width + width,
+            index_width=width,
+            notes=(note,),
+        )
+    return heads
+
+
+def _plain_heads(heads: int, kv_heads: int, head_dim: int, value_width: int) -> Heads:
+    return Heads(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        rope_dim=head_dim,
+        cache_width=kv_heads * (head_dim + value_width),
+    )
+
+
+# Defaults of qk_rope_head_dim and kv_lora_rank that are not DeepSeek's.
+_LATENT_WIDTHS = {
+    "AXK2Config": (32, 128), "MiniCPM3Config": (32, 256), "Mistral4Config": (64, 256),
+}  # fmt: skip
+
+
+def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
+    # DeepSeek: a part of each head is rotated, and all heads share its key.
+    why = family.source
+    widths = _LATENT_WIDTHS.get(family.config_class, (64, 512))
+    rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, widths[0], why)
+    unrotated = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, family.unrotated, why)
+    latent = keys.get("kv_lora_rank", WIDTH_LIMIT, widths[1], why)
+    keys.read.add("v_head_dim")  # values come from the latent vector, whatever their width
+    keys.read.add("qk_head_dim")  # the sum of the two
+    entry = keys.find("head_dim")
+    # In Bailing's hybrids it is the head width of the layers with a state.
+    if not family.state and entry is not None and entry[1] not in (rotated, unrotated + rotated):
+        raise keys.error(
+            "head_dim",
+            f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {as_json(entry[1])}",
+        )
+    index, notes = 0, [
+        f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
+        f"share the rotated key; a token's cache is one latent vector of {latent} and that key."
+    ]  # fmt: skip
+    if family.rotates == "never":
+        notes[0] = (
+            notes[0]
+            .replace("are rotated", "are not rotated either")
+            .replace("rotated key", "key of these")
+        )
+    if family.index_word:
+        index, note = _index(keys, family)
+        notes.append(note)
+    return Heads(
+        heads=sizes.heads,
+        kv_heads=sizes.kv_heads,
+        head_dim=unrotated + rotated,
+        rope_dim=rotated,
+        cache_width=latent + rotated + index,
+        index_width=index,
+        notes=tuple(notes),
+    )
+
+
+def _index(keys: Keys, family: RopeFamily) -> tuple[int, str]:
+    """Return the numbers that an index caches per token, and what it chooses, as a sentence."""
+    why = family.source
+    keys.read |= {"index_n_heads", "index_local_blocks", "indexer_n_heads", "indexer_kv_heads"}
+    if family.config_class == "MiniMaxM3VLTextConfig":
+        section = keys.section("sparse_attention_config") or Keys({})
+        names = (
+            ("index_head_dim", "sparse_index_dim", 128),
+            ("index_topk_blocks", "sparse_topk_blocks", 16),
+            ("index_block_size", "sparse_block_size", 128),
+        )
+        width, blocks, size = (
+            section.optional(inner, _INDEX) or keys.get(outer, _INDEX, default, why)
+            for outer, inner, default in names
+        )
+        chosen = f"for each group of heads the {blocks} blocks of {size:,} tokens"
+    elif family.config_class == "Qwen4ExpTextConfig":
+        width = keys.get("indexer_head_dim", _INDEX)
+        seen, size = (
+            keys.get(name, _INDEX) for name in ("indexer_budget", "indexer_compress_ratio")
+        )
+        chosen = f"the {seen:,} tokens, in blocks of {size:,},"
+    else:
+        width = keys.get("index_head_dim", _INDEX, 128, why)
+        chosen = f"the {keys.get('index_topk', _INDEX, 2_048, why):,} tokens"
+    return width, (
+        f"An index chooses {chosen} that a query sees, by their content; its key of {width} numbers per "
+        "token is cached and rotated, too."
+    )
+
+
+def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]) -> Heads:
+    # Gemma 4: layers of full attention have wider heads, and may have fewer key heads.
+    per_layer = keys.section("per_layer_config")
+    if per_layer is None:
+        name = "num_global_key_value_heads"
+        width = keys.get("global_head_dim", HEAD_WIDTH_LIMIT, family.global_head_dim, family.source)
+        has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
+        kv_heads = read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
+        return _plain_heads(sizes.heads, kv_heads, width, width)
+    sections = {
+        int(name): per_layer.section(name) for name in filter(str.isdecimal, per_layer.record)
+    }
+    variants = set()
+    for index in (index for index, kind in enumerate(kinds) if kind == FULL):
+        layer = sections.get(index)
+        width, kv_heads = sizes.head_dim, sizes.kv_heads
+        if layer is not None:
+            width = layer.get("head_dim", HEAD_WIDTH_LIMIT, width)
+            kv_heads = read_kv_heads(layer, "num_key_value_heads", sizes.heads, kv_heads)
+        variants.add((kv_heads, width))
+    if len(variants) != 1:
+        raise keys.error(
+            "per_layer_config", "must give all layers of full attention the same heads"
+        )
+    kv_heads, width = variants.pop()
+    return _plain_heads(sizes.heads, kv_heads, width, width)
+
+
+def index_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ...]:
+    """Return whether each layer has an index of its own, or uses what an earlier one chose."""
+    if family.config_class not in ("GlmMoeDsaConfig", "HYV4Config"):
+        return (True,) * layers
+    listed = keys.by_layer("indexer_types", layers, fields.Choice(options=("full", "shared")))
+    interval, offset = 4, 2
+    if family.config_class == "GlmMoeDsaConfig":
+        interval = keys.get("index_topk_freq", LAYER_LIMIT, 1)
+        offset = keys.get("index_skip_topk_offset", FIRST_LAYER_LIMIT, 2)
+    if listed is not None:
+        return tuple(word == "full" for word in listed)
+    return tuple(max(index - offset + 1, 0) % interval == 0 for index in range(layers))
