@@ -17,6 +17,7 @@ from posenc.models.layers import (
     read_kv_heads,
 )
 
+_SIZES_OF_LATENT = ("num_attention_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
 _INDEX = fields.IntRange(low=1, high=limits.MAX_POSITION)
 
 
@@ -42,7 +43,10 @@ def heads_by_kind(
 ) -> Mapping[str, Heads]:
     """Return the heads of each kind of layer. kinds: the kind of every layer."""
     if family.latent:
-        return dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
+        latent = dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
+        if SLIDING in kinds:
+            latent[SLIDING] = _windowed_latent_heads(keys, family, kinds)
+        return latent
     value_width = sizes.head_dim
     if family.value_width is not None:
         value_width = keys.get("v_head_dim", HEAD_WIDTH_LIMIT, family.value_width, family.source)
@@ -98,16 +102,14 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     keys.read.add("v_head_dim")  # values come from the latent vector, whatever their width
     keys.read.add("qk_head_dim")  # the sum of the two
     entry = keys.find("head_dim")
-    # In Bailing's hybrids it is the head width of the layers with a state.
-    if not family.state and entry is not None and entry[1] not in (rotated, unrotated + rotated):
+    # In Bailing's hybrids it is the head width of the layers with a state, in dots3-note of no layer.
+    has_own_width = family.state or family.config_class == "Dots3NoteTextConfig"
+    if not has_own_width and entry is not None and entry[1] not in (rotated, unrotated + rotated):
         raise keys.error(
             "head_dim",
             f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {as_json(entry[1])}",
         )
-    index, notes = 0, [
-        f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
-        f"share the rotated key; a token's cache is one latent vector of {latent} and that key."
-    ]  # fmt: skip
+    index, notes = 0, [_latent_note(rotated, unrotated, latent)]
     if family.rotates == "never":
         notes[0] = (
             notes[0]
@@ -125,6 +127,49 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
         cache_width=latent + rotated + index,
         index_width=index,
         notes=tuple(notes),
+    )
+
+
+def _latent_note(rotated: int, unrotated: int, latent: int) -> str:
+    return (
+        f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
+        f"share the rotated key; a token's cache is one latent vector of {latent} and that key."
+    )
+
+
+def _windowed_latent_heads(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> Heads:
+    # dots3-note: layers with a window have sizes of their own.
+    per_layer, prefix, why = keys.section("per_layer_config"), "swa_", family.source
+    defaults: tuple[int, ...] = (64, 1_024, 192, 64)
+    if per_layer is not None:
+        windowed = {index for index, kind in enumerate(kinds) if kind == SLIDING}
+        names = {int(name): name for name in per_layer.record if name.isdecimal()}
+        first = next(iter(per_layer.record.values()))
+        if {*names} != windowed or any(value != first for value in per_layer.record.values()):
+            raise keys.error(
+                "per_layer_config",
+                "must give all layers with a window, and no others, the same sizes",
+            )
+        section = per_layer.section(names[min(windowed)])
+        whole = zip(_SIZES_OF_LATENT, (128, 512, 128, 64), strict=True)  # of the other layers
+        defaults = tuple(keys.get(name, WIDTH_LIMIT, default) for name, default in whole)
+        keys, prefix, why = section or Keys({}), "", ""
+    rules = (HEAD_LIMIT, WIDTH_LIMIT, EVEN_WIDTH_LIMIT, EVEN_WIDTH_LIMIT)
+    heads, latent, unrotated, rotated = (
+        keys.get(prefix + name, rule, default, why)
+        for name, rule, default in zip(_SIZES_OF_LATENT, rules, defaults, strict=True)
+    )
+    for name, value in (("head_dim", unrotated + rotated), ("num_key_value_heads", heads)):
+        if keys.optional(prefix + name, WIDTH_LIMIT) not in (None, value):
+            raise keys.error(prefix + name, f"must be {value} or absent")
+    keys.read |= {"swa_v_head_dim", "v_head_dim", "q_lora_rank", "swa_q_lora_rank"}
+    return Heads(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=unrotated + rotated,
+        rope_dim=rotated,
+        cache_width=latent + rotated,
+        notes=(_latent_note(rotated, unrotated, latent),),
     )
 
 

@@ -155,13 +155,17 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
         rule = _CHUNKED_KIND if family.windows == "chunks" else _KIND
         if family.index_word:
             rule = fields.Choice(options=(FULL, family.index_word))
+        if family.config_class == "Dots3NoteTextConfig":
+            rule = _dots3_kind(keys)
         if family.full_word != FULL:
             rule = fields.Choice(options=(family.full_word, family.word(SLIDING)))
         listed = keys.by_layer("layer_types", layers, rule)
         if listed is not None:
-            if family.latent and family.index_word:  # every layer has an index
+            if family.latent and family.index_word and family.windows == "none":
                 return (INDEXED,) * layers
             kinds = {family.word(kind): kind for kind in (FULL, SLIDING, INDEXED)}
+            if family.latent and family.index_word:
+                kinds[FULL] = INDEXED
             return tuple(kinds.get(word, word) for word in listed)
     if family.index_word:
         return _indexed_layers(keys, family, layers)
@@ -183,8 +187,19 @@ def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ..
     return _pattern(keys, family, layers)
 
 
+def _dots3_kind(keys: Keys) -> fields.Choice:
+    """Return the words of dots3-note's layers; beside use_dsa full_attention has an index, too."""
+    for switch in ("use_dsa", "use_sliding_window"):
+        if not keys.flag(switch, True):
+            raise keys.error(switch, "must be true or absent: without it the layers are not read")
+    full = () if "per_layer_config" in keys.record else (FULL,)
+    return fields.Choice(options=(SLIDING, INDEXED, *full))
+
+
 def _indexed_layers(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     """Return the kinds of layers of a class with an index, where the config does not list them."""
+    if family.windows == "listed":
+        return tuple(INDEXED if index < 2 or index % 4 == 1 else SLIDING for index in range(layers))
     if family.latent:
         return (INDEXED,) * layers
     section = keys.section("sparse_attention_config") or Keys({})  # of MiniMax M3's published files

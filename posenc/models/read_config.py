@@ -81,14 +81,13 @@ _TEXT_TYPES = {
     "qwen3_5_moe": "qwen3_5_moe_text",
     "qwen4_exp": "qwen4_exp_text",
     "minimax_m3_vl": "minimax_m3_vl_text",
+    "dots3_note": "dots3_note_text",
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",
-    "dots3_note_text": "is not read, because its layers with a window have heads and a latent vector of "
-    "their own",
     "moshi": "is not read, because its cache keeps sliding_window tokens and its mask has no window, so "
     "that what a token sees depends on how the text is fed",
 }

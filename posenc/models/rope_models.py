@@ -54,7 +54,7 @@ _BOTH_SIDES = "Every token sees both sides: nothing is cached."
 # Classes of MLA without the key rope_interleave.
 _FIXED_LAYOUT = (
     "DeepseekV2Config", "DeepseekV32Config", "GlmMoeDsaConfig", "MiniCPM3Config", "BailingHybridConfig",
-    "AXK2Config", "HYV4Config",
+    "AXK2Config", "HYV4Config", "Dots3NoteTextConfig",
 )  # fmt: skip
 _GPTJ = Family(
     config_class="GPTJConfig", layers=28, heads=16,

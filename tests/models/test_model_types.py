@@ -14,7 +14,7 @@ KNOWN = {
     "mamba": "no attention", "musicgen_decoder": "position vectors",
     "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
     "llava": "text_config, which is missing", "sam": "several models",
-    "dots3_note_text": "latent vector of their own", "moshi": "its mask has no window",
+    "moshi": "its mask has no window",
     "inkling2_text": "relative encoding", "reformer": "position vectors",
     "qwen2_vl_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
 }  # fmt: skip

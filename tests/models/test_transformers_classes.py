@@ -262,6 +262,24 @@ def test_layers_with_an_index_of_minimax_m3_are_those_of_the_keys_of_its_files()
     assert indexed.cache_width - full.cache_width == theirs.index_head_dim
 
 
+@pytest.mark.parametrize("word", ["indexed_attention", "full_attention"])
+def test_dots3_is_read_with_the_keys_of_its_published_file(word: str) -> None:
+    keys = {
+        "num_hidden_layers": 4, "layer_types": [word, word, "sliding_attention", word],
+        "swa_num_attention_heads": 32, "swa_num_key_value_heads": 32, "swa_kv_lora_rank": 96,
+        "swa_head_dim": 96, "swa_qk_nope_head_dim": 64, "sliding_window": 128, "rope_theta": 2e6,
+        "swa_rope_theta": 3e4, "use_dsa": True,
+    }  # fmt: skip
+    theirs = json.loads(json.dumps(config_of("dots3_note_text", keys).to_dict(), default=str))
+    published = {"model_type": "dots3_note_text", "swa_qk_rope_head_dim": 32} | keys
+    model = read_config(published)
+    assert model.layer_kinds == read_config(theirs).layer_kinds
+    assert list(differences(model, establish({"config": theirs}))) == []
+    for name in ("use_dsa", "use_sliding_window"):
+        with pytest.raises(ConfigFileError, match=name):
+            read_config(published | {name: False})
+
+
 LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]
 
 
