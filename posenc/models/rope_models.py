@@ -37,7 +37,6 @@ from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
 from posenc.models.rope_block import (
     TRAINED,
     BlockReader,
-    inner_or_outer,
     written_trained_length,
 )
 from posenc.models.rope_formats import read_block
@@ -135,8 +134,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     window = read_window(keys, family)
     if family.rope_only_in_windows and window is not None:
         uses_rope = tuple(kind != FULL for kind in kind_of)
-    if family.config_class in ("GraniteSWAConfig", "GraniteMoeSWAConfig"):
-        uses_rope = _with_base(keys, sizes.layers, uses_rope)
+    bases = _bases_by_layer(keys, family, sizes.layers)
+    uses_rope = tuple(map(bool, bases)) or uses_rope
     if not any(uses_rope):
         _skip_blocks(keys)
     heads = heads_by_kind(keys, family, sizes, kind_of)
@@ -150,6 +149,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         name = family.word(kind)
         name = name if is_named else NO_ROPE if kind == FULL else f"{name}, {NO_ROPE}"
         name += SHARED if index >= own_caches else ""
+        name += f", base {bases[index]:,.10g}" if rope and len({*bases} - {0}) > 1 else ""
         name += NGRAMS if index in with_ngrams else ""
         if kind == INDEXED:
             name = INDEXED if has_index[index] else INDEXED + SHARED_INDEX
@@ -169,6 +169,11 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         if uses_rope[indices[0]]:
             scheme = _scheme(keys, family, sizes, own, kind)
         width, notes = own.cache_width, [*own.notes, *family.notes]
+        if bases and isinstance(scheme, RopeConfig):
+            scheme = scheme.replace(base=float(bases[indices[0]]))
+            notes.append(
+                "layer_rope_theta sets the base of each layer: a new rope_theta alone has no effect."
+            )
         if name.endswith(SHARED):
             width = 0
             source = max(index for index in range(own_caches) if kind_of[index] == kind)
@@ -230,19 +235,12 @@ def _shared_layers(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> in
     return shared
 
 
-def _with_base(keys: Keys, layers: int, uses_rope: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Return which layers use RoPE by layer_rope_theta, where 0 stands for none."""
-    bases = keys.by_layer("layer_rope_theta", layers, fields.FloatRange(low=0.0, high=1e12))
-    if bases is None:
-        return uses_rope
-    block = keys.section(NEW)
-    base = inner_or_outer(block, keys, "rope_theta", ("rope_theta",)) or 1e4
-    if {*bases} - {0, base}:
-        raise keys.error(
-            "layer_rope_theta",
-            f"must be 0 or rope_theta {base:,.10g} in every layer: one base is read",
-        )
-    return tuple(map(bool, bases))
+def _bases_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[float, ...]:
+    """Return the base of every layer by layer_rope_theta of Granite, where 0 stands for no RoPE, or ()."""
+    if family.config_class not in ("GraniteSWAConfig", "GraniteMoeSWAConfig"):
+        return ()
+    rule = fields.FloatRange(low=0.0, high=limits.BASE.high)
+    return keys.by_layer("layer_rope_theta", layers, rule) or ()
 
 
 def _rotates(keys: Keys, family: RopeFamily) -> bool:

@@ -280,6 +280,18 @@ def test_dots3_is_read_with_the_keys_of_its_published_file(word: str) -> None:
             read_config(published | {name: False})
 
 
+@pytest.mark.parametrize("model_type", ["granite_swa", "granitemoe_swa"])
+def test_every_layer_of_granite_has_the_base_of_its_list(model_type: str) -> None:
+    bases = [0, 1e4, 1e4, 5e4, 1e6, 1e4, 1e4, 5e4]
+    built = config_of(model_type, {"num_hidden_layers": 8, "layer_rope_theta": bases})
+    config = json.loads(json.dumps(built.to_dict(), default=str))
+    model = read_config(config)
+    assert list(differences(model, establish({"config": config}))) == []
+    read = {index: scheme.base for kind, scheme in rope_kinds(model) for index in kind.layers}
+    assert [read.get(index, 0) for index in range(8)] == bases
+    assert model.to_rope_parameters() == {}  # no block has several bases
+
+
 LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]
 
 

@@ -377,6 +377,8 @@ def named_block(published: Any, index: int) -> dict[str, Any]:
     if block.get("alpha"):  # HunYuan's own type: a larger base
         power = published.head_dim / (published.head_dim - 2)
         return {"base": block["rope_theta"] * block["alpha"] ** power, "scaling": "default"}
+    if bases := getattr(published, "layer_rope_theta", None):  # of Granite
+        block = block | {"rope_theta": bases[index]}
     return {"base": float(block["rope_theta"]), "scaling": block.get("rope_type", "default")}
 
 
