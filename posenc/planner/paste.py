@@ -75,7 +75,10 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     context = plan.trained_length if dynamic else plan.target
     block, old_block = _blocks(plan, config, context)
     if "rope_theta" not in json.dumps(block):
-        return _nothing("This model's config has no keys for its RoPE")
+        return _nothing(
+            "rope_parameters do not set the RoPE of this model: its base is fixed, or its bases stand in "
+            "another key, such as layer_rope_theta"
+        )
     # Of two names of the length, transformers' classes take their own.
     length_keys = family.names.context[:1] if family else ("max_position_embeddings",)
     sizes: dict[str, Any] = dict.fromkeys(length_keys, context)
