@@ -15,7 +15,6 @@ from dashboard.frame import export, page, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.page_contents import PageContents
 from posenc.settings import Setting
-from posenc.text import count_of
 
 
 def follow_link() -> None:
@@ -118,8 +117,7 @@ def _export(contents: PageContents, setting: Setting, address: str) -> None:
         st.caption("Nothing to export on this page.")
         return
     st.caption(
-        f"One zip: {count_of(len(contents.pictures), 'figure')}, "
-        f"{count_of(len(contents.tables), 'table')} as CSV, the settings, the script and the link. "
+        "One zip: the figures, the tables as CSV, the settings, the script and the link. "
         "Drawing the figures takes up to 3 seconds."
     )
     st.download_button(

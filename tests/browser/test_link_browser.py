@@ -150,3 +150,13 @@ def test_pinned_setting_is_shown_beside_the_current_and_travels_by_link(visitor:
     other = visitor().open(link)
     expect(row(other, "similarity_change")).to_be_visible()
     assert headline(other).inner_text() == text
+
+
+def test_a_page_of_the_menu_begins_at_its_top(visitor: Visit) -> None:
+    """Streamlit keeps how far down the page before was read."""
+    page = visitor(viewport={"width": 1280, "height": 720}).open("similarity")
+    main = page.get_by_test_id("stMain")
+    main.evaluate("main => main.scrollTo(0, 600)")
+    assert main.evaluate("main => main.scrollTop") > 0
+    go(page, "relative_offsets")
+    assert main.evaluate("main => main.scrollTop") == 0

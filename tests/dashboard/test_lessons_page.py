@@ -70,8 +70,8 @@ def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
     size = np.sqrt((first**2).mean())
     at = step(1)
     assert (
-        f"entries of the outputs change by up to {change:.3g}; their root mean square is {size:.3g}."
-        in headline(at)
+        f"entries of the outputs change by up to {change:.3g}; the root mean square of all entries "
+        f"is {size:.3g}." in headline(at)
     )
     none = np.zeros((3, 512))
     masked = outputs(words, none, masked=True) - outputs(swapped, none, masked=True)[::-1]
@@ -109,6 +109,9 @@ def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
     ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
     assert ahead == {"Key": 9, "Query, 3 positions later": 12}
     assert row["last"] >= 109  # where the answer moves the key
+    degrees = [3 * 10_000.0 ** (-pair / 32) * 180 / np.pi for pair in (0, 8, 16, 24)]
+    listed = ", ".join(f"{angle:.3g}°" for angle in degrees)
+    assert row["faces"][1]["subtitle"] == f"always ahead of the key by {listed}"
 
 
 @pytest.mark.parametrize("head", [1, 8])

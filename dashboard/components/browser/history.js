@@ -1,10 +1,12 @@
-// Keep one step of history per page, however often its address changes. And darken the tags of lists:
-// Streamlit writes white on the primary colour, which is too light for that in the dark. And hide a sidebar
-// without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from a page that
-// has some. And leave less room beside a page in a window of a projector or a small laptop, and arrange
-// the cards of Start by the width there is. And fit a chart with a width of its own to a narrow window. And
-// turn the steps of Learn by Page Up and Page Down, which the remote control of a projector sends, where a
-// slider or a field would take them.
+// What the browser does around every page:
+// - One step of history per page, however often its address changes. A page that is opened begins at its top.
+// - Darker tags of lists: Streamlit writes white on the primary colour, which is too light in the dark.
+// - No sidebar without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from
+//   a page that has some.
+// - Less room beside a page in a window of a projector or a small laptop, and Start's cards by the width.
+// - A chart with a width of its own fits a narrow window.
+// - Page Up and Page Down, which the remote control of a projector sends, turn the steps of Learn also where a
+//   slider or a field would take them.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
@@ -53,6 +55,9 @@ export default () => {
   history.pushState = (state, unused, url) => {
     const same = new URL(url ?? location.href, location.href).pathname === location.pathname;
     if (same) history.replaceState(state, unused, url);
-    else push(state, unused, url);
+    else {
+      push(state, unused, url);
+      document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0); // a new page begins at its top
+    }
   };
 };

@@ -24,6 +24,11 @@ ROWS, WIDTH = 64, 64  # of the table that the second step draws
 COMPARED = 1_024  # rows of it that are compared
 QUERY, KEY, MOVED = 12, 9, 100  # positions of the third step, and how far both move
 HEADS, FAR = 8, 32  # of the fourth step; a distance
+LOWEST = -20  # of its picture
+ALIBI = (
+    "ALiBi lowers the weight of a key by its distance, so a key beyond the distances of training counts "
+    "less than all that it met there (Chi et al. 2022, arXiv 2212.10356). "
+)
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
 
 
@@ -75,8 +80,8 @@ def _swap(chosen: tuple[tuple[str, ...], int, int]) -> Lesson:
         "Swap two words",
         f"{quoted_words(words)} becomes {quoted_words(other)}. Without position, each word keeps its "
         f"output (largest change {number(largest['none'])}, rounding). With the sinusoidal table, entries "
-        f"of the outputs change by up to {number(largest['sinusoidal'])}; their root mean square is "
-        f"{number(size)}.",
+        f"of the outputs change by up to {number(largest['sinusoidal'])}; the root mean square of all "
+        f"entries is {number(size)}.",
         "A causal mask hides later words. Does the mask alone show the order?",
         f"Yes. With a causal mask and no position, the same swap changes entries of the outputs by up to "
         f"{number(masked)}: the first word sees one word, the last word sees all.",
@@ -130,6 +135,7 @@ def _lower(head: int) -> Lesson:
     heads = np.arange(1, HEADS + 1).repeat(len(distance))
     lines = {"head": heads, "x": np.tile(distance, HEADS), "y": np.outer(-slopes, distance).ravel()}
     slope, factors = slopes[head - 1], np.exp(-FAR * slopes)
+    last = np.minimum(len(distance) - 1, LOWEST // -slopes).repeat(len(distance))
     return Lesson(
         "Lower distant logits",
         "ALiBi subtracts slope times distance from each logit and changes nothing else. "
@@ -138,7 +144,7 @@ def _lower(head: int) -> Lesson:
         f"Head {HEADS}: its slope is the smallest. Before normalization, its bias at distance {FAR} "
         f"multiplies the attention weight by {number(factors[-1])}, the bias of head 1 by "
         f"{number(factors[0])}.",
-        frame=pd.DataFrame(lines).assign(chosen=heads == head),
+        frame=pd.DataFrame(lines).assign(chosen=heads == head, last=lines["x"] == last),
     )
 
 
@@ -163,6 +169,7 @@ def _past(guess: str) -> Lesson:
             f"Four small models, {lengths}: whose loss rises least? Choose your guess to see the curves.",
             frame=drawn.assign(y=drawn["y"].mask(past)),
         )
+    holding = [label for label, result in results.items() if result.effect is Effect.HOLDS]
     broken = [label for label, result in results.items() if result.effect is Effect.BREAKS]
     return Lesson(
         title,
@@ -170,7 +177,7 @@ def _past(guess: str) -> Lesson:
         f"{lengths}: {listed([f'{label} {results[label].text}' for label in order])}.",
         "A formula is defined at every position. Does a model with this formula work at every position?",
         f"No. These break: {listed(broken) if broken else 'none'}. A model only learns what it meets in "
-        f"training. {run_results.rules()}",
+        f"training. {ALIBI if 'ALiBi' in holding else ''}{run_results.rules()}",
         frame=drawn,
     )
 

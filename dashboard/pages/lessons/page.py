@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import altair as alt
+import numpy as np
 import streamlit as st
 
 from dashboard.charts import loss, theme
@@ -126,7 +127,7 @@ def _orders(lesson: data.Lesson) -> None:
         [
             Panel(
                 title=title,
-                subtitle="each word in its first place",
+                subtitle="words listed in your order",
                 values=Full(values),
                 row_ticks=words,
                 column_ticks=words,
@@ -160,10 +161,11 @@ def _clock(lesson: data.Lesson) -> None:
     frequencies = lesson.arrays["inv_freq"][[*HANDS]]
     wavelengths = 2 * math.pi / frequencies
     apart = data.QUERY - data.KEY
+    ahead = ", ".join(f"{degrees:.3g}°" for degrees in np.rad2deg(apart * frequencies))
     faces = [
         Face(
             title=title,
-            subtitle=f"pairs {', '.join(map(str, HANDS))} of {len(lesson.arrays['inv_freq'])}",
+            subtitle=subtitle,
             color=theme.COLOURS["rope"],
             pairs=HANDS,
             inv_freq=frequencies,
@@ -171,7 +173,10 @@ def _clock(lesson: data.Lesson) -> None:
             turns=setting.train_length / wavelengths,
             offset=offset,
         )
-        for title, offset in (("Key", 0), (f"Query, {apart} positions later", apart))
+        for title, subtitle, offset in (
+            ("Key", f"pairs {', '.join(map(str, HANDS))} of {len(lesson.arrays['inv_freq'])}", 0),
+            (f"Query, {apart} positions later", f"always ahead of the key by {ahead}", apart),
+        )
     ]
     clock_row(
         faces,
@@ -189,16 +194,22 @@ def _slopes(lesson: data.Lesson) -> None:
     colour = alt.condition("datum.chosen", alt.value(theme.COLOURS["alibi"]), alt.value("#80868f"))
     lines = (
         alt.Chart()
-        .transform_filter("datum.y >= -20")  # clipping would draw them over the axis
+        .transform_filter(f"datum.y >= {data.LOWEST}")  # clipping would draw them over the axis
         .mark_line()
         .encode(
             x=distance,
-            y=alt.Y("y:Q", title="added to the logit", scale=alt.Scale(domain=[-20, 0])),
+            y=alt.Y("y:Q", title="added to the logit", scale=alt.Scale(domain=[data.LOWEST, 0])),
             detail="head:N",
             color=colour,
             size=alt.condition("datum.chosen", alt.value(4), alt.value(1)),
             tooltip=["head:N", "x:Q", alt.Tooltip("y:Q", format=".3g")],
         )
+    )
+    names = (
+        alt.Chart()
+        .transform_filter("datum.last && datum.head != 7")  # no room between 6 and 8
+        .mark_text(align="left", dx=4, fontSize=12)
+        .encode(x=distance, y="y:Q", text="head:N", color=colour)
     )
     point = (
         alt.Chart()
@@ -206,7 +217,7 @@ def _slopes(lesson: data.Lesson) -> None:
         .mark_point(filled=True, size=120, opacity=1)
         .encode(x=distance, y="y:Q", color=colour)
     )
-    chart = alt.layer(lines, point).properties(height=CHART_HEIGHT)
+    chart = alt.layer(lines, point, names).properties(height=CHART_HEIGHT)
     page.picture(lesson.frame, theme.spec_of(chart), key="lesson_slopes")
 
 

@@ -88,19 +88,19 @@ def _draw_cards(read: data.Read, prefix: str) -> None:
             error = result.fitted if result.closed is None else result.closed
             control = result.fitted_control if result.closed is None else result.closed_control
             _line(kind, result.verdict.startswith("exact"), error, control, note=result.verdict)
-        st.caption("Relative residual; control: random table.")
+        st.caption("Relative residual: 0 is exact. Control: random table.")
     with second:
         st.markdown(rf"**{prefix}Depends on the offset only?** $K(i, i+k) = f(k)$")
         for kind, claim in read.claims.items():
             only = claim.only
             _line(kind, data.is_small(only.error), only.error, only.control, note=only.reason or "")
-        st.caption("Spread along diagonals over overall spread; control: random table.")
+        st.caption("Spread along diagonals over overall spread: 0 is yes. Control: random table.")
     with third:
         st.markdown(rf"**{prefix}A straight line?** $f(k) = a - s\,k$")
         for kind, claim in read.claims.items():
             line = claim.straight
             _line(kind, data.is_line(claim), line.r_squared, line.control, note=line.reason or "")
-        st.caption("$R^2$ against the distance; control: noise.")
+        st.caption("$R^2$ against the distance: only 1 is a line. Control: noise.")
 
 
 def _line(kind: str, holds: bool, value: float | None, control: float | None, *, note: str) -> None:
@@ -148,7 +148,7 @@ def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
         Panel(
             title=page.label(kind) + added,
             values=Full(corner.numpy()),
-            subtitle=text,
+            subtitle=f"{text}, first {len(corner)} features",
             color=theme.COLOURS[kind],
         )
         for kind, result in read.maps.items()

@@ -94,7 +94,7 @@ def headline(results: Mapping[str, Similarity]) -> str:
         if not np.isfinite(result.mean).any():
             others.append(f"{label} has no similarity at all.")
         elif below is None:
-            others.append(f"{label} never drops below 0.5{noise}.")
+            others.append(f"{label} does not drop below 0.5 within the positions shown{noise}.")
         else:
             parts.append(f"{below:,} ({label}{noise})")
     first = f"Position similarity first drops below 0.5 at distance {', '.join(parts)}."
