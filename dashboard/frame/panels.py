@@ -1,5 +1,6 @@
 """Matrices of B beside those of the pinned setting, A, and the difference of both."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,14 +28,15 @@ def rows_of_both(
     key: str,
     unit: str,
     text_alternative: str,
-    of_b: dict[str, Any] | None = None,
+    on_cell: Callable[[str], None] | None = None,
     change: Callable[[Panel, Panel], MatrixValues] = _difference,
     **layout: Any,
 ) -> None:
     """Draw matrices of B, and where a setting is pinned those of A and the differences beside them.
 
     scale: makes the colours of B's and A's matrices together. Panels belong together by their title.
-    of_b: more for the row of B. change: of two panels, by default the difference of their first cells.
+    on_cell: called with a row's key when a visitor pins a cell of it. change: of two panels, by default the
+    difference of their first cells.
     """
     pinned = {panel.title: panel for panel in panels.pinned or ()}
     changes = [
@@ -55,7 +57,7 @@ def rows_of_both(
     colours = scale([*of_now, *of_pinned])
     difference = Scale.around_zero([panel.values for panel in changed], f"difference of {unit}")
     rows = [
-        (page.setting_name("B"), of_now, key, colours, "", of_b or {}),
+        (page.setting_name("B"), of_now, key, colours, "", {}),
         (page.setting_name("A"), of_pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
         ("Difference: B minus A", changed, f"{key}_change", difference,
          "Current minus pinned setting: ", {"together": 1}),
@@ -71,6 +73,7 @@ def rows_of_both(
             if shown:
                 page.matrices(
                     shown, key=row_key, scale=shades, text_alternative=f"{lead}{text_alternative}",
+                    on_cell=functools.partial(on_cell, row_key) if on_cell else None,
                     **(layout | own_layout),
                 )  # fmt: skip
             if shown is changed and unaffected:

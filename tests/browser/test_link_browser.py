@@ -106,6 +106,18 @@ def test_pinned_cell_is_in_the_link_and_opens_pinned(visitor: Visit) -> None:
     assert facts(other) == facts(page)
 
 
+def test_cell_that_is_pinned_in_a_is_pinned_in_b_and_in_the_difference(visitor: Visit) -> None:
+    link = "similarity?length=64&schemes=RoPE&base=500&a=base~10000~length~64~schemes~rope"
+    page = visitor().open(link)
+    row(page, "similarity_pinned").locator(".plot").focus()
+    for key in ("ArrowDown", "Enter"):  # from the middle, 32
+        page.keyboard.press(key)
+    for key in ("similarity", "similarity_pinned", "similarity_change"):
+        readout = row(page, key).locator(".readout")
+        expect(readout).to_contain_text("query 33, key 32, distance 1: ")
+    assert asked(page)["reference"] == 33
+
+
 def test_back_and_forward_lead_through_pages_not_through_dial_moves(visitor: Visit) -> None:
     page = visitor().open("pca?base=500&fit=all")
     title = page.get_by_test_id("stMain").locator("h1")

@@ -39,7 +39,15 @@ def draw() -> None:
         page.head("Relative offsets", read.map(lambda result: result.headline))
     sources = {kind: schemes.provenance(query) for kind, query in current.queries.items()}
     notes = page.panel_notes(settings.current, sources)
-    title.subheader("The matrix that moves a position", anchor=False, help=notes)
+    meaning_of_phi = (
+        r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content after "
+        "its rotation (RoPE), or a vector whose inner products are the weight factors (ALiBi)."
+    )
+    title.subheader(
+        "The matrix that moves a position",
+        anchor=False,
+        help="\n\n".join(filter(None, (meaning_of_phi, notes))),
+    )
     a, b = chosen.offset, chosen.second
     unlike = tuple(kind for kind, result in current.maps.items() if result.corner is None)
     meaning.markdown(

@@ -119,7 +119,8 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
         lambda _: scale,
         key=KEY,
         unit="similarity",
-        of_b={"cell": (read.current.reference, read.current.key), "on_cell": pin_cell},
+        cell=(read.current.reference, read.current.key),
+        on_cell=pin_cell,
         change=change,
         text_alternative=(
             f"Position similarity of query and key for {page.names(tuple(read.current.results))}, from "
@@ -130,9 +131,9 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
 
 
 @show_callback_errors
-def pin_cell() -> None:
-    """Take the cell that a visitor pinned as the page's query and key."""
-    cell = st.session_state[KEY].cell
+def pin_cell(key: str) -> None:
+    """Take the cell that a visitor pinned in a row of matrices as the page's query and key."""
+    cell = st.session_state[key].cell
     rules = fields.rules(SimilarityChoice)
     for name, position in zip(("reference", "key_position"), cell or (), strict=False):
         if rules[name].accepts(position):
