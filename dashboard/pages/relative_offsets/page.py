@@ -40,8 +40,8 @@ def draw() -> None:
     sources = {kind: schemes.provenance(query) for kind, query in current.queries.items()}
     notes = page.panel_notes(settings.current, sources)
     meaning_of_phi = (
-        r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content after "
-        "its rotation (RoPE), or a vector whose inner products are the weight factors (ALiBi)."
+        r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content "
+        "after its rotation (RoPE), or a vector whose inner products are the weight factors (ALiBi)."
     )
     title.subheader(
         "The matrix that moves a position",
