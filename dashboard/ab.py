@@ -1,4 +1,4 @@
-"""What a page shows twice: for the current setting, B, and for the pinned one, A, where there is one."""
+"""A value that a page has for two settings: the current one, B, and the pinned one, A, if there is one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class AB(Generic[Value]):
 
     @property
     def each(self) -> "tuple[Value, ...]":
-        """That of B, and that of A where a setting is pinned."""
+        """The value of B, then the value of A if a setting is pinned."""
         return (self.current,) if self.pinned is None else (self.current, self.pinned)
 
     @property
