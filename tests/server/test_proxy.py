@@ -324,6 +324,8 @@ def test_view_and_run_survive_a_killed_server(tmp_path: Path, chromium: Browser)
         (run,) = Store(tmp_path / "runs").ids()
         (label,) = Labels(tmp_path / "runs").all()[run]
         assert label.name == "Outlives its server"
+        # The worker logs the end of a run up to a second after it has stored it.
+        wait_until(looking, lambda: any(one["event"] == "run_finished" for one in events(second)))
         assert [one["run"] for one in events(second) if one["event"] == "run_finished"] == [run]
         assert not [one for one in events(second) if one["event"] == "incident"]
 
