@@ -136,6 +136,14 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
     expect(page.locator("[data-testid=stMain] input[type=range]").first).to_have_value(before)
 
 
+def test_clocks_of_query_and_key_name_their_positions_as_the_slider_moves(visitor: Visit) -> None:
+    page = visitor().open("learn?step=3")
+    titles = page.locator(".st-key-lesson_clock .face .title")
+    expect(titles).to_have_text(["Key at position 9", "Query at position 12"])
+    page.locator(".st-key-lesson_clock .slider").fill("50")
+    expect(titles).to_have_text(["Key at position 50", "Query at position 53"])
+
+
 def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> None:
     typed = "<b>dog</b> [x](http://e.example) \u0643\u0644\u0628 WWW.e.example me@e.example"
     page = visitor().open("why_position")

@@ -98,7 +98,7 @@ def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float)
 
 def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
     at = step(3)
-    before = re.search(r"they have the logit (-?[\d.]+)\.", headline(at))
+    before = re.search(r"the logit is (-?[\d.]+)\.", headline(at))
     assert before is not None
     assert answer(at).startswith(f"Still {before[1]} ")
     assert f"logit becomes {before[1]}" not in answer(at)
@@ -107,11 +107,11 @@ def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
     (clock,) = [one for one in at.get("bidi_component") if one.key == "lesson_clock"]
     row = json.loads(clock.proto.json)
     ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
-    assert ahead == {"Key": 9, "Query, 3 positions later": 12}
+    assert ahead == {"Key": 9, "Query": 12}
     assert row["last"] >= 109  # where the answer moves the key
     degrees = [3 * 10_000.0 ** (-pair / 32) * 180 / np.pi for pair in (0, 8, 16, 24)]
     listed = ", ".join(f"{angle:.3g}°" for angle in degrees)
-    assert row["faces"][1]["subtitle"] == f"always ahead of the key by {listed}"
+    assert row["faces"][1]["subtitle"] == f"3 positions later, so ahead of the key by {listed}"
 
 
 @pytest.mark.parametrize("head", [1, 8])

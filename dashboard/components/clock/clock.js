@@ -108,15 +108,18 @@ class WavesView {
   }
 }
 
-/** One clock: picture, waves if there are any, and table, made anew when the hands change. */
+/** One clock: picture, waves if there are any, and table, made anew when the hands change.
+ *
+ * shifted: whether its title says its position. */
 class FaceView {
-  constructor(face, trained, parent) {
+  constructor(face, trained, parent, shifted) {
     this.face = face;
+    this.shifted = shifted;
     const figure = make("figure", "face", parent);
     figure.style.setProperty("--scheme", face.color);
     const title = make("div", "title", figure);
     make("span", "swatch", title);
-    make("span", "", title, face.title);
+    this.name = make("span", "", title, face.title);
     make("div", "subtitle", figure, face.subtitle);
     const pictures = make("div", "pictures", figure);
     this.picture = draw("svg", "dial", pictures, { role: "img" });
@@ -184,6 +187,7 @@ class FaceView {
     const at = Math.floor(position);
     const read = this.face.hands.map((hand) => degrees(angleOf(hand, at)));
     this.cells.forEach((cell, n) => write(cell, read[n]));
+    if (this.shifted) write(this.name, `${this.face.title} at position ${whole(at)}`);
     if (!spoken) return;
     const hands = this.face.hands.map(({ pair }, n) => `pair ${pair} at ${read[n]}`);
     const text = `${this.face.title} at position ${whole(at)}: ${hands.join(", ")}`;
@@ -242,7 +246,8 @@ class Clock {
     }
     write(this.markText, `training length ${whole(row.trained)}`);
     this.faces.replaceChildren();
-    this.views = row.faces.map((face) => new FaceView(face, row.trained, this.faces));
+    const shifted = row.faces.some(({ offset }) => offset); // the slider's position is not that of every clock
+    this.views = row.faces.map((face) => new FaceView(face, row.trained, this.faces, shifted));
     this.at = Math.min(this.at ?? row.first, row.last);
     this.play(this.playing && this.at < this.last);
     this.root.dataset.paints = ++this.paints;

@@ -121,8 +121,8 @@ def _turn(_: None) -> Lesson:
     return Lesson(
         "Rotate query and key",
         "RoPE rotates each pair of dimensions of query and key by position times frequency. "
-        f"At positions {QUERY} and {KEY} they have the logit {first:.3f}.",
-        f"Both move by {MOVED} positions. What is the logit now?",
+        f"With the query at position {QUERY} and the key at position {KEY}, the logit is {first:.3f}.",
+        f"The slider moves both. What is the logit {MOVED} positions later?",
         f"Still {moved:.3f} (change {number(abs(moved - first))}, rounding): only the distance counts. "
         f"If the query alone moves to position {QUERY + 1}, the logit becomes {logit(QUERY + 1, KEY):.3f}.",
         {"inv_freq": rope.frequencies.inv_freq.numpy()},

@@ -175,7 +175,7 @@ def _clock(lesson: data.Lesson) -> None:
         )
         for title, subtitle, offset in (
             ("Key", f"pairs {', '.join(map(str, HANDS))} of {len(lesson.arrays['inv_freq'])}", 0),
-            (f"Query, {apart} positions later", f"always ahead of the key by {ahead}", apart),
+            ("Query", f"{apart} positions later, so ahead of the key by {ahead}", apart),
         )
     ]
     clock_row(
