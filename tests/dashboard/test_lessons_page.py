@@ -8,6 +8,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
+from dashboard.frame.drawers import HOW_TO_READ
 from dashboard.pages.lessons import data
 from posenc.analysis import RandomLayer
 from tests.dashboard import pages
@@ -158,6 +159,17 @@ def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
         )
         rows = of(charts(at)[0], kind)
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(LOSS[kind])
+
+
+@pytest.mark.parametrize(
+    ("number", "word"), [(1, "key"), (2, "wave"), (3, "hand"), (4, "head"), (5, "training length")]
+)
+def test_how_to_read_describes_the_picture_of_the_step(number: int, word: str) -> None:
+    at = drawn(visit(PAGE, {"step": str(number)}, drawers=[HOW_TO_READ]))
+    guide = at.main.markdown[-1].value
+    assert word in guide
+    assert 1 <= guide.count(". ") + 1 <= 2
+    assert ("model dimension 512" in guide) == (number == 1)
 
 
 def test_next_goes_through_all_five_steps_and_each_leads_to_full_pages() -> None:

@@ -30,6 +30,21 @@ ALIBI = (
     "less than all that it met there (Chi et al. 2022, arXiv 2212.10356). "
 )
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
+# How to read the picture of each step.
+GUIDES = {
+    "1": "A row is a query, a column is a key, and a cell is an attention weight: the mean over the "
+    f"{Setting().heads} heads of one layer with random weights and model dimension {Setting().dim}. All "
+    "panels list the words in your order, so equal panels mean that the swap changes no weight.",
+    "2": "A row is a position, a column is a dimension, and a colour is an entry from -1 to 1. The waves "
+    "are fast on the left and slow on the right.",
+    "3": "A hand is a pair of dimensions; its angle is position times frequency, clockwise from the top, "
+    "and a thick arc shows the angles that occur in training. The logit is that of one random query and "
+    f"key of {Setting().head_dim} dimensions.",
+    "4": "A line is a head: what ALiBi adds to a logit at each distance, with the chosen head in colour. "
+    f"The dot marks distance {FAR}.",
+    "5": "A line is the loss of a small model by context length, the mean over seeds; lower is better. "
+    "The dashed line is the training length.",
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,13 +91,7 @@ def draw() -> None:
     row = answer.container(horizontal=True)
     for folder in LINKS[str(step)]:
         page.link(row, folder)
-    page.how_to_read(
-        "Each step has one picture, its control and one question. Answer the question before you open the "
-        "answer. The keys Page Up and Page Down, and the remote control of a projector, go back and "
-        "forward. Present enlarges the page for a projector. A link opens the same step. Steps 1 and 3 use "
-        "one attention layer with random weights: model dimension 512, 8 heads, base 10,000. Step 5 shows "
-        "small trained models."
-    )
+    page.how_to_read(data.GUIDES[str(step)])
     page.definition(*DEFINITIONS[str(step)])
 
 
