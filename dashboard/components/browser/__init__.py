@@ -29,7 +29,7 @@ def keep_one_step_per_page() -> None:
 
     Streamlit adds a step for every change of the address that the server asks for. Back would then undo
     a dragged slider stop by stop, or lead to an address that was never drawn. The same script darkens the
-    tags of lists, hides an empty sidebar, and turns the steps of Learn where a slider has the focus.
+    tags of lists, hides an empty sidebar, and turns the steps of Learn by Page Up and Page Down.
     """
     _history(key="history")
 

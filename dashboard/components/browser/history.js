@@ -5,8 +5,8 @@
 //   a page that has some.
 // - Less room beside a page in a window of a projector or a small laptop, and Start's cards by the width.
 // - A chart with a width of its own fits a narrow window.
-// - Page Up and Page Down, which the remote control of a projector sends, turn the steps of Learn also where a
-//   slider or a field would take them.
+// - Page Up and Page Down, which the remote control of a projector sends, turn the steps of Learn, also where a
+//   slider or a field would take them. Page Down opens a closed answer first.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
@@ -34,12 +34,15 @@ function watchRuns(app) {
 }
 
 function turnStep(event) {
-  const name = { PageUp: "back", PageDown: "next" }[event.key];
-  const button = name && document.querySelector(`.st-key-${name}_step button`);
-  if (!button || !event.target.matches("input, textarea")) return; // Streamlit's shortcut serves the rest
+  const closed = "[class*=st-key-answer_of_step] details:not([open]) > summary";
+  const button = (name) => document.querySelector(`.st-key-${name}_step button`);
+  const target = {
+    PageUp: () => button("back"), PageDown: () => document.querySelector(closed) ?? button("next"),
+  }[event.key]?.();
+  if (!target) return;
   event.preventDefault();
-  event.stopPropagation();
-  button.click();
+  event.stopPropagation(); // from Streamlit's shortcut too, which the button shows
+  target.click();
 }
 
 export default () => {

@@ -67,11 +67,15 @@ def draw() -> None:
     way = controls.container(horizontal=True, vertical_alignment="bottom", width="content")
     header = st.container()
     step = int(sidebar.choices(options.LessonChoice, way).step)
-    for name, to, key in (("Back", step - 1, "PageUp"), ("Next", step + 1, "PageDown")):
+    phone = page.on_phone()
+    for name, to, key, hint in (
+        ("Back", step - 1, "PageUp", None),
+        ("Next", step + 1, "PageDown", "The key Page Down opens the answer first."),
+    ):
         way.button(
             name, key=f"{name.lower()}_step", on_click=_go_to, args=(str(to),),
-            shortcut=None if page.on_phone() else key,
             disabled=not 1 <= to <= len(PICTURES),
+            shortcut=None if phone else key, help=None if phone else hint,
         )  # fmt: skip
     lesson = data.read(str(step), _chosen(str(step), controls))
     with header:
