@@ -28,7 +28,8 @@ class ExerciseChoice:
 
     predict: bool = fields.Flag(
         label="Quiz mode",
-        help="A question first; the headline, pictures and numbers come with your answer.",
+        help="A question first; the headline, pictures and numbers come with your answer. A copied link "
+        "opens with the question, and so do the other pages that have one.",
     ).field(False)
 
 

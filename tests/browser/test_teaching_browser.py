@@ -169,6 +169,26 @@ def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> No
     assert headline(again).inner_text() == headline(page).inner_text()
 
 
+# Notes every headline and chart that is ever in the page, however short.
+NOTE_RESULTS = """window.noted = new Set();
+new MutationObserver(() => {
+  const main = document.querySelector("[data-testid=stMain]");
+  for (const bold of main?.querySelectorAll("strong") ?? []) noted.add(bold.innerText);
+  for (const chart of main?.querySelectorAll(".stVegaLiteChart") ?? []) noted.add(chart.className);
+}).observe(document, { subtree: true, childList: true, characterData: true });"""
+
+
+@pytest.mark.parametrize("link", ["extrapolation", "extrapolation?half=formula", "similarity"])
+def test_page_opened_in_quiz_mode_never_shows_a_result(visitor: Visit, link: str) -> None:
+    somebody = visitor()
+    page = somebody.tab()
+    page.add_init_script(NOTE_RESULTS)
+    page.goto(f"{somebody.address}/{link}{'&' if '?' in link else '?'}predict=true")
+    expect(headline(page)).to_have_text(WITHHELD)
+    settled(page)
+    assert page.evaluate("[...noted]") == [WITHHELD]
+
+
 def test_question_is_answered_before_anything_is_drawn(visitor: Visit) -> None:
     page = visitor().open("similarity?predict=true")
     expect(headline(page)).to_have_text(WITHHELD)
