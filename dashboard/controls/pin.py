@@ -15,6 +15,7 @@ from posenc.settings import Setting, from_text, own_rules, record
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
+MOST_NAMES = 2  # of a list in the name of A or B
 MOST_CHARACTERS = 3_000 + MAX_TOKEN
 
 
@@ -74,10 +75,25 @@ def changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     rules = fields.rules(Setting) | own_rules()
     of_b, of_a = record(settings.current), record(settings.pinned)
     return [
-        (rule.label.lower(), rule.describe(of_a[name]), rule.describe(of_b[name]))
+        (
+            rule.label.lower(),
+            _text(rule, of_a[name], of_b[name]),
+            _text(rule, of_b[name], of_a[name]),
+        )
         for name, rule in rules.items()
         if of_a[name] != of_b[name]
     ]
+
+
+def _text(rule: fields.Rule, value: Any, other: Any) -> str:
+    """Return a value in words, of a list only how it differs from the other: a whole list is too long."""
+    if not isinstance(rule, fields.MultiChoice):
+        return rule.describe(value)
+    more = [word for word in value if word not in other]
+    words = more or [word for word in other if word not in value]
+    few = len(words) <= MOST_NAMES
+    names = rule.describe(tuple(words)) if few else f"{len(words)} others"
+    return f"{'with' if more else 'without'} {names}"
 
 
 def differences(settings: AB[Setting]) -> str:

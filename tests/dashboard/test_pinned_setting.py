@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
+from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.controls import pin
 from posenc.schemes import SCHEMES
@@ -124,6 +125,24 @@ def test_difference_is_drawn_of_what_the_changed_controls_affect(
     assert any("base 500" in name and name.startswith("**A: ") for name in names)
 
 
+@pytest.mark.parametrize(
+    ("schemes_of_a", "schemes_of_b", "name_of_a", "name_of_b"),
+    [
+        (("learned", "rope"), ("learned", "rope", "alibi"), "without ALiBi", "with ALiBi"),
+        (("learned", "rope"), ("sinusoidal", "alibi"), "with Learned, RoPE", "with Sinusoidal, ALiBi"),
+        (("rope",), MAIN, "without 3 others", "with 3 others"),
+    ],
+)  # fmt: skip
+def test_names_of_a_and_b_say_in_which_schemes_they_differ(
+    schemes_of_a: tuple[str, ...], schemes_of_b: tuple[str, ...], name_of_a: str, name_of_b: str
+) -> None:
+    both = AB(Setting(schemes=schemes_of_b, base=500.0), Setting(schemes=schemes_of_a))
+    assert pin.names(both) == {
+        "A": f"A: schemes {name_of_a}, base 10,000",
+        "B": f"B: schemes {name_of_b}, base 500",
+    }
+
+
 def test_tables_show_the_change_of_every_number() -> None:
     now = pd.DataFrame({"scheme": ["x", "y"], "error": [3.0, np.nan], "note": ["a", "b"]})
     then = pd.DataFrame({"scheme": ["x", "z"], "error": [1.0, 5.0], "note": ["c", "d"]})
@@ -200,7 +219,7 @@ def test_measured_half_says_the_headline_of_either_setting() -> None:
     assert "RoPE" not in headline(at)
     (then,) = [text for text in captions(at) if text.startswith("A: ")]
     alone = drawn(visit("extrapolation", link | {"schemes": "rope,alibi"}))
-    assert then.startswith("A: schemes ")
+    assert then.startswith("A: schemes with RoPE. ")
     assert then.endswith(f". {headline(alone)}")
 
 
