@@ -72,7 +72,9 @@ def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[s
 
 def _setting_legend(orient: Literal["top", "bottom"] = "top") -> alt.Legend:
     words = _setting_words(SETTING_NAMES)
-    return alt.Legend(title=None, orient=orient, labelExpr=words, symbolType="stroke")
+    return alt.Legend(
+        title=None, orient=orient, labelExpr=words, labelLimit=240, symbolType="stroke"
+    )
 
 
 def _setting_words(names: Mapping[str, str]) -> str:

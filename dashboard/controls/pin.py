@@ -105,8 +105,13 @@ def differences(settings: AB[Setting]) -> str:
 
 
 def names(settings: AB[Setting]) -> dict[str, str]:
-    """Return what a legend calls A and B: by what differs, the first two things where it is more."""
-    differing = changed(settings)
+    """Return what a legend calls A and B: by what differs, the first two things where it is more.
+
+    Schemes are named where nothing else differs: the picture shows them.
+    """
+    all_changes = changed(settings)
+    schemes = fields.rules(Setting)["schemes"].label.lower()
+    differing = [change for change in all_changes if change[0] != schemes] or all_changes
     if not differing:
         return {"A": "A (pinned)", "B": "B (current)"}
     more = [f"{len(differing) - 2} more"] if len(differing) > 2 else []
