@@ -15,7 +15,6 @@ from posenc.settings import Setting, from_text, own_rules, record
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
-MOST_NAMES = 2  # of a list in the name of A or B
 MOST_CHARACTERS = 3_000 + MAX_TOKEN
 
 
@@ -91,8 +90,7 @@ def _text(rule: fields.Rule, value: Any, other: Any) -> str:
         return rule.describe(value)
     more = [word for word in value if word not in other]
     words = more or [word for word in other if word not in value]
-    few = len(words) <= MOST_NAMES
-    names = rule.describe(tuple(words)) if few else f"{len(words)} others"
+    names = rule.describe(tuple(words)) if len(words) == 1 else f"{len(words)} others"
     return f"{'with' if more else 'without'} {names}"
 
 

@@ -129,7 +129,7 @@ def test_difference_is_drawn_of_what_the_changed_controls_affect(
     ("schemes_of_a", "schemes_of_b", "name_of_a", "name_of_b"),
     [
         (("learned", "rope"), ("learned", "rope", "alibi"), "without ALiBi", "with ALiBi"),
-        (("learned", "rope"), ("sinusoidal", "alibi"), "with Learned, RoPE", "with Sinusoidal, ALiBi"),
+        (("learned", "rope"), ("rope", "alibi"), "with Learned", "with ALiBi"),
         (("rope",), MAIN, "without 3 others", "with 3 others"),
     ],
 )  # fmt: skip
