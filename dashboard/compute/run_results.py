@@ -1,5 +1,6 @@
 """Measured results of trained models as sentences and tables: losses in three classes, accuracies."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -69,7 +70,16 @@ def about(curves: Sequence[Curve]) -> str:
 def rules() -> str:
     """Return the rule of each class past the training length."""
     text = " ".join(f"{str(effect).capitalize()}: {effect.rule}." for effect in Effect)
-    return text.replace(": ", ": perplexity ", 1)
+    return text.replace(": ", ": loss ", 1)
+
+
+def rules_in_percent() -> str:
+    """Return what the limits of the rules are in percent of perplexity."""
+    held, degraded = summary.HELD, summary.DEGRADED
+    return (
+        f"A loss that is {held:.3f} nats higher is a perplexity that is {math.expm1(held):.0%} higher; "
+        f"{degraded:.3f} nats are {math.expm1(degraded):.0%}."
+    )
 
 
 class PastTraining(NamedTuple):
@@ -93,7 +103,7 @@ def past_training(curve: Curve) -> PastTraining:
 
 
 def nats(change: float) -> str:
-    """Return a change of loss; its third decimal tells 4.6% and 5.4% of perplexity apart."""
+    """Return a change of loss; its third decimal tells which side of a rule's limit it is on."""
     return f"{change:+.{2 if abs(change) >= 1 else 3}f} nats"
 
 

@@ -36,7 +36,7 @@ TERMS = {
     "Frequency": "Radians per token by which a pair rotates. Pair 0 is the fastest.",
     "Head": "One of the parallel attentions of a layer. ALiBi gives each head its own slope.",
     "Holds, degrades, breaks": "How a model does past its training length, at its worst longer context. "
-    + run_results.rules(),
+    + f"{run_results.rules()} {run_results.rules_in_percent()}",
     "Logit": "The score of a query and a key. Softmax turns the logits of a query into attention weights.",
     "Loss": "Minus the logarithm of the probability that a model assigns to the correct next token, as a "
     "mean over tokens. Lower is better. The small models here read bytes, so it is per byte.",

@@ -102,9 +102,8 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
             Number(f"loss at {last.x:,}", last.mean, "nats"),
         ),
         f"Models with {NAMES[kind]} ({_model(curve)}) have a loss of {loss:.3f} nats at "
-        f"{count_of(length, 'token')} and {last.mean:.3f} at {last.x:,}, {_seeds(curve.seeds)}; "
-        f"perplexity {passes} and ends at {figure(times)} times: the model "
-        f"{outcome} ({outcome.rule}).",
+        f"{count_of(length, 'token')} and {last.mean:.3f} at {last.x:,}, {_seeds(curve.seeds)}: the model "
+        f"{outcome} ({outcome.rule}). Perplexity {passes} and ends at {figure(times)} times.",
     )
 
 

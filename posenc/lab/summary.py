@@ -28,7 +28,7 @@ LEARNED = 0.9  # accuracy within the training distances from which recall counts
 
 
 class Effect(StrEnum):
-    """How a model's perplexity changes past its training length."""
+    """How a model's loss changes past its training length."""
 
     HOLDS = "holds"
     DEGRADES = "degrades"
@@ -36,11 +36,11 @@ class Effect(StrEnum):
 
     @property
     def rule(self) -> str:
-        """The rule, on the perplexity of the mean over seeds against that at the training length."""
+        """The rule, on the loss of the mean over seeds against that at the training length."""
         return {
-            Effect.HOLDS: f"at most {_percent(HELD)} higher",
-            Effect.DEGRADES: f"at most {_percent(DEGRADED)} higher",
-            Effect.BREAKS: f"more than {_percent(DEGRADED)} higher",
+            Effect.HOLDS: f"at most {HELD:.3f} nats higher",
+            Effect.DEGRADES: f"at most {DEGRADED:.3f} nats higher",
+            Effect.BREAKS: f"more than {DEGRADED:.3f} nats higher",
         }[self]
 
 
@@ -184,10 +184,6 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
         seeds = len({specification.seed for specification, _ in scores})
         result.append(Curve(scores[0][0], measure, variant, seeds, points))
     return result
-
-
-def _percent(nats: float) -> str:
-    return f"{100 * math.expm1(nats):.3g}%"  # of perplexity
 
 
 def _point(x: int, until: int, by_seed: list[tuple[int, float]]) -> Point:

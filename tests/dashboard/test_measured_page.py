@@ -99,7 +99,8 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     for fact in (
         "Lowest loss at 64 tokens: RoPE, 1.30, not clearly different from ALiBi.",
         "mean of 2 seeds; bands: lowest to highest seed",
-        "Holds: perplexity at most 5% higher. Degrades: at most 10% higher. Breaks: more than 10% higher.",
+        "Holds: loss at most 0.049 nats higher. Degrades: at most 0.095 nats higher. Breaks: more than "
+        "0.095 nats higher.",
     ):
         assert fact in details
     records = table(at, CONTEXT).to_dict("records")

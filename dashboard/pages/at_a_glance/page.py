@@ -30,7 +30,8 @@ def draw() -> None:
     if measured := runs.shipped_loss(tuple(current.results)):
         st.caption(
             f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
-            f"{run_results.rules()}"
+            f"{run_results.rules()}",
+            help=run_results.rules_in_percent(),
         )
     both = {"sinusoidal", "rope"} <= {*current.results}
     if both and settings.current.equal_width and settings.current.of_model("rope") is None:

@@ -99,7 +99,10 @@ def _draw_comparison(
     if shows and curves:
         with picture:
             _draw_picture(shown, chosen, variants=variants)
-        st.caption(plain(run_results.about(curves)))
+        st.caption(
+            plain(run_results.about(curves)),
+            help=run_results.rules_in_percent() if language else None,
+        )
         st.subheader("All measured schemes", anchor=False)
         table = run_results.table(runs.curves(compared, measure))
         page.table(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))

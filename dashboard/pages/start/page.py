@@ -134,7 +134,7 @@ def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
     page.picture(
         drawn, loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT), key="loss"
     )
-    st.caption(run_results.rules())
+    st.caption(run_results.rules(), help=run_results.rules_in_percent())
 
 
 @st.cache_resource(max_entries=64, ttl=runs.RETRY_SECONDS, show_spinner=False)
