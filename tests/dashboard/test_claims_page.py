@@ -104,10 +104,21 @@ def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
     assert any(code.value.startswith("def slowest") for code in at.main.code)
     verdict = CLAIMS["slowest"].test(Setting())
     assert verdict.sentence in [as_read(text.value) for text in at.main.markdown]
-    assert any(f"]({CLAIMS['slowest'].link})" in text.value for text in at.main.caption)
+    assert any(f"]({CLAIMS['slowest'].link})" in text.value for text in at.main.markdown)
     (numbers,) = [frame.value for frame in at.main.table]
     # 2 pi 10,000^(510/512), and the 2 pi 10,000 that is often quoted
     assert [as_read(text) for text in numbers["found"]] == ["60,611 positions", "62,832 positions"]
+
+
+def test_phone_has_the_code_of_a_claim_behind_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dashboard.frame.page.on_phone", lambda: True)
+    at = drawn(visit("claims", claim_code_slowest=True))
+    (drawer,) = [expander for expander in at.main.expander if expander.label == "Code"]
+    assert not drawer.proto.expanded
+    assert [code.value for code in drawer.code] == [code.value for code in at.main.code]
+    assert drawer.code[0].value.startswith("def slowest")
 
 
 def test_opened_two_right_draws_its_attention_weights() -> None:

@@ -4,7 +4,7 @@
 // - No sidebar without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from
 //   a page that has some.
 // - Less room beside a page in a window of a projector or a small laptop, and Start's cards by the width.
-// - A chart with a width of its own fits a narrow window.
+// - A chart with a width of its own fits a narrow window, and code has smaller letters there.
 // - Page Up and Page Down, which the remote control of a projector sends, turn the steps of Learn, also where a
 //   slider or a field would take them. Page Down opens a closed answer first.
 const STYLE = `
@@ -19,6 +19,7 @@ const STYLE = `
 .st-key-cards { /* all in a row, two in less than 900 pixels, one on a phone: never three and one */
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
+@media (max-width: 640px) { [data-testid=stCode] code { font-size: 0.75rem !important; } }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
 :root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;
 const SLOW = 500; // milliseconds

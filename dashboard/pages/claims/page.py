@@ -87,7 +87,7 @@ def _draw_claim(claim: Claim, read: data.ClaimsRead, pinned_verdict: Verdict | N
         return
     with drawer:
         st.markdown(plain(verdict.sentence))
-        st.caption(f"Source: [{plain(claim.source)}]({claim.link}).")
+        st.markdown(f"Source: [{plain(claim.source)}]({claim.link}).")  # a caption dims links
         if pinned_verdict is not None:
             st.caption(pinned(verdict, pinned_verdict))
         if claim.id == data.DRAWN and read.weights is not None:
@@ -95,9 +95,10 @@ def _draw_claim(claim: Claim, read: data.ClaimsRead, pinned_verdict: Verdict | N
         if verdict.numbers:
             st.table(numbers(verdict.numbers, verdict.control))
         st.caption(f"How it is tested. The verdict depends on {plain(data.reads(claim))}.")
+        place = st.expander("Code", type="compact") if page.on_phone() else st.container()
         for function in (claim.test, *claim.steps):
             code = inspect.getsource(function)
-            st.code(code[code.index("def ") :], language="python")  # without its decorator
+            place.code(code[code.index("def ") :], language="python")  # without its decorator
 
 
 def line(claim: Claim, verdict: Verdict, pinned_verdict: Verdict | None) -> str:
