@@ -15,6 +15,7 @@ from dashboard.charts.palette import STROKES
 from posenc.schemes import SCHEMES
 
 HEIGHT = 280
+GRAY = "#808495"  # of text, on a dark and on a white ground
 SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
 
 Spec = dict[str, Any]
@@ -200,6 +201,23 @@ _PROJECTOR = {
 }
 _OWN_SIZES = ("fontSize", "labelFontSize", "rowPadding", "labelLimit")
 _TALLER = 50  # pixels: what larger text takes of the height of a plot
+
+
+# Sizes of the title's two lines, and the height that Vega gives them: history.js and larger_type.css
+# cut this height off on the screen, where the page's own headings say the same.
+_TITLE, _PROJECTED_TITLE = (15, 12, 35), (20, 18, 47)
+
+
+def titled(spec: Spec, title: str, *below: str, projected: bool) -> Spec:
+    """Return a specification with a title, which a saved picture shows, and smaller lines below it."""
+    size, smaller, height = _PROJECTED_TITLE if projected else _TITLE
+    text = {
+        "text": title, "fontSize": size, "subtitle": below, "subtitleFontSize": smaller,
+        "subtitleColor": GRAY,
+        "anchor": "start", "frame": "bounds", "offset": 6,
+    }  # fmt: skip
+    taller = {} if spec.get("autosize") == "pad" else {"height": spec["height"] + height}
+    return spec | taller | {"title": text}
 
 
 def for_projector(spec: Spec) -> Spec:

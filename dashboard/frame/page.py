@@ -108,13 +108,21 @@ def second_headline(sentence: AB[str]) -> None:
 
 
 def chart(
-    frames: AB[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
+    frames: AB[pd.DataFrame],
+    build: Callable[..., Spec],
+    *arguments: Any,
+    key: str,
+    title: str,
+    **more: Any,
 ) -> None:
-    """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
+    """Draw a chart of both settings' frames; `build` makes its specification of the arguments.
+
+    title: of the picture where it is saved.
+    """
     spec = build(*arguments, pinned=frames.compared, **more)
     if frames.compared:
         spec = theme.name_settings(spec, pin.names(settings()))
-    picture(named(side_by_side(frames)), spec, key=key)
+    picture(named(side_by_side(frames)), spec, key=key, title=title)
 
 
 def curves(
@@ -122,6 +130,7 @@ def curves(
     build: Callable[..., Spec],
     *arguments: Any,
     key: str,
+    title: str,
     fields: tuple[str, str] = ("x", "y"),
     log: bool = False,
     **more: Any,
@@ -130,27 +139,37 @@ def curves(
 
     fields: x and y of the frames. log: whether y is drawn on a log scale.
     """
-    chart(frames, build, *arguments, key=key, **more)
+    chart(frames, build, *arguments, key=key, title=title, **more)
     if sentence := coinciding(frames.current, *fields, log=log):
         st.caption(sentence)
 
 
-def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:
+def picture(
+    frame: pd.DataFrame, spec: Spec, *, key: str, title: str, alt: str | None = None
+) -> None:
     """Draw a chart as it is; one whose specification has widths of its own keeps them.
 
-    alt: what a reader hears instead of a picture that does not describe itself.
+    title: of the picture where it is saved. alt: what a reader hears instead of a picture that does not
+    describe itself.
     """
-    drawn = theme.for_projector(spec) if presenting() else spec
+    contents, projected = page_contents.current(), presenting()
+    drawn = theme.for_projector(spec) if projected else spec
+    drawn = theme.titled(drawn, title, contents.title, projected=projected)
     st.vega_lite_chart(
         arrow(frame), drawn, key=key, width="content" if "width" in spec else "stretch", alt=alt
     )
-    page_contents.current().pictures[key] = page_contents.Picture(spec, frame)
+    saved = theme.titled(spec, title, contents.title, projected=False)
+    contents.pictures[key] = page_contents.Picture(saved, frame)
 
 
-def matrices(panels: Sequence[Panel], **layout: Any) -> None:
-    """Draw a row of matrices as `matrix_row` does, and note it for the export."""
-    row = matrix_row(panels, **layout)
-    page_contents.current().pictures[row.key] = row
+def matrices(panels: Sequence[Panel], *, name: str = "", **layout: Any) -> None:
+    """Draw a row of matrices as `matrix_row` does, and note it for the export.
+
+    name: of its setting, beside a pinned one.
+    """
+    contents = page_contents.current()
+    row = matrix_row(panels, title=", ".join(filter(None, (contents.title, name))), **layout)
+    contents.pictures[row.key] = row
 
 
 def side_by_side(frames: AB[pd.DataFrame]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from dashboard.ab import AB
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, minus
 from dashboard.controls import pin
 from dashboard.frame import page
-from dashboard.text import listed
+from dashboard.text import listed, plain
 
 
 def _difference(b: Panel, a: Panel) -> MatrixValues:
@@ -56,23 +56,26 @@ def rows_of_both(
     )
     colours = scale([*of_now, *of_pinned])
     difference = Scale.around_zero([panel.values for panel in changed], f"difference of {unit}")
+    names = pin.names(page.settings())
     rows = [
-        (page.setting_name("B"), of_now, key, colours, "", {}),
-        (page.setting_name("A"), of_pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
+        (names["B"], of_now, key, colours, "", {}),
+        (names["A"], of_pinned, f"{key}_pinned", colours, "Pinned setting: ", {}),
         ("Difference: B minus A", changed, f"{key}_change", difference,
          "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
     rows = [row for row in rows if row[1] or (row[1] is changed and unaffected)]
     # Names in a row of their own, so that matrices stay level where one is long.
-    names = st.columns(len(rows)) if pinned and not page.on_phone() else None
+    headings = st.columns(len(rows)) if pinned and not page.on_phone() else None
     places = st.columns(len(rows)) if pinned else [st.container() for _ in rows]
     for i, (name, shown, row_key, shades, lead, own_layout) in enumerate(rows):
         if pinned:
-            (names or places)[i].markdown(f"**{name}**")
+            (headings or places)[i].markdown(f"**{plain(name)}**")
         with places[i]:
             if shown:
+                saved = f"{names['B']} minus {names['A']}" if shown is changed else name
                 page.matrices(
-                    shown, key=row_key, scale=shades, text_alternative=f"{lead}{text_alternative}",
+                    shown, name=saved if pinned else "", key=row_key, scale=shades,
+                    text_alternative=f"{lead}{text_alternative}",
                     on_cell=functools.partial(on_cell, row_key) if on_cell else None,
                     **(layout | own_layout),
                 )  # fmt: skip

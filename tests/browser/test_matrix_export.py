@@ -101,3 +101,23 @@ def test_picture_has_training_length_blanks_and_pinned_cell(page: Page, tmp_path
     assert (255, 255, 255) in {tuple(pixel) for pixel in ring.reshape(-1, 3)}
     readout = first.locator(".readout").first
     assert not np.array_equal(marked.part(readout), plain.part(readout))
+
+
+def test_title_stands_above_the_picture_and_its_end_is_not_cut_off(
+    page: Page, tmp_path: Path
+) -> None:
+    panels = example_panels()[:1]
+    show_row(page, panels)
+    plain = Picture(page, tmp_path).pixels
+    for title in ("Similarity, A: base 500", "Similarity, A: " + 60 * "base "):
+        show_row(page, panels, title=title)
+        pixels = Picture(page, tmp_path).pixels
+        height, width = plain.shape[:2]
+        above = pixels.shape[0] - height
+        margin = 2 * MARGIN  # the title's descenders reach into it
+        assert np.array_equal(pixels[above + margin :, :width], plain[margin:])
+        ink = np.abs(pixels - pixels[0, 0]).max(axis=2) > 60
+        rows, columns = (np.flatnonzero(ink[: above + margin].any(axis=axis)) for axis in (1, 0))
+        assert 0 < rows[0] < rows[-1] < above + margin - 1
+        assert MARGIN < columns[0] < columns[-1] < pixels.shape[1] - MARGIN
+    assert pixels.shape[1] > 1.5 * width

@@ -2,12 +2,16 @@
 
 import re
 from itertools import product
+from pathlib import Path
 from urllib.parse import urlparse
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 from playwright.sync_api import Page, expect
 
+from tests.browser.bare_page import box_of
 from tests.browser.browser import PAGES, SCREENS, Visit, go, settled
 from tests.browser.browser_page import CANVASES, INK, alerts, click, wait_until
 from tests.longer import mostly
@@ -141,3 +145,23 @@ def test_page_opened_by_its_link_fits_every_screen(visitor: Visit, path: str, wi
     page = visitor(**WINDOWS[window]).open(path)
     assert page.evaluate(CUT) == []
     assert barriers(page) == []
+
+
+def test_saved_chart_has_a_title_that_is_not_on_the_page(visitor: Visit, tmp_path: Path) -> None:
+    for present, band in (("false", 35), ("true", 47)):
+        page = visitor().open(f"similarity?present={present}")
+        chart = page.get_by_test_id("stVegaLiteChart").first
+        title = chart.locator(".role-title")
+        expect(title).to_contain_text("Position similarity by distance")
+        height = box_of(chart.locator("svg"))["height"]
+        assert box_of(title)["y"] + box_of(title)["height"] <= box_of(chart)["y"]
+        assert box_of(chart)["height"] == pytest.approx(height - band, abs=2)
+        expect(chart).to_have_css("overflow", "clip")
+        chart.hover()
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name="Download as PNG").first.click()
+        waiting.value.save_as(tmp_path / "chart.png")
+        with Image.open(tmp_path / "chart.png") as image:
+            pixels = np.asarray(image.convert("L")).astype(int)
+        assert pixels.shape[0] == pytest.approx(2 * height, abs=4)
+        assert np.ptp(pixels[: 2 * band]) > 100

@@ -3,8 +3,9 @@
 import csv
 import io
 import json
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ from dashboard.components.matrix import Row
 from dashboard.components.matrix.colours import coloured
 from dashboard.controls import pin
 from dashboard.frame import export as take_away
-from dashboard.frame.page_contents import PageContents
+from dashboard.frame.page_contents import PageContents, Picture
 from dashboard.frame.toolbar import address
 from dashboard.pages.claims.data import DRAWN
 from posenc import fields
@@ -49,6 +50,8 @@ ODD = {
     "reach": "8", "steps": "77",
 }  # fmt: skip
 TINY = {"dim": "2", "heads": "1", "length": "2", "train_length": "1", "learned_source": "random"}
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 EXPORTED = (*pages.SCHEME_PAGES, "why_position", "claims", "check_my_encoding")
 
@@ -227,15 +230,22 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
     for key, picture in contents.pictures.items():
         start = f"figures/{key.replace('_', '-')}"
         count = len(picture.panels) if isinstance(picture, Row) else 1
+        title = picture.title if isinstance(picture, Row) else picture.spec["title"]["subtitle"][0]
+        assert title == contents.title
         drawn_files = [name for name in files if name.startswith(start) and name.endswith(".png")]
         assert len(drawn_files) >= count
+        written: set[str] = set()
         for name in drawn_files:
             with Image.open(io.BytesIO(files[name])) as image:
                 levels = np.asarray(image.convert("L"))
             assert max(levels.shape) > 300
             assert levels.max() - levels.min() > 20  # something is drawn
-        if not isinstance(picture, Row):
-            assert ElementTree.fromstring(files[f"{start}.svg"]).tag.endswith("svg")
+            texts = svg_texts(files[name.replace(".png", ".svg")])
+            assert title in texts
+            written |= texts
+        names = [picture.spec["title"]["text"]] if isinstance(picture, Picture) else []
+        names += [panel.title for panel in picture.panels] if isinstance(picture, Row) else []
+        assert {*names} <= written
 
 
 def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
@@ -258,8 +268,56 @@ def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
     shades = coloured(picture.panels[0].values, picture.scale)
     with Image.open(io.BytesIO(files["figures/similarity-1-rope.png"])) as image:
         pixels = np.asarray(image)
-    scale = pixels.shape[0] // shades.shape[0]
-    np.testing.assert_array_equal(pixels[::scale, ::scale], shades)
+    x, y, width, height = (
+        round(take_away.DENSITY * number) for number in plot(files["figures/similarity-1-rope.svg"])
+    )
+    rows, columns = (np.arange(12) * size // 12 + size // 24 for size in (height, width))
+    seen = pixels[y:, x:][np.ix_(rows, columns)]
+    np.testing.assert_array_equal(seen, shades)
+
+
+def test_figures_of_a_pinned_page_name_their_setting_axes_and_colours() -> None:
+    link = {
+        "length": "12",
+        "train_length": "8",
+        "schemes": "rope",
+        "a": "length~12~train_length~8~schemes~rope~base~500",
+    }
+    files = export(drawn(visit("similarity", link)))
+    settings = {
+        "similarity": "Similarity, B: base 10,000",
+        "similarity-pinned": "Similarity, A: base 500",
+        "similarity-change": "Similarity, B: base 10,000 minus A: base 500",
+    }
+    for name, setting_name in settings.items():
+        texts = svg_texts(files[f"figures/{name}-1-rope.svg"])
+        assert {"RoPE", setting_name, "query position", "key position", "10"} <= texts
+        unit, ends = "position similarity", {"\u22121.0", "1.0"}
+        if name == "similarity-change":
+            unit, ends = "difference of similarity", {"0.0"}
+        assert {unit} | ends <= texts
+    assert {"A: base 500", "B: base 10,000"} <= svg_texts(files["figures/by-offset.svg"])
+
+
+def svg_texts(svg: bytes) -> set[str]:
+    """Return what is written in a drawing."""
+    return {(node.text or "").strip() for node in ElementTree.fromstring(svg).iter()}
+
+
+def plot(svg: bytes) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of the image in a drawing."""
+
+    def places(node: ElementTree.Element, x: float, y: float) -> Iterator[tuple[float, ...]]:
+        moved = re.match(r"translate\(([^,]+),([^)]+)\)", node.get("transform", ""))
+        if moved is not None:
+            x, y = x + float(moved[1]), y + float(moved[2])
+        if node.tag == f"{SVG}image":
+            yield x, y, float(node.attrib["width"]), float(node.attrib["height"])
+        for child in node:
+            yield from places(child, x, y)
+
+    ((left, top, width, height),) = places(ElementTree.fromstring(svg), 0.0, 0.0)
+    return left, top, width, height
 
 
 def test_matrices_of_an_export_name_their_words_and_axes() -> None:

@@ -19,8 +19,13 @@ SCALE = Scale(-1.0, 1.0, "diverging", "cosine similarity")
 AWKWARD = [-0.0, 0.0, 1e-45, -1e-39, 3.4028235e38, 1.0, 0.99999994, 1.0000001, 0.1, np.pi, np.nan]
 
 
-def send(*panels: Panel, height: int | None = None, text: str = "four schemes") -> bytes:
-    row = Row(panels=panels, key="similarity", scale=SCALE, height=height, text_alternative=text)
+def send(
+    *panels: Panel, height: int | None = None, text: str = "four schemes", title: str = ""
+) -> bytes:
+    row = Row(
+        panels=panels, key="similarity", title=title, scale=SCALE, height=height,
+        text_alternative=text,
+    )  # fmt: skip
     return encode(row)
 
 
@@ -145,10 +150,10 @@ def test_header_holds_all_text_around_a_panel() -> None:
         **said, values=Full.from_tensor(awkward(2, 3)), row_start=100, column_start=-2,
         column_label="dimension", column_ticks=[(0, "sin 0"), (2, "sin 1")],
     )  # fmt: skip
-    header, _ = read(send(panel, height=240, text="one → two"))
+    header, _ = read(send(panel, height=240, text="one → two", title="Similarity"))
     (told,) = header.pop("panels")
     assert header == {
-        "name": "similarity", "text": "one → two", "height": 240, "together": 1,
+        "name": "similarity", "title": "Similarity", "text": "one → two", "height": 240, "together": 1,
         "scale": {"low": -1.0, "high": 1.0, "kind": "diverging", "unit": "cosine similarity"},
     }  # fmt: skip
     assert told.items() >= said.items()

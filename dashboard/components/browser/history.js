@@ -4,7 +4,8 @@
 // - No sidebar without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from
 //   a page that has some.
 // - Less room beside a page in a window of a projector or a small laptop, and Start's cards by the width.
-// - A chart with a width of its own fits a narrow window, and code has smaller letters there.
+// - A chart with a width of its own fits a narrow window, and code has smaller letters there. The title of a
+//   chart is for the saved picture; on the page a heading says the same.
 // - Page Up and Page Down, which the remote control of a projector sends, turn the steps of Learn, also where a
 //   slider or a field would take them. Page Down opens a closed answer first.
 const STYLE = `
@@ -21,6 +22,8 @@ const STYLE = `
 }
 @media (max-width: 640px) { [data-testid=stCode] code { font-size: 0.75rem !important; } }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
+.stVegaLiteChart:has(.role-title) { overflow: clip; }
+.stVegaLiteChart svg:has(.role-title) { margin-top: calc(-1 * var(--chart-title, 35px)); }
 :root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;
 const SLOW = 500; // milliseconds
 

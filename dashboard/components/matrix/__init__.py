@@ -82,6 +82,7 @@ def matrix_row(
     key: str,
     scale: Scale,
     text_alternative: str,
+    title: str = "",
     row_label: str = "query position",
     column_label: str = "key position",
     height: int | None = None,
@@ -93,9 +94,9 @@ def matrix_row(
 
     `key` names the row for good: with the same key a rerun repaints in place, crosshair and zoom
     stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
-    instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
-    `together` is how many panels in a row belong together: no line ends between them where there
-    is room for one group. `on_cell` is called when a visitor pins a cell, which is then
+    instead of the picture; `title` stands over the PNG. `height` is the plots' height in CSS pixels;
+    None makes them square. `together` is how many panels in a row belong together: no line ends between
+    them where there is room for one group. `on_cell` is called when a visitor pins a cell, which is then
     `st.session_state[key].cell`, query and key; `cell` is the one pinned now. Returns what was drawn.
     """
     row = Row(
@@ -103,6 +104,7 @@ def matrix_row(
         key=key,
         scale=scale,
         text_alternative=text_alternative,
+        title=title,
         row_label=row_label,
         column_label=column_label,
         height=height,

@@ -1,9 +1,11 @@
 // A row as a PNG: what the page shows, drawn again at twice its size or more, in its own colours.
 //
 // Every place is read from the page, where the browser has laid out and wrapped the text, so the
-// picture looks like the screen. Hints and buttons stay out; a pinned cell and its values stay in.
+// picture looks like the screen. Hints and buttons stay out; a pinned cell and its values stay in. The row's
+// title, which the page has in its headings, stands above.
 
 const MARGIN = 16; // CSS pixels around the picture
+const TITLE = { size: 16, height: 28 }; // CSS pixels
 const MOST_PIXELS = 64e6; // what browsers can be trusted to hold in one canvas
 
 /** Draw the row and hand it to the browser as the file posenc-<name>.png. */
@@ -24,7 +26,7 @@ async function savePng(row) {
 
 function drawPicture(row) {
   const parts = [...row.views.map((view) => view.figure), row.legend.legend];
-  const pen = new Pen(row.root, parts, exportScale(row));
+  const pen = new Pen(row.root, parts, exportScale(row), row.title);
   row.panels.forEach((panel, n) => drawPanel(pen, panel, row.views[n], row.at));
   drawLegend(pen, row.legend);
   for (const part of parts) pen.texts(part);
@@ -95,23 +97,28 @@ function drawLegend(pen, { colours, ticks, blank, boundary }) {
 
 /** Draws on a canvas of its own what stands at a place of the page. */
 class Pen {
-  /** `parts` are the elements that the picture holds; `scale` its pixels per CSS pixel. */
-  constructor(root, parts, scale) {
+  /** `parts` are the elements that the picture holds; `scale` its pixels per CSS pixel; `title` may be "". */
+  constructor(root, parts, scale, title) {
+    const style = getComputedStyle(root);
+    this.canvas = document.createElement("canvas");
+    this.context = this.canvas.getContext("2d");
+    const font = `600 ${TITLE.size * scale}px ${style.fontFamily}`;
+    this.context.font = font;
+    const titleWidth = this.context.measureText(title).width / scale;
     const boxes = parts.map((part) => part.getBoundingClientRect());
     const left = Math.min(...boxes.map((box) => box.left)) - MARGIN;
-    const top = Math.min(...boxes.map((box) => box.top)) - MARGIN;
+    const top = Math.min(...boxes.map((box) => box.top)) - MARGIN - (title ? TITLE.height : 0);
     this.origin = { left, top };
     this.scale = scale;
-    this.canvas = document.createElement("canvas");
-    const right = Math.max(...boxes.map((box) => box.right)) + MARGIN;
+    const right = Math.max(...boxes.map((box) => box.right), left + MARGIN + titleWidth) + MARGIN;
     const bottom = Math.max(...boxes.map((box) => box.bottom)) + MARGIN;
     this.canvas.width = Math.round((right - left) * scale);
     this.canvas.height = Math.round((bottom - top) * scale);
-    this.context = this.canvas.getContext("2d");
-    const style = getComputedStyle(root);
     this.text = style.color;
     const paper = style.getPropertyValue("--st-background-color");
     this.fill({ x: 0, y: 0, width: this.canvas.width, height: this.canvas.height }, paper);
+    Object.assign(this.context, { font, fillStyle: this.text });
+    this.context.fillText(title, MARGIN * scale, (MARGIN + TITLE.size) * scale);
   }
 
   /** The place of an element, or of a rectangle of the page, in whole picture pixels. */

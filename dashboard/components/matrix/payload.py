@@ -92,6 +92,7 @@ class Panel:
 class Row:
     """Panels side by side on one colour scale, and what is said of all of them; see `matrix_row`.
 
+    title: over a saved picture; on the page a heading says it.
     cell: the pinned query and key of a row that tells the page which cell is pinned; (0, 0) is none.
     """
 
@@ -99,6 +100,7 @@ class Row:
     key: str
     scale: Scale
     text_alternative: str
+    title: str = ""
     row_label: str = "query position"
     column_label: str = "key position"
     height: int | None = None
@@ -111,6 +113,7 @@ def encode(row: Row) -> bytes:
     sent = [words(panel.values) for panel in row.panels]
     header: dict[str, Any] = {
         "name": row.key,
+        "title": row.title,
         "text": row.text_alternative,
         "height": row.height,
         "together": row.together,

@@ -34,7 +34,7 @@ class Row {
   /** Show a new payload in the elements that are there; crosshair and zoom stay where they were. */
   show(row) {
     ({ panels: this.panels, scale: this.scale, height: this.height, name: this.name } = row);
-    this.together = row.together;
+    ({ together: this.together, title: this.title } = row);
     while (this.views.length > this.panels.length) this.views.pop().figure.remove();
     while (this.views.length < this.panels.length) this.addPanel();
     this.active = Math.min(this.active, this.panels.length - 1);

@@ -78,6 +78,7 @@ def _draw_scheme(read: AB[data.Read], kind: str) -> None:
         small_curve,
         kind,
         key=f"curve_{kind}",
+        title=f"{page.label(kind)}: position similarity by distance",
     )
     if shown is read.current:
         st.caption(properties.sentence(shown.measured[kind], shown.results[kind]))

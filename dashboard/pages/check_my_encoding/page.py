@@ -69,7 +69,8 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
         with right:
             columns = both.map(lambda answer: data.drawn_columns(answer.by_column))
             if any(len(frame) for frame in columns.each):
-                page.chart(columns, _differences, key="check_columns")
+                title = "Largest difference by column"
+                page.chart(columns, _differences, key="check_columns", title=title)
             if current.result is not None and current.result.known:
                 _belongs(current.result, data.tables(table, settings.current))
         panels.rows_of_both(

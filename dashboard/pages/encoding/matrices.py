@@ -41,8 +41,9 @@ def draw(both: AB[EncodingPage], slopes: AB[pd.DataFrame]) -> None:
                 _row(unit, units[unit], both)
         if has_slopes:
             with columns[len(alone)]:
-                st.markdown("**ALiBi: slope of each head**")
-                page.chart(slopes, charts.slopes, key="slopes")
+                title = "ALiBi: slope of each head"
+                st.markdown(f"**{title}**")
+                page.chart(slopes, charts.slopes, key="slopes", title=title)
     for kind in read.schemes:
         if kind not in read.matrices:
             st.info(

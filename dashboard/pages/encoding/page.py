@@ -149,6 +149,7 @@ def _wavelengths(both: AB[EncodingPage]) -> None:
         charts.wavelengths,
         kinds,
         key="wavelengths",
+        title="Wavelength of each pair",
         fields=("place", "wavelength"),
         log=True,
     )

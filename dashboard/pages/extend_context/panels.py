@@ -146,26 +146,32 @@ def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
             page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
             st.caption(RANKING)
         elif name == WAVELENGTHS:
-            page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths")
+            page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths", title=name)
             st.caption(
                 "Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
                 "waves never completed a turn in training."
             )
         elif name == "Change per pair":
-            page.chart(pairs, charts.ratios, labels, key="plan_ratios")
+            page.chart(pairs, charts.ratios, labels, key="plan_ratios", title=name)
             st.caption(
                 "1 is the frequency of training. At the lowest level it is divided by the factor."
             )
         elif name == "Expected logit":
             page.chart(
-                both.map(lambda read: read.kernel), charts.kernels, labels, key="plan_kernels"
+                both.map(lambda read: read.kernel),
+                charts.kernels,
+                labels,
+                key="plan_kernels",
+                title=name,
             )
             st.caption(
                 "Expected logit of equal unit content by distance. Dashed: the trained length."
             )
         else:
             bounds = both.map(lambda read: read.bound)
-            page.chart(bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds")
+            page.chart(
+                bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds", title=name
+            )
             st.caption(
                 "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher "
                 f"than a similar one. {plain(bound_sentence(both.current.plan))}"

@@ -216,6 +216,9 @@ def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
             band=False,
             height=HEIGHT,
             key="nearest" if nearest else "past",
+            title="Distance to the nearest training position"
+            if nearest
+            else "Position similarity by distance",
         )
     else:
         st.caption(NO_PICTURE)
@@ -234,7 +237,8 @@ def _draw_turns(turns: AB[Turns], current: Read) -> None:
         st.caption(NO_PICTURE)
         return
     curves, tables = turns.map(lambda result: result.curves), turns.map(lambda result: result.table)
-    page.curves(curves.map(frames.drawn), turns_chart, kinds, key="turns", log=True)
+    title = "Turns of each pair within the training length"
+    page.curves(curves.map(frames.drawn), turns_chart, kinds, key="turns", title=title, log=True)
     _caption(CAPTIONS[TURNS], current)
     page.table(tables)
     page.numbers(curves, "turns per pair", {"x": "pair", "y": "turns"})

@@ -130,7 +130,8 @@ def _draw_picture(shown: list[RunInfo], chosen: LossChoice, *, variants: bool) -
     perplexity = chosen.unit == "perplexity"
     frame, kinds = loss.frame(curves, perplexity=perplexity), _kinds(shown)
     spec = loss.by_length(frame, kinds, measure, perplexity=perplexity, labels=not page.on_phone())
-    page.picture(frame, spec, key=f"measured_{measure}")
+    title = f"Models trained on: {run_descriptions.title(shown[0].specification)}"
+    page.picture(frame, spec, key=f"measured_{measure}", title=title)
 
 
 def _kinds(infos: list[RunInfo]) -> tuple[str, ...]:

@@ -216,7 +216,7 @@ def _slopes(lesson: data.Lesson) -> None:
         .encode(x=distance, y="y:Q", color=colour)
     )
     chart = alt.layer(lines, point, names).properties(height=CHART_HEIGHT)
-    page.picture(lesson.frame, theme.spec_of(chart), key="lesson_slopes")
+    page.picture(lesson.frame, theme.spec_of(chart), key="lesson_slopes", title=lesson.title)
 
 
 def _measured(lesson: data.Lesson) -> None:
@@ -226,7 +226,7 @@ def _measured(lesson: data.Lesson) -> None:
     spec = loss.by_length(
         lesson.frame, data.MAIN, "context", bands=False, labels=answered, height=CHART_HEIGHT
     )
-    page.picture(lesson.frame, spec, key=f"lesson_loss_{answered}")
+    page.picture(lesson.frame, spec, key=f"lesson_loss_{answered}", title=lesson.title)
 
 
 PICTURES: dict[str, Callable[[data.Lesson], None]] = {

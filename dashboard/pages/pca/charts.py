@@ -6,12 +6,11 @@ from typing import Any
 import altair as alt
 
 from dashboard.charts.lines import line_spec
-from dashboard.charts.theme import Spec, in_order, spec_of
+from dashboard.charts.theme import GRAY, Spec, in_order, spec_of
 
 # Plot area in CSS pixels: two fit in a row of a window 1,280 wide, beside the sidebar.
 WIDTH, HEIGHT = 350, 250
 MIDDLE = "#21918c"  # of viridis
-GRAY = "#808495"  # of text, on a dark and on a white ground
 
 
 def legend() -> dict[str, str]:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from dashboard.ab import AB
-from dashboard.controls import sidebar
+from dashboard.controls import pin, sidebar
 from dashboard.frame import page
 from dashboard.pages.pca import charts, data
 from dashboard.pages.pca.options import PLANES, VARIANCE, PcaChoice
@@ -30,8 +30,9 @@ def draw() -> None:
         st.caption(WHY_BENT)
     if chosen.plot == VARIANCE:
         page.curves(
-            read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained"
-        )
+            read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained",
+            title="Variance explained by the first components",
+        )  # fmt: skip
     else:
         _draw_positions(read, chosen)
         if jump := page.last_row(settings):
@@ -86,10 +87,11 @@ def _draw_panel(
     """Draw one scheme under one setting. setting: its name where two are compared."""
     result = read.results[kind]
     note = page.panel_note(read.setting, kind, result.note, rounded=result.rounded)
-    title = page.label(kind) + (f", {page.setting_name(setting)}" if setting else "")
+    parts = [page.label(kind), *([pin.names(page.settings())[setting]] if setting else [])]
+    title = ", ".join(parts)
     words = data.explained(result)
     st.subheader(
-        title, anchor=False, help=plain("; ".join(filter(None, (note, data.fitted(result)))))
+        plain(title), anchor=False, help=plain("; ".join(filter(None, (note, data.fitted(result)))))
     )
     st.caption(words)
     if panel is None:
@@ -98,6 +100,7 @@ def _draw_panel(
         panel.frame,
         spec,
         key=f"projection_{kind}{'_pinned' if setting == 'A' else ''}",
+        title=title,
         alt=f"{title}: {words}; {data.fitted(result)}",
     )
     if panel.outside:

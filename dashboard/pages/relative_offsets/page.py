@@ -184,7 +184,10 @@ def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
     drawn = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
     with drawer:
         if drawn:
-            page.curves(errors.map(frames.drawn), map_errors, drawn, key="map_errors", log=True)
+            page.curves(
+                errors.map(frames.drawn), map_errors, drawn, key="map_errors",
+                title="Residual by offset", log=True,
+            )  # fmt: skip
             st.caption("Thin grey dashes: control, the mean of random tables.")
         rows = errors.current.groupby("scheme", sort=False).size()
         if wide := [str(name) for name, count in rows.items() if count < len(OFFSETS)]:

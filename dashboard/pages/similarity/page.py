@@ -62,7 +62,7 @@ def draw() -> None:
             page.curves(
                 read.map(lambda result: lines.labelled(frames.drawn(result.by_offset))),
                 lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
-                labels=True, key="by_offset",
+                labels=True, key="by_offset", title="Position similarity by distance",
             )  # fmt: skip
     with one_position:
         if looks:
@@ -71,6 +71,7 @@ def draw() -> None:
                 read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
                 lines.by_offset, kinds, "key position", "position similarity", band=False,
                 labels=True, key="one_row",
+                title=f"Position similarity of query {current.reference:,} and each key",
             )  # fmt: skip
         if chosen.reference != current.reference:
             st.caption(

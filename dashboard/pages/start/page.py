@@ -94,8 +94,9 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
 def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
     """Draw similarity by distance, with the controls that move it under it."""
     notes = {kind: result.kernel.provenance for kind, result in read.current.results.items()}
+    title = "Position similarity by distance"
     st.subheader(
-        "Position similarity by distance",
+        title,
         anchor=False,
         help="\n\n".join(
             filter(None, (page.panel_notes(settings.current, notes), page.last_row(settings)))
@@ -110,6 +111,7 @@ def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
         band=False,
         height=HEIGHT,
         key="start",
+        title=title,
     )
     rules = fields.rules(Setting)
     row = st.container(horizontal=True, vertical_alignment="center")
@@ -123,17 +125,17 @@ def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
     if not measured.current:
         return
     specification = measured.current[0].specification
+    title = f"Measured loss, trained on {specification.train_length:,} tokens"
     st.subheader(
-        f"Measured loss, trained on {specification.train_length:,} tokens",
+        title,
         anchor=False,
         help=f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, mean of "
         f"{measured.current[0].seeds} seeds. The dashed line is their training length.",
     )
     kinds = page.kinds(settings)
     drawn = _loss_frame(kinds)
-    page.picture(
-        drawn, loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT), key="loss"
-    )
+    spec = loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT)
+    page.picture(drawn, spec, key="loss", title=title)
     st.caption(run_results.rules(), help=run_results.rules_in_percent())
 
 
