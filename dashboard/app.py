@@ -20,7 +20,7 @@ SECTIONS = {
         ("at_a_glance", "At a glance", "grid_view"),
         ("similarity", "Similarity", "join_inner"),
         ("pca", "PCA", "scatter_plot"),
-        ("relative_offsets", "Relative offsets", "moving"),
+        ("relative_offsets", "Relative offsets", "arrow_range"),
         ("extrapolation", "Extrapolation", "trending_up"),
         ("train", "Train", "model_training"),
     ],

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 import streamlit as st
 
 from dashboard.components import browser
-from dashboard.controls import link, pin
+from dashboard.controls import link, page_controls, pin
 from dashboard.frame import drawers, login, page, page_contents, quiz
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
@@ -33,9 +33,7 @@ def draw(
     pages whose address is not their folder.
     """
     follow_link()
-    st.set_page_config(
-        page_icon="📐", layout="wide", initial_sidebar_state="collapsed" if presenting() else "auto"
-    )
+    st.set_page_config(page_icon="📐", layout="wide")
     pages = {
         folder: st.Page(
             f"pages/{folder}/page.py",
@@ -57,14 +55,20 @@ def draw(
         link.keep()
         ready = True
     chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
-    st.set_page_config(page_title=f"{chosen.title} - posenc")
+    st.session_state["page"] = chosen.url_path
+    # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
+    closed = presenting() or not page_controls.any_here()
+    st.set_page_config(
+        page_title=f"{chosen.title} - posenc",
+        initial_sidebar_state="collapsed" if closed else "auto",
+    )
     st.logo(LOGO, size="large")
     # After the navigation: a rerun before it would forget which page the link named.
     with run_queue.server.turn(), incidents.show_errors():
         if not ready:
             raise incidents.PageEnded
         counters.here.count("reruns", chosen.url_path or "start")
-        st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
+        st.session_state["owners"] = []
         page_contents.begin()
         st.session_state["pages"] = pages
         link.restore(lambda: _options(tuple(pages)))

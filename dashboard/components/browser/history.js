@@ -12,7 +12,7 @@ const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
   :has([data-testid=stSidebarNavLink])) {
-  display: none;
+  &, & ~ * [data-testid=stExpandSidebarButton] { display: none; }
 }
 @media (min-width: 1000px) and (max-width: 1400px) {
   [data-testid=stMainBlockContainer] { padding-inline: 1.5rem !important; }
