@@ -122,6 +122,10 @@ def test_waves_are_drawn_where_the_library_says_and_a_line_follows_the_hands(
         assert face.locator(".pair").all_inner_texts() == [f"pair {pair}" for pair in pairs]
     face = clock.locator(".face").first
     plot = box_of(face.locator(".plot"))
+    for label, zero in zip(face.locator(".pair").all(), face.locator(".zero").all(), strict=True):
+        beside, middle = box_of(label), box_of(zero)["y"]
+        assert beside["x"] + beside["width"] <= plot["x"]
+        assert beside["y"] + beside["height"] / 2 == pytest.approx(middle, abs=1)
     for at in (0, 83, 249):
         clock.locator(".slider").fill(str(at))
         line = box_of(face.locator(".now"))

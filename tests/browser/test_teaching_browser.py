@@ -33,6 +33,8 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
     expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
     go(page, "learn")  # which has no controls in the sidebar
     expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
+    expect(page.get_by_test_id("stHeaderLogo")).to_be_visible()
+    expect(page.get_by_test_id("stExpandSidebarButton")).not_to_be_visible()  # nothing to open
 
 
 # Where the first whole picture of a page ends: a chart, a panel of matrices, a clock, a drawing or a table.

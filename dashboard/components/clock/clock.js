@@ -9,7 +9,7 @@ const SHARED = Symbol.for("posenc.clock");
 const SPEEDS = [1, 4, 16, 64, 256, 1024]; // positions per second
 const TURN = 2 * Math.PI;
 const OUTER = 90; // radius of the fastest pair's ring, in a picture 236 wide, wider where text is larger
-const LANE = 3; // from one wave to the next below it, where a wave goes from -1 to 1
+const LANE = 2.4; // from one wave to the next below it, where a wave goes from -1 to 1
 const STILL = 500; // milliseconds between steps where motion is not wanted
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -74,7 +74,7 @@ class WavesView {
       "aria-hidden": true,
     });
     hands.forEach(({ pair }, n) => {
-      const middle = LANE * n + 1.95; // the name above
+      const middle = LANE * (n + 0.5);
       draw("path", "zero", lanes, { d: `M 0 ${middle} H ${this.last}` });
       ["sine", "cosine"].forEach((name, which) => {
         const from = (2 * n + which) * count;
@@ -84,7 +84,7 @@ class WavesView {
         draw("path", name, lanes, { d: `M ${points.join(" L ")}` });
       });
       const label = make("span", "pair", this.plot, `pair ${pair}`);
-      label.style.top = `${(100 * n) / hands.length}%`;
+      label.style.top = `${(100 * (n + 0.5)) / hands.length}%`;
     });
     if (trained < count) this.rule("trained").style.left = this.place(trained);
     this.cursor = this.rule("now");
