@@ -63,6 +63,7 @@ from posenc.analysis.offset_checks import (
 from posenc.analysis.pca import (
     Projection,
     SchemeProjection,
+    components_explaining,
     project,
     project_gram,
     scheme_projection,

@@ -37,6 +37,7 @@ class Projection:
     `components` (k, d): unit axes, and `mean` (d,): the origin; None when there are no vectors.
     `explained_variance_ratio` (k,): variance of the fitted scores over that of the fitted rows; 0
     when the rows do not differ.
+    `all_variance_ratios` (r,): the same of every component there is, also of those without scores.
     `rank`: components whose variance is above rounding; those after it are all zero.
     `fitted` (n,), `missing` (n,): rows that set the axes, rows that are not finite.
     """
@@ -45,6 +46,7 @@ class Projection:
     components: Float[Tensor, "k d"] | None
     mean: Float[Tensor, " d"] | None
     explained_variance_ratio: Float[Tensor, " k"]
+    all_variance_ratios: Float[Tensor, " r"]
     rank: int
     fitted: Bool[Tensor, " n"]
     missing: Bool[Tensor, " n"]
@@ -96,23 +98,24 @@ def project(
     chosen = rows[fitted]
     count, width = chosen.shape
     size = min(components, max(count - 1, 1), width)
-    axes, variance = rows.new_zeros(size, width), rows.new_zeros(size)
+    axes, variance = rows.new_zeros(size, width), rows.new_zeros(min(count, width))
     if chosen.any():
         # "auto" may pick a randomised solver, whose later components are wrong.
         solver = "covariance_eigh" if count >= width else "full"
-        pca = PCA(size, svd_solver=solver).fit(chosen.cpu().numpy())
-        axes = torch.from_numpy(pca.components_).to(rows.device)
+        pca = PCA(svd_solver=solver).fit(chosen.cpu().numpy())
+        axes = torch.from_numpy(pca.components_[:size]).to(rows.device)
         variance = torch.from_numpy(pca.explained_variance_).to(rows.device)
-    rank = int((variance > max(count, width) * _EPS * variance[0]).sum())
+    rank = int((variance[:size] > max(count, width) * _EPS * variance[0]).sum())
     scores = rows @ axes[:rank].T
     signs = _signs(scores[fitted])
-    total = chosen.square().sum().item() / max(count - 1, 1)
+    ratios = variance / (chosen.square().sum().item() / max(count - 1, 1) or 1.0)
     padding = (0, components - rank)
     return Projection(
         scores=pad(scores * signs * scale, padding).masked_fill(missing[:, None], torch.nan),
         components=pad(axes[:rank] * signs[:, None], (0, 0, *padding)),
         mean=(origin + drift) * scale,
-        explained_variance_ratio=pad(variance[:rank] / (total or 1.0), padding),
+        explained_variance_ratio=pad(ratios[:rank], padding),
+        all_variance_ratios=ratios,
         rank=rank,
         fitted=fitted,
         missing=missing,
@@ -153,7 +156,7 @@ def project_gram(
     count = len(block)
     degrees = max(count - 1, 1)  # the rank of a centred kernel
     size = min(components, degrees)
-    values, axes = block.new_zeros(size), block.new_zeros(count, size)
+    values, axes = block.new_zeros(degrees), block.new_zeros(count, size)
     # What centring leaves of the rounding of entries as large as the peak.
     rounding = (count + 64) * _EPS * peak
     if block.abs().amax() > rounding:  # else all positions share one vector
@@ -162,9 +165,12 @@ def project_gram(
                 "This kernel has a negative eigenvalue, so it is no inner product and has no "
                 "position vectors."
             )
-        ascending = eigh(block.cpu().numpy(), subset_by_index=[count - size, count - 1])
-        values, axes = (torch.from_numpy(part).to(block).flip(-1) for part in ascending)
-    rank = int((values > torch.maximum(count * _EPS * values[0], rounding)).sum())
+        matrix = block.cpu().numpy()
+        values = torch.from_numpy(eigh(matrix, eigvals_only=True)).to(block).flip(-1)[:degrees]
+        _, ascending = eigh(matrix, subset_by_index=[count - size, count - 1])
+        axes = torch.from_numpy(ascending).to(block).flip(-1)
+    ratios = values.clamp(min=0) / (values.sum() or 1.0)
+    rank = int((values[:size] > torch.maximum(count * _EPS * values[0], rounding)).sum())
     values, axes = values[:rank], axes[:, :rank]
     scores = strip.T @ axes / values.sqrt()
     scores[fitted] = axes * values.sqrt()
@@ -174,11 +180,23 @@ def project_gram(
         scores=scores.masked_fill(missing[:, None], torch.nan),
         components=None,
         mean=None,
-        explained_variance_ratio=pad(values / block.trace(), padding),
+        explained_variance_ratio=pad(ratios[:rank], padding),
+        all_variance_ratios=ratios,
         rank=rank,
         fitted=fitted,
         missing=missing,
     )
+
+
+def components_explaining(projection: Projection, share: float) -> int:
+    """Return how many leading components together explain `share` of the variance, from 0 to 1.
+
+    0 where the fitted rows do not differ.
+    """
+    if not 0 < share < 1:
+        raise SchemeArgumentError(f"share must lie between 0 and 1, got {share!r}.")
+    cumulative = projection.all_variance_ratios.cumsum(0)
+    return int((cumulative < share).sum()) + 1 if cumulative.any() else 0
 
 
 def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProjection:

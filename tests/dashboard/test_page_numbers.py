@@ -181,6 +181,23 @@ def test_pca_page_shows_principal_components(small: Small) -> None:
         assert f"{shares[:2].sum():.0%} ({LABELS[kind]})" in headline(at)
 
 
+def test_pca_page_says_how_many_components_explain_nine_tenths() -> None:
+    usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 128, "train_length": 128}
+    link = usual | {"plot": "explained variance", "equal_width": "false"}
+    at = pages.drawn(pages.visit("pca", link))
+    shares = at.session_state["page_contents"].tables["explained variance"]()
+    centre = np.eye(128) - 1 / 128
+    for kind, expected in (("sinusoidal", 28), ("rope", 16), ("alibi", 44)):
+        values = np.linalg.eigvalsh(centre @ np.asarray(kernel(kind, usual)) @ centre)[::-1]
+        share = values.cumsum() / values.sum()
+        assert share[expected - 2] < 0.9 <= share[expected - 1]
+        (sentence,) = [text.value for text in at.main.markdown if "of the variance" in text.value]
+        assert f"{expected} ({LABELS[kind]})" in sentence
+        drawn = of(shares, kind)
+        assert drawn["component"].tolist() == list(range(1, 45))  # as many as any scheme takes
+        assert np.allclose(drawn["share"], share[:44], atol=1e-9)
+
+
 def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:
     """Components 1, 2 and 3 cross zero 1, 2 and 3 times (Diaconis, Goel and Holmes 2008)."""
     usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 128, "train_length": 128}

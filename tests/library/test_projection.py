@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from posenc import NoPositionVectors
-from posenc.analysis import Projection, expand_curve, project, project_gram
+from posenc import NoPositionVectors, SchemeArgumentError
+from posenc.analysis import (
+    Projection,
+    components_explaining,
+    expand_curve,
+    project,
+    project_gram,
+)
 from tests.library.small_tables import alibi_mean_matrix, noise, table
 from tests.library.tensors import assert_close
 
@@ -91,11 +97,30 @@ def test_stationary_kernel_has_the_eigenvalues_of_its_centred_matrix(length: int
     np.testing.assert_allclose(found.scores[:, :count].abs(), np.abs(scores), atol=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(60, 20), (20, 60)])
+def test_components_that_explain_a_share_are_counted_past_those_projected(
+    shape: tuple[int, int],
+) -> None:
+    rows = noise(*shape) * torch.logspace(0, -2, shape[1], dtype=torch.float64)
+    values = rows[:18].numpy() - rows[:18].numpy().mean(0)
+    squares = np.linalg.svd(values, compute_uv=False) ** 2
+    cumulative = np.cumsum(squares / squares.sum())
+    for found in (project(rows, 2, fit=18), project_gram(rows @ rows.T, 2, fit=18)):
+        np.testing.assert_allclose(found.all_variance_ratios.cumsum(0)[:17], cumulative[:17])
+        assert found.scores.shape[1] == len(found.explained_variance_ratio) == 2
+        for share in (0.1, 0.5, 0.9, 0.999):
+            count = components_explaining(found, share)
+            assert cumulative[count - 1] >= share > (cumulative[count - 2] if count > 1 else 0)
+    for share in (0.0, 1.0, NAN):
+        with pytest.raises(SchemeArgumentError, match="share must lie between 0 and 1"):
+            components_explaining(found, share)
+
+
 @pytest.mark.parametrize("rows", [torch.full((6, 3), 0.1), torch.zeros(6, 3), torch.ones(1, 3)])
 def test_rows_that_do_not_differ_have_no_components(rows: torch.Tensor) -> None:
     rows = rows.double()
     for found in (project(rows), project_gram(rows @ rows.T)):
-        assert found.rank == 0
+        assert found.rank == components_explaining(found, 0.9) == 0
         assert not found.scores.any()
         assert not found.explained_variance_ratio.any()
 

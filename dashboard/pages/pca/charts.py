@@ -7,6 +7,7 @@ import altair as alt
 
 from dashboard.charts.lines import line_spec
 from dashboard.charts.theme import GRAY, Spec, in_order, spec_of
+from dashboard.pages.pca.data import SHARE
 
 # Plot area in CSS pixels: two fit in a row of a window 1,280 wide, beside the sidebar.
 WIDTH, HEIGHT = 350, 250
@@ -91,7 +92,10 @@ def _by_place() -> dict[str, Any]:
 
 @functools.cache
 def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Return cumulative variance by component. Frame: scheme, x, y; pinned: setting, too."""
+    """Return cumulative variance by component, with SHARE marked.
+
+    Frame: scheme, x, y; pinned: setting, too.
+    """
     x = alt.X("x:Q", title="component", axis=alt.Axis(tickMinStep=1))
     y = alt.Y(
         "y:Q",
@@ -99,4 +103,6 @@ def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%"),
     )
-    return line_spec(kinds, x, y, "component", form=".1%", points=True, height=320, pinned=pinned)
+    spec = line_spec(kinds, x, y, "component", form=".1%", height=320, pinned=pinned)
+    enough = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
+    return spec | {"layer": [*spec["layer"], spec_of(enough.encode(y=alt.datum(SHARE)))]}

@@ -12,11 +12,12 @@ from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array, check_table, provenance
 from dashboard.frame.script import script as whole
 from dashboard.pages.pca.options import PcaChoice
-from posenc.analysis import scheme_projection
+from posenc.analysis import components_explaining, scheme_projection
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
-COMPONENTS = 12
+COMPONENTS = 12  # of which the explained variance is shown, more where SHARE takes more
+SHARE = 0.9
 AXES = ("PC1", "PC2", "PC3")
 
 IMPORTS = """
@@ -27,8 +28,8 @@ BODY = """
 fitted = {fitted}
 print("kind,position,PC1,PC2,PC3")
 for kind in setting.schemes:
-    found = scheme_projection(Query.of(setting, kind), fitted, components={components})
-    for position, scores in enumerate(found.scores[:, :3].tolist()):
+    found = scheme_projection(Query.of(setting, kind), fitted, components=3)
+    for position, scores in enumerate(found.scores.tolist()):
         print(kind, position, *scores, sep=",")
 """
 
@@ -38,24 +39,26 @@ class Projected:
     """Positions on their principal components, in units of the vectors' root mean square norm."""
 
     scores: Array  # (n, 3)
-    explained: Array  # (k,) share of variance per component
+    explained: Array  # share of variance of every component
     missing: int
     fitted: int  # positions inside the fitted range that are finite
     past: int  # positions past that range
     note: str
     rounded: bool = False  # whether the precision asked for had a part in it
+    enough: int = 0  # components that explain SHARE together; 0 where nothing varies
 
 
 @cache_result
-def projected(query: Query, fitted: int, components: int) -> Projected:
+def projected(query: Query, fitted: int) -> Projected:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
     check_table(query)
     schemes.one_thread_for_numpy()
-    read = scheme_projection(query, fitted, components)
+    read = scheme_projection(query, fitted, len(AXES))
     projection = read.projection
     return Projected(
-        scores=read.scores[:, :3].numpy(),
-        explained=projection.explained_variance_ratio.numpy(),
+        scores=read.scores.numpy(),
+        explained=projection.all_variance_ratios.numpy(),
+        enough=components_explaining(projection, SHARE),
         missing=int(projection.missing.sum()),
         fitted=int(projection.fitted.sum()),
         past=read.past,
@@ -73,6 +76,7 @@ class Read:
     reasons: dict[str, str]
     headline: str
     variance: pd.DataFrame
+    enough: str = ""
 
 
 @cache_result
@@ -80,10 +84,10 @@ def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
     fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    results, reasons = schemes.per_scheme(projected, queries, fitted, COMPONENTS)
+    results, reasons = schemes.per_scheme(projected, queries, fitted)
     if not results:
         return Read(setting, results, reasons, "", pd.DataFrame())
-    return Read(setting, results, reasons, headline(results), variance(results))
+    return Read(setting, results, reasons, headline(results), variance(results), enough(results))
 
 
 def headline(results: Mapping[str, Projected]) -> str:
@@ -96,6 +100,18 @@ def headline(results: Mapping[str, Projected]) -> str:
     if not parts:
         return "All positions have the same vector, so there is nothing to project."
     return f"Variance explained by PC1 and PC2: {', '.join(parts)}."
+
+
+def enough(results: Mapping[str, Projected]) -> str:
+    """Say how many components explain SHARE of each scheme's variance, "" where nothing varies."""
+    parts = [
+        f"{result.enough} ({SCHEMES[kind].label})"
+        for kind, result in results.items()
+        if result.enough
+    ]
+    return (
+        f"Components that explain {SHARE:.0%} of the variance: {', '.join(parts)}." if parts else ""
+    )
 
 
 def explained(result: Projected) -> str:
@@ -116,14 +132,19 @@ def fitted(result: Projected) -> str:
 
 def variance(results: Mapping[str, Projected]) -> pd.DataFrame:
     """Return the share of variance that each component explains, and the first ones together."""
+    count = max(COMPONENTS, *(result.enough for result in results.values()))
+    shares = {kind: np.zeros(count) for kind in results}
+    for kind, result in results.items():
+        own = result.explained[:count]
+        shares[kind][: len(own)] = own
     parts = [
         {
             "scheme": SCHEMES[kind].label,
-            "component": np.arange(1, len(result.explained) + 1),
-            "own": result.explained,
-            "share": np.cumsum(result.explained),
+            "component": np.arange(1, count + 1),
+            "own": own,
+            "share": np.cumsum(own),
         }
-        for kind, result in results.items()
+        for kind, own in shares.items()
     ]
     return frames.stacked(parts, ["scheme", "component", "own", "share"])
 
@@ -150,4 +171,4 @@ def script(setting: Setting, chosen: PcaChoice) -> str:
     """Return a script that prints the numbers called "scores"."""
     seen = "min(setting.train_length, setting.length)"
     fitted = "setting.length" if chosen.fit == "all" else seen
-    return whole(IMPORTS, setting, BODY.format(fitted=fitted, components=COMPONENTS))
+    return whole(IMPORTS, setting, BODY.format(fitted=fitted))

@@ -16,6 +16,20 @@ WHY_BENT = (
     "(horseshoe effect)."
 )
 
+HOW_TO_READ_POSITIONS = (
+    "Each dot is a position; a line joins neighbours. Plots of one scheme share a scale, and a unit has "
+    "the same length on both axes. Scores are in units of the vectors' root mean square norm. Hollow dots "
+    "lie past the training length.\n\n"
+    "An arch does not mean that positions have two properties. Their order alone makes it: when near "
+    "positions are similar and far ones are not, the components are waves along the order, PC1 with about "
+    "half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv 0811.1477)."
+)
+HOW_TO_READ_VARIANCE = (
+    "A line per scheme: the share of the variance that the first components explain together. The dashed "
+    f"line is at {data.SHARE:.0%}. The fewer components a scheme needs to reach it, the more a plot of two "
+    "components shows."
+)
+
 
 def draw() -> None:
     """Draw the page."""
@@ -29,6 +43,8 @@ def draw() -> None:
         page.head("PCA", read.map(lambda result: result.headline))
         st.caption(WHY_BENT)
     if chosen.plot == VARIANCE:
+        if current.enough:
+            page.second_headline(read.map(lambda result: result.enough))
         page.curves(
             read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained",
             title="Variance explained by the first components",
@@ -39,13 +55,7 @@ def draw() -> None:
             st.caption(jump)
 
     page.how_to_read(
-        "Each dot is a position; a line joins neighbours. Plots of one scheme share a scale, and "
-        "a unit has the same length on both axes. Scores are in units of the vectors' root mean "
-        "square norm. Hollow dots lie past the training length.\n\n"
-        "An arch does not mean that positions have two properties. Their order alone makes it: when "
-        "near positions are similar and far ones are not, the components are waves along the order, PC1 "
-        "with about half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv "
-        "0811.1477).\n\n"
+        (HOW_TO_READ_VARIANCE if chosen.plot == VARIANCE else HOW_TO_READ_POSITIONS) + "\n\n"
         "Read the explained variance first. It is high for a trained learned table, because "
         "training moves its rows along few directions. It is low for sinusoidal and RoPE: every "
         "frequency adds a circle in its own plane, and only slow circles are smooth enough to "
