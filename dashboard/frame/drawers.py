@@ -30,6 +30,8 @@ TERMS = {
     "A difference is B minus A.",
     "Base": "The number that sets the frequencies of sinusoidal and RoPE; 10,000 in the papers.",
     "Causal mask": "Hides later tokens: a query sees the key at its own position and those before it.",
+    "Eps": "Machine epsilon: the distance from 1 to the next larger number of a format, "
+    "1.2\u00a0×\u00a010⁻⁷ in float32. An error in eps is relative.",
     "Equivariant": "Reordering the inputs reorders the outputs and changes nothing else. "
     "Invariant: reordering the inputs changes nothing at all.",
     "Extrapolation": "Use of a model on texts longer than its training length.",
@@ -37,13 +39,17 @@ TERMS = {
     "Head": "One of the parallel attentions of a layer. ALiBi gives each head its own slope.",
     "Holds, degrades, breaks": "How a model does past its training length, at its worst longer context. "
     + f"{run_results.rules()} {run_results.rules_in_percent()}",
+    "Hook": "One of the three places where a scheme acts on attention: embed changes token vectors, rotate "
+    "changes queries and keys, bias is added to logits.",
     "Logit": "The score of a query and a key. Softmax turns the logits of a query into attention weights.",
     "Loss": "Minus the logarithm of the probability that a model assigns to the correct next token, as a "
     "mean over tokens. Lower is better. The small models here read bytes, so it is per byte.",
     "Model dimension": "Entries in the vector of a token. RoPE acts on the dimensions per head instead.",
-    "Nat": "Unit of a loss in natural logarithms. 1 nat is 1.44 bits.",
+    "Nats": "Unit of a loss in natural logarithms. 1 nat is 1.44 bits.",
     "NoPE": "No positional encoding: attention that has no position at all.",
     "Offset": "Query position minus key position, with its sign; the distance is without it.",
+    "Of the largest entry": "A change divided by the largest magnitude before the change: 1 is a change as "
+    "large as that entry. Of the largest logit: the same of logits.",
     "Pair": "Two dimensions that share a frequency: a sine and a cosine, or one rotation.",
     "Perplexity": "The exponential of the loss: 2 means as unsure as between 2 equally likely tokens.",
     "Position kernel": "The part of the attention logit or weight that positions decide when content is "

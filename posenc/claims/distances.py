@@ -217,13 +217,13 @@ def offset_only(setting: Setting) -> Verdict:
     before, after = (
         added.embed(q[0].double(), at) @ added.embed(k[0].double(), at).mT for at in positions
     )
-    exact, unit = setting.table_dtype is None, "of the largest"
+    exact, unit = setting.table_dtype is None, "of the largest logit"
     end = "in float64" if exact else f"which is the rounding of {setting.precision}"
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
         (Number("change of the logits", error, unit),),
         f"Moved along by {count_of(shift, 'position')}, {count**2:,} logits of width {width:,} change "
-        f"by {figure(error)} of the largest, {end}.",
+        f"by {figure(error)} of the largest logit, {end}.",
         Number("change with sinusoids added instead", relative_change(after, before), unit),
     )
 

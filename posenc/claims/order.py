@@ -24,7 +24,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.settings import Setting
 
 TOKENS = 8
-OF_LARGEST = "of the largest"
+OF_LARGEST = "of the largest entry"
 
 
 def random_tokens(setting: Setting) -> Float[Tensor, "1 h n d"]:
@@ -72,8 +72,8 @@ def permutation(setting: Setting) -> Verdict:
             Number("change of each token's own output", back, OF_LARGEST),
             Number("with RoPE, change of each token's own output", rope_back, OF_LARGEST),
         ),
-        f"Reversing {TOKENS} tokens changes the output at each place by up to {figure(changed)} of the "
-        f"largest, and each token's own output by {figure(back)}{end}.",
+        f"Reversing {TOKENS} tokens changes the output at each place by up to {figure(changed)} of its "
+        f"largest entry, and each token's own output by {figure(back)}{end}.",
         Number("change of the mean over tokens, which is invariant", mean, OF_LARGEST),
     )
 
