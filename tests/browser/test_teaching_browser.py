@@ -48,16 +48,26 @@ FIRST_END = """() => {
   const boxes = pictures.map((one) => one.getBoundingClientRect());
   return Math.min(...boxes.filter((box) => box.height > 50).map((box) => box.bottom));
 }"""
-# The smallest text of the charts, of the axes of matrices and of the numbers on clocks, as it is drawn.
+# The smallest text, as it is drawn: of pictures, labels, captions, badges, tables, formulas (not of their
+# indices), hints and of what is typed.
 SMALLEST = """() => {
   const deep = (root) => [root, ...[...root.querySelectorAll("*")].flatMap(
     (one) => (one.shadowRoot ? deep(one.shadowRoot) : []))];
   const texts = deep(document).flatMap((root) => [...root.querySelectorAll(
-    ".stVegaLiteChart svg text, .ticks .tick, .label, .title, .dial text")]);
-  const drawn = texts.filter((one) => one.textContent && one.getBoundingClientRect().width);
+    `.stVegaLiteChart svg text, .ticks .tick, .label, .title, .dial text, .hint, .readout, input[type=text],
+    [data-testid=stMarkdownContainer] :is(p, li, span:not(.katex *)), [data-testid=stTable] td,
+    .katex, .katex-html .sizing:not(.mtight):not(.sizing *), [data-testid=stCode] code, button, kbd`)]);
+  const written = (one) => one.value || one.matches(".katex, .sizing")
+    || [...one.childNodes].some((part) => part.nodeType === Node.TEXT_NODE && part.data.trim());
+  const drawn = texts.filter((one) => written(one) && !one.closest("span[role=img]")
+    && one.checkVisibility() && one.getBoundingClientRect().width);
   const scale = (one) => one.ownerSVGElement?.getScreenCTM().a ?? 1;
   return Math.min(...drawn.map((one) => parseFloat(getComputedStyle(one).fontSize) * scale(one)));
 }"""
+# Main column, tables and formulas that are wider than their place; a formula's is two pixels too narrow.
+TOO_WIDE = """() => [...document.querySelectorAll(
+  "[data-testid=stMain], [data-testid=stTable], [data-testid=stMain] .katex-display")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 2).map((one) => one.textContent.slice(0, 30))"""
 NO_PICTURE = ("claims", "context_planner")  # one line per claim; a form, then a verdict
 
 
@@ -71,6 +81,7 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
     for path in PAGES:
         go(page, path)
         ends[path], texts[path] = page.evaluate(FIRST_END), page.evaluate(SMALLEST)
+        assert page.evaluate(TOO_WIDE) == [], path
     assert {
         path: end for path, end in ends.items() if path not in NO_PICTURE and not end <= 720
     } == {}
