@@ -92,6 +92,16 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
         assert sum(px is not None for px in texts.values()) > 9
 
 
+def test_train_is_started_from_the_first_screen_while_presenting(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1280, "height": 720}).open("train?present=true")
+    for element in (
+        page.get_by_role("textbox", name="Name (optional)"),
+        page.get_by_role("button", name="Start", exact=True),
+    ):
+        box = box_of(element)
+        assert box["y"] + box["height"] <= 720
+
+
 def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:
     page = visitor().open("?base=500")
     normal = page.evaluate(FONT_SIZE)

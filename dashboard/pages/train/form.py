@@ -212,18 +212,19 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
             "schemes, or a smaller model.",
             icon=":material/block:",
         )
-    name = st.text_input(
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    name = row.text_input(
         "Name (optional)",
         key="run_name",
         max_chars=MAX_NAME,
         help="Every visitor sees it. `posenc label` changes it.",
-        width=400,
+        width=300,
     ).strip()
     look: Any = {"icon": ":material/play_arrow:", "disabled": seconds > allowed}
     try:
         if name:
             check_name(name)
-        if button(st, "Start", key="start_training", **look):
+        if button(row, "Start", key="start_training", **look):
             _start(new, text, text_name, name)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")

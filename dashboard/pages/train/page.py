@@ -21,8 +21,9 @@ def draw() -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         form.draw_presets(setting)
-        columns = st.columns(2)
-    places = {name: columns[n % 2] for n, name in enumerate(fields.rules(TrainingChoice))}
+        wide, narrow = st.columns(2), st.columns(3)  # Start belongs on the first screen
+    columns = [*wide, *wide, *narrow]
+    places = dict(zip(fields.rules(TrainingChoice), columns, strict=True))
     chosen = sidebar.choices(TrainingChoice, places)
     picture = right.container()
     with right:
