@@ -245,6 +245,43 @@ def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
     assert whole.frame["top"].unique() == pytest.approx([1.12], rel=1e-2)
 
 
+def test_numbers_beside_dots_cover_no_dot_and_no_other_number() -> None:
+    at = np.linspace(0, 2 * np.pi, 256)
+    shapes = {
+        "rope": np.stack((np.cos(at / 2), np.cos(at), at), axis=1),  # an arch
+        "alibi": np.stack((np.cos(at), np.sin(at), at), axis=1),  # a circle
+        "learned": np.stack((at, np.sin(20 * at) / 40, at), axis=1),  # a thick line
+    }
+    results = {
+        kind: Projected(shape, np.ones(3) / 3, 0, 256, 0, "") for kind, shape in shapes.items()
+    }
+    drawn = panels(
+        AB(data.Read(Setting(), results, {}, "", pd.DataFrame())), FIRST, same_scale=False
+    )
+    for kind in shapes:
+        frame = drawn[kind, "B"].frame
+        ends = frame[["left", "right", "bottom", "top"]].iloc[0]
+        unit = WIDTH / (ends["right"] - ends["left"])  # pixels
+        labelled = frame.dropna(subset="label")
+        boxes = []
+        for _, row in labelled.iterrows():
+            x, y = (row["label_x"] - ends["left"]) * unit, (row["label_y"] - ends["bottom"]) * unit
+            wide, high = 4 * len(row["label"]), 7  # half of what text of 12 pixels takes
+            assert wide <= x <= WIDTH - wide
+            assert high <= y <= HEIGHT - high
+            dots = (frame[["PC1", "PC2"]] - [ends["left"], ends["bottom"]]) * unit
+            covered = (dots["PC1"] - x).abs().lt(wide) & (dots["PC2"] - y).abs().lt(high)
+            assert not covered.any(), (kind, row["label"])
+            distance = np.hypot(*((row[["PC1", "PC2"]] - [row["label_x"], row["label_y"]]) * unit))
+            assert distance < 50
+            boxes.append((x, y, wide, high))
+        assert len(boxes) >= 3
+        for n, (x, y, wide, high) in enumerate(boxes):
+            for other_x, other_y, other_wide, other_high in boxes[:n]:
+                apart = abs(x - other_x) >= wide + other_wide, abs(y - other_y) >= high + other_high
+                assert any(apart), kind
+
+
 def test_unit_is_as_long_on_both_axes_and_panels_share_a_scale_where_asked() -> None:
     at, line = np.linspace(-1, 1, 40), np.zeros(40)
     wide = Projected(np.stack((3 * at, at, line), axis=1), np.ones(3) / 3, 0, 40, 0, "")

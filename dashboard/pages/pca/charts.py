@@ -18,8 +18,8 @@ def legend() -> dict[str, str]:
     """Return the one legend of all plots: drawings, which wrap on a phone, by what they say."""
     bar = "".join(
         f'<circle cx="{100 + 4 * n}" cy="9" r="4" fill="{colour}" />'
-        for n, colour in enumerate(("#482475", "#414487", "#355f8d", "#2a788e", "#21918c",
-                                    "#22a884", "#42be71", "#7ad151", "#bddf26"))
+        for n, colour in enumerate(("#33658e", "#2a778e", "#238a8e", "#1f9d89", "#29af80",
+                                    "#47c06f", "#71cf56", "#a2da38", "#d7e31b"))
     )  # fmt: skip
     parts = (
         ("Color: from the first position to the last",
@@ -42,8 +42,8 @@ def legend() -> dict[str, str]:
 def positions(across: str, up: str) -> Spec:
     """Return the path of positions in a plane: hollow past the training length, a few labelled.
 
-    Frame: position, place (0 for the first to 1 for the last), PC1, PC2, PC3, past, label, and the ends
-    of the axes: left, right, bottom, top, which give both axes one unit.
+    Frame: position, place (0 for the first to 1 for the last), PC1, PC2, PC3, past, label and its middle,
+    label_x and label_y, and the ends of the axes: left, right, bottom, top, which give both axes one unit.
     """
     straight = alt.Scale(nice=False, zero=False)
     axis = alt.Axis(tickCount=5)
@@ -53,14 +53,14 @@ def positions(across: str, up: str) -> Spec:
         strokeWidth=1, opacity=0.35, color="gray", aria=False, tooltip=None
     )
     # No words for each dot: a rerun would write those of hundreds anew, and the plot has its own.
-    dot = alt.Chart().mark_point(size=30, strokeWidth=1.2, aria=False)
+    dot = alt.Chart().mark_point(size=30, strokeWidth=1.2, opacity=1, aria=False)
     tooltip = [
         alt.Tooltip("position:Q"),
         *(alt.Tooltip(f"PC{i}:Q", format=".3g") for i in (1, 2, 3)),
     ]
     label = alt.Chart().transform_filter("datum.label != null")
     label = label.mark_text(
-        baseline="bottom", dy=-5, fontSize=12, fontWeight="bold", color=GRAY, tooltip=None
+        baseline="middle", fontSize=12, fontWeight="bold", color=GRAY, tooltip=None
     )
     frame = alt.Chart().mark_rect(opacity=0, tooltip=None, aria=False)
     layers = alt.layer(
@@ -72,7 +72,7 @@ def positions(across: str, up: str) -> Spec:
             tooltip=tooltip,
             **_by_place(),
         ),
-        label.encode(x=x, y=y, text="label:N"),
+        label.encode(x="label_x:Q", y="label_y:Q", text="label:N"),
     )
     # Streamlit would shrink the area by what the axes' labels take, another length on each axis.
     return in_order(spec_of(layers.properties(width=WIDTH, height=HEIGHT, autosize="pad")))
@@ -81,7 +81,7 @@ def positions(across: str, up: str) -> Spec:
 def _by_place() -> dict[str, Any]:
     """Return the encodings of a dot: its place among the positions as colour, hollow past training."""
     # Without viridis' ends, which vanish on a dark and on a white ground.
-    shades = alt.SchemeParams(name="viridis", extent=[0.12, 0.94])
+    shades = alt.SchemeParams(name="viridis", extent=[0.32, 0.94])
     scale = alt.Scale(scheme=shades, domain=[0, 1])
     return {
         "stroke": alt.Stroke("place:Q", scale=scale, legend=None),

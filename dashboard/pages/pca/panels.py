@@ -19,6 +19,7 @@ from dashboard.pages.pca.options import PLANES
 FAR = 2.0
 LABELS = 5  # positions with their number beside them, the first and the last among them
 ROOM = 0.12  # of the width and the height of a plot: labels closer than that would cover each other
+LETTER, LINE = 9, 20  # pixels: size of a label's digit on a projector, where it is largest
 MARGIN = 1.12  # of the axes over what is drawn, so that labels stay inside
 
 
@@ -83,7 +84,11 @@ def _frame(
     position = inside[evenly(len(inside))]
     components = {axis: scores[position, n].astype(np.float32) for n, axis in enumerate(AXES)}
     size = np.array([ends["right"] - ends["left"], ends["top"] - ends["bottom"]])
-    places = np.stack([components[axis] for axis in plane], axis=1) / size
+    origin = np.array([ends["left"], ends["bottom"]])
+    pixels = (np.stack([components[axis] for axis in plane], axis=1) - origin) / size
+    pixels *= (WIDTH, HEIGHT)
+    labels = _labels(position, pixels)
+    centres = _label_centres(labels, pixels) / (WIDTH, HEIGHT) * size + origin
     return pd.DataFrame(
         {"position": position.astype(np.int32)}
         | components
@@ -92,21 +97,49 @@ def _frame(
             "past": position >= boundary,
         }
         | {name: np.full(len(position), end) for name, end in ends.items()}
-        | {"label": _labels(position, places)}
+        | {"label": labels}
+        | {name: centres[:, n].astype(np.float32) for n, name in enumerate(("label_x", "label_y"))}
     )
 
 
-def _labels(position: npt.NDArray[np.int64], places: Array) -> list[str | None]:
-    """Return the number beside each dot: of the first, the last and a few with room between them.
-
-    places: (positions, 2) in widths and heights of the plot.
-    """
+def _labels(position: npt.NDArray[np.int64], pixels: Array) -> list[str | None]:
+    """Return the number beside each dot: of the first, the last and a few with room between them."""
+    places = pixels / (WIDTH, HEIGHT)
     row, *rows = evenly(len(position), LABELS).tolist()
     labelled = [row]
     for row in reversed(rows):  # the last one first
         if all((np.abs(places[row] - places[other]) > ROOM).any() for other in labelled):
             labelled.append(row)
     return [f"{n:,}" if row in labelled else None for row, n in enumerate(position.tolist())]
+
+
+def _label_centres(labels: Sequence[str | None], pixels: Array) -> Array:
+    """Return the middle of each label, beside its dot where it covers no other dot and no other label.
+
+    pixels: of the dots, from the lower left corner. NaN without a label.
+    """
+    angles = np.arange(16) * np.pi / 8 + np.pi / 2  # above the dot first
+    directions = np.stack((np.cos(angles), np.sin(angles)), axis=1)
+    centres = np.full_like(pixels, np.nan)
+    taken: list[tuple[Array, Array]] = []  # middle and half size of the labels so far
+    for row, text in enumerate(labels):
+        if text is None:
+            continue
+        half = np.array([LETTER * len(text), LINE]) / 2
+        near = pixels[row] + directions * (half + 3)
+        candidates = np.concatenate([near + out * directions for out in (0, 8, 16)])
+        # In half sizes; a label and a dot touch at less than 1.
+        apart = np.abs(candidates[:, None] - pixels) / (half + 2)
+        clearance = apart.max(axis=2).min(axis=1)
+        for centre, size in taken:
+            clearance = np.minimum(
+                clearance, (np.abs(candidates - centre) / (half + size)).max(axis=1)
+            )
+        within = (candidates > half) & (candidates < np.array([WIDTH, HEIGHT]) - half)
+        clearance = np.where(within.all(axis=1), np.minimum(clearance, 1), -1)
+        centres[row] = candidates[int(clearance.argmax())]
+        taken.append((centres[row], half))
+    return centres
 
 
 def _extent(group: Sequence[Array]) -> float:
