@@ -157,7 +157,7 @@ def test_saved_chart_has_a_title_that_is_not_on_the_page(visitor: Visit, tmp_pat
         assert box_of(title)["y"] + box_of(title)["height"] <= box_of(chart)["y"]
         assert box_of(chart)["height"] == pytest.approx(height - band, abs=2)
         expect(chart).to_have_css("overflow", "clip")
-        chart.hover()
+        chart.hover(position={"x": 5, "y": 5})  # where no tooltip lies over the button
         with page.expect_download() as waiting:
             page.get_by_role("button", name="Download as PNG").first.click()
         waiting.value.save_as(tmp_path / "chart.png")
