@@ -99,7 +99,8 @@ class RopeFamily(Family):
     value_width: default width of a value where it differs from a key's. windowed_kv: factor on the heads
     of keys and values in layers with a window.
     unrotated: default number of features of such a head that are not rotated.
-    no_rope: the config lists layers without RoPE.
+    no_rope: the config lists layers without RoPE. layer_bases: it may give the base of each layer, 0 for no
+    RoPE, under layer_rope_theta.
     rotates: whether layers have RoPE: always, never, or if position_embedding_type is rope ("key").
     state: the name of layers that keep a state, or only see a picture, "" without any; state_size: the rule
     for its numbers, which without `state`, or with a `full_word`, every layer keeps beside its cache.
@@ -143,6 +144,7 @@ class RopeFamily(Family):
     windowed_kv: int = 1
     unrotated: int = 128
     no_rope: bool = False
+    layer_bases: bool = False
     rope_only_in_windows: bool = False
     rotates: Literal["always", "never", "key"] = "always"
     state: str = ""

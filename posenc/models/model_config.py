@@ -10,9 +10,13 @@ from posenc.models.families import SHARED
 from posenc.models.layers import Sizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
 BLOCK = 16  # tokens that vLLM reserves at once by default
+NO_CONTEXT = (
+    "its positions are the rows and columns of an image, so that there is no context to extend."
+)
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 
 
@@ -103,6 +107,12 @@ class ModelConfig:
         """The kind of layer with RoPE that sees farthest; without any, the main kind."""
         rotary = (kind for kind in self.layer_kinds if isinstance(kind.scheme, RopeConfig))
         return next(rotary, self.main)
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether its positions are the rows and columns of an image, so that it has no context."""
+        scheme = self.main.scheme
+        return isinstance(scheme, RopeSectionsConfig) and scheme.grid > 0
 
     def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that all layers keep for one sequence; as `LayerKind.cache_numbers`."""

@@ -28,6 +28,7 @@ from posenc.models.learned_models import (
 )
 from posenc.models.model_config import ModelConfig
 from posenc.models.rope_models import read_gptj, read_roformer, read_rope_model
+from posenc.models.vision_models import VISION_FAMILIES, read_vision_model
 from posenc.schemes.rope import RopeConfig
 from posenc.text import joined, printable_name
 
@@ -44,6 +45,7 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys(FAMILIES, read_rope_model),
     **dict.fromkeys(LEARNED_FAMILIES, read_learned_model),
     **dict.fromkeys(STACK_FAMILIES, read_stacks),
+    **dict.fromkeys(VISION_FAMILIES, read_vision_model),
     "bloom": bias_models.read_bloom,
     "mpt": bias_models.read_mpt,
     "falcon": _falcon,

@@ -217,7 +217,7 @@ def second_generation(model_type: str, kinds: Schemes) -> Block:
     blocks = {name: _block(family, scheme) for name, scheme in schemes.items()}
     first = next(iter(blocks.values()))
     by_kind = "" not in family.bases
-    if family.config_class in ("GraniteSWAConfig", "GraniteMoeSWAConfig") and any(
+    if family.layer_bases and any(
         block["rope_theta"] != first["rope_theta"] for block in blocks.values()
     ):
         return {}  # several bases stand in the list layer_rope_theta

@@ -237,7 +237,7 @@ def _shared_layers(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> in
 
 def _bases_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[float, ...]:
     """Return the base of every layer by layer_rope_theta of Granite, where 0 stands for no RoPE, or ()."""
-    if family.config_class not in ("GraniteSWAConfig", "GraniteMoeSWAConfig"):
+    if not family.layer_bases:
         return ()
     rule = fields.FloatRange(low=0.0, high=limits.BASE.high)
     return keys.by_layer("layer_rope_theta", layers, rule) or ()

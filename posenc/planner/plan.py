@@ -160,7 +160,7 @@ def plan(
     search_base: bool = True,
     scan: int | None = None,
 ) -> ContextPlan:
-    """Return a plan to read `context` tokens with a model.
+    """Return a plan to read `context` tokens with a model; no method fits one that sees images.
 
     name: of the model, for sentences. trained_length: tokens of its training texts, where the config is
     silent. methods: keys of METHODS, all by default. search_base: whether to search the base that
@@ -187,7 +187,9 @@ def plan(
     reach = context if kind.window is None else min(context, kind.window)
     scanned = reach if scan is None else min(reach, scan)
     scheme = kind.scheme
-    trained = scheme.as_trained() if isinstance(scheme, RopeConfig) else None
+    trained = None
+    if isinstance(scheme, RopeConfig) and not model.sees_images:
+        trained = scheme.as_trained()
     window, negative, searched = None, None, False
     if trained is not None:
         negative = first_negative_offset(rope_frequencies(trained)[0], scanned)

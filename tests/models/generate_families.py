@@ -1,9 +1,9 @@
-"""Write posenc/models/families.json and causal_types.json, from the installed transformers.
+"""Write posenc/models/families.json, vision.json and causal_types.json, from the installed transformers.
 
 families.json has defaults of its classes that fit RopeFamily: sizes and bases come from the fields of the
-class; layout, windows and layers without RoPE are those that `establish` observes. causal_types.json has
-every causal model type: read, or why not. `python -m tests.models.generate_families` writes both, and
-`python -m tests.models.generate_families types` the second alone.
+class; layout, windows and layers without RoPE are those that `establish` observes. vision.json has those of
+encoders of images. causal_types.json has every causal model type: read, or why not.
+`python -m tests.models.generate_families` writes all, with the word `types` or `vision` that file alone.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ RUN_WITH: dict[str, dict[str, Any]] = HANDMADE["run with"]
 # Attention of these classes reads a head_dim, though their configuration classes have no such field.
 READS_HEAD_DIM: list[str] = HANDMADE["reads head_dim"]
 PLAIN: list[str] = HANDMADE["plain"]
+VISION: dict[str, dict[str, Any]] = HANDMADE["vision"]
 SIZES = {
     "hidden_size": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
     "kv_heads": "num_key_value_heads", "head_dim": "head_dim", "context": "max_position_embeddings",
@@ -83,6 +84,31 @@ def family(model_type: str) -> dict[str, Any]:
     return record | stated
 
 
+def vision_family(model_type: str) -> dict[str, Any]:
+    """Return what VisionFamily takes for a model type, and the key of its width."""
+    import transformers
+
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    values = {field.name: field.default for field in dataclasses.fields(config_class)}
+    width_key = VISION[model_type].get("width_key", "hidden_size")
+    block = getattr(config_class(), "rope_parameters", values)
+    record = {
+        "config_class": config_class.__name__,
+        "width_key": width_key,
+        "hidden_size": values[width_key],
+        "layers": values.get("depth", values.get("num_hidden_layers")),
+        "heads": values.get("num_heads", values.get("num_attention_heads")),
+        "base": block["rope_theta"],
+        "patch": values["patch_size"],
+        "image": values.get("image_size", 0),
+        "window": values.get("window_size", 0),
+        "full": values.get("fullatt_block_indexes", ()),
+        "kv_heads": values.get("num_key_value_heads"),
+        "kv_heads_key": "num_key_value_heads" in values,
+    }
+    return {name: value for name, value in record.items() if value} | VISION[model_type]
+
+
 def causal_types() -> tuple[str, ...]:
     """Return the model types that transformers can generate text with."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -114,8 +140,11 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    if "types" not in sys.argv:
+    if not {"types", "vision"} & {*sys.argv}:
         write(
             GENERATED, {name: family(name) for name in sorted({*PLAIN, *READS_HEAD_DIM, *STATED})}
         )
-    write(CAUSAL_TYPES, {name: outcome(name) for name in causal_types()})
+    if "types" not in sys.argv:
+        write(GENERATED.with_name("vision.json"), {name: vision_family(name) for name in VISION})
+    if "vision" not in sys.argv:
+        write(CAUSAL_TYPES, {name: outcome(name) for name in causal_types()})

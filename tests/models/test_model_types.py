@@ -16,7 +16,7 @@ KNOWN = {
     "llava": "text_config, which is missing", "sam": "several models",
     "moshi": "its mask has no window",
     "inkling2_text": "relative encoding", "reformer": "position vectors",
-    "qwen2_vl_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
+    "gemma4_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
 }  # fmt: skip
 
 

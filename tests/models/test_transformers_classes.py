@@ -1,6 +1,7 @@
 """Configs are read as the installed transformers reads them: its own modules are compared."""
 
 import importlib
+import inspect
 import json
 import re
 from pathlib import Path
@@ -42,11 +43,15 @@ HYBRID = [name for name, family in FAMILIES.items() if family.state and family.s
 # classes cannot be built in parts, and are run as a whole below.
 RUN_WHOLE = (
     "beam", "cohere_compass_text", "dbrx", "doge", "flint", "gpt_neox_japanese", "hrm_text", "jetmoe",
-    "laguna", "longcat_flash", "minimax_m3_vl_text", "ministral3", "mistral4", "mllama_text_model", "zaya",
+    "laguna", "longcat_flash", "minimax_m3_vl_text", "ministral3", "mistral4", "mllama_text_model",
+    "qwen3_omni_moe_text", "zaya",
 )  # fmt: skip
 TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.
-NO_DEFAULTS = ("glm4_moe", "nemotron", "ministral", "hunyuan_v1_dense", "hunyuan_v1_moe")
+NO_DEFAULTS = (
+    "glm4_moe", "glm4v_moe_text", "glm4v_text", "glm_image_text", "hunyuan_v1_dense", "hunyuan_v1_moe",
+    "ministral", "nemotron",
+)  # fmt: skip
 CASES = [(name, {}) for name in TYPES if name not in NO_DEFAULTS] + CHANGED
 
 
@@ -149,13 +154,15 @@ def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config
     assert model.hidden_size == config.hidden_size
     assert model.context == config.max_position_embeddings
     assert sorted(i for k in model.layer_kinds for i in k.layers) == list(range(model.layers))
-    by_name = model_type in ("gpt_neox", "falcon", "modernbert", "phi3")
     for kind in model.layer_kinds:
         for index in {kind.layers[0], kind.layers[-1]}:
+            attention_class = class_of(model_type, "Attention")
+            takes = [*inspect.signature(attention_class).parameters]
+            arguments = (
+                {"layer_idx": index} if "layer_idx" in takes else dict.fromkeys(takes[1:2], index)
+            )
             with torch.device("meta"):
-                arguments = {"layer_idx": index} if by_name else {}
-                positional = () if by_name else (index,)
-                attention = class_of(model_type, "Attention")(config, *positional, **arguments)
+                attention = attention_class(config, **arguments)
             check_attention(kind, attention)
             if getattr(config, "layer_types", None):
                 is_windowed = bool(re.match("sliding|chunked", config.layer_types[index]))
@@ -172,8 +179,10 @@ KINDS = json.loads(TYPES_FILE.read_text("utf-8"))
 READ_BY_TEXT = ("gemma3", "llama4", "llava", "mistral3", "qwen2_vl", "qwen3_5", "voxtral")
 
 
-# transformers cannot build gemma4_assistant's config and qwen4_exp's model from defaults.
-NOT_BUILT = ("gemma4_assistant", "qwen4_exp")
+# transformers cannot build the config or the text model of these from defaults.
+NOT_BUILT = (
+    "gemma4_assistant", "glm46v", "glm4v", "glm4v_moe", "glm_image", "qwen3_omni_moe_thinker", "qwen4_exp",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -198,11 +207,16 @@ def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(o
 
 @pytest.mark.parametrize("model_type", READS_HEAD_DIM)
 def test_a_head_width_of_its_own_is_read_where_the_class_reads_it(model_type: str) -> None:
-    sizes = {"hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24}
+    family, width, kv_heads = FAMILIES[model_type], 24, 4
+    if sections := family.block_defaults.get("mrope_section"):  # their pairs fill the rotated width
+        width = int(2 * sum(sections) / (family.share or 1))
+    sizes = {"hidden_size": 48, "num_attention_heads": 4, "head_dim": width}
+    if family.kv_heads_key:
+        sizes["num_key_value_heads"] = kv_heads = 2
     config = config_of(model_type, sizes)
     kinds = read_config(json.loads(json.dumps(config.to_dict(), default=str))).layer_kinds
-    assert {kind.head_dim for kind in kinds if kind.heads} == {24}
-    assert {kind.kv_heads for kind in kinds if kind.heads} == {2}
+    assert {kind.head_dim for kind in kinds if kind.heads} == {width}
+    assert {kind.kv_heads for kind in kinds if kind.heads} == {kv_heads}
 
 
 LISTS = ("layer_types", "layers_block_type", "attn_layer_indices", "full_attn_idxs", "block_types")
@@ -467,12 +481,16 @@ def test_every_causal_type_of_transformers_is_read_or_refused_by_name() -> None:
 WITHOUT_ROPE = ("gpt-sw3", "roformer", *LEARNED_FAMILIES, *STACK_FAMILIES)
 
 
+NOT_CAUSAL = [name for name in FAMILIES if name not in (*OUTCOMES, *BORROWED)]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "model_type",
-    [name for name in OUTCOMES if OUTCOMES[name] == "read" and name not in WITHOUT_ROPE],
+    [name for name in OUTCOMES if OUTCOMES[name] == "read" and name not in WITHOUT_ROPE]
+    + NOT_CAUSAL,
 )
-def test_every_causal_type_that_is_read_does_what_a_run_shows(model_type: str) -> None:
+def test_every_type_that_is_read_does_what_a_run_shows(model_type: str) -> None:
     config = default_config(model_type)
     assert list(differences(read_config(config), establish({"config": config}))) == []
 

@@ -10,6 +10,7 @@ from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.text import plain
 from posenc import fields, limits
 from posenc.analysis import smallest_base
+from posenc.models.model_config import NO_CONTEXT
 from posenc.models.presets import MODELS
 from posenc.planner import RANKING_RULES, plan, recommendation
 from posenc.planner.report import EXPLAINED
@@ -36,6 +37,11 @@ def draw() -> None:
     with places["own"]:
         model_picker.draw_own_config()
     token = data.model_token(settings.current)
+    if chosen_model(token).config.sees_images:
+        with header:
+            page.title(TITLE)
+        st.info(f"Choose another model: {NO_CONTEXT}")
+        return
     length, source = data.known_length(settings.current)
     _follow_model(token, length)
     controls = {"context": row, "trained": row}

@@ -1,9 +1,13 @@
 """RoPE in sections: each pair rotates by the position on an axis, such as the row of a grid.
 
 Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE). In text all axes are equal, as in plain
-RoPE. Axial RoPE has frequencies for each axis. Qwen3-VL assigns the pairs to the axes in turn.
+RoPE. Axial RoPE has frequencies for each axis. Qwen3-VL assigns the pairs to the axes in turn, Pixtral
+(Agrawal et al. 2024, arXiv 2410.07073) the frequencies. DINOv3 (Simeoni et al. 2025, arXiv
+2508.10104) divides the places on an axis by the size of the image.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -25,6 +29,8 @@ class RopeSectionsConfig(RopeConfig):
 
     Token p is in a grid of `grid` columns, filled row by row: the last axis is the column, the axis
     before it the row, and the first of three the square of grid x grid. At grid 0 every axis is p.
+    normalized: an axis goes from -1 to 1, from edge to edge of a grid of as many rows as columns; here it
+    begins at 0, which no product of a query and a key shows.
     """
 
     kind: str = "rope_sections"
@@ -47,11 +53,16 @@ class RopeSectionsConfig(RopeConfig):
     interleaved: bool = fields.Flag(
         label="Axes in turn", help="Deal the pairs out to the axes in turn."
     ).field(False)
-    ladders: Literal["one", "each"] = fields.Choice(
-        options=("one", "each"),
+    ladders: Literal["one", "each", "dealt"] = fields.Choice(
+        options=("one", "each", "dealt"),
         label="Frequencies",
-        help="One list of frequencies cut into sections (M-RoPE), or one for each axis (axial).",
+        help="One list of frequencies cut into sections (M-RoPE), one for each axis (axial), or one that "
+        "is dealt out to the axes in turn (Pixtral).",
     ).field("one")
+    normalized: bool = fields.Flag(
+        label="Grid from -1 to 1",
+        help="Each axis goes from -1 to 1 over the whole grid, and frequencies count turns (DINOv3).",
+    ).field(False)
 
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."
@@ -69,6 +80,17 @@ class RopeSectionsConfig(RopeConfig):
             raise ConfigError(
                 f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
                 f"of pairs, got {counts} for {[*self.sizes]}."
+            )
+        pairs, count = self.rotary_dim // 2, len(self.sizes)
+        dealt = [len(range(axis, pairs, count)) for axis in range(count)]
+        if self.ladders == "dealt" and dealt != [*self.sizes]:
+            raise ConfigError(
+                f"{type(self).__name__}.sections of frequencies dealt out in turn must be {dealt}, got "
+                f"{[*self.sizes]}."
+            )
+        if self.normalized and not self.grid:
+            raise ConfigError(
+                f"{type(self).__name__}.normalized needs a grid of 2 or more columns."
             )
 
     @property
@@ -90,33 +112,48 @@ class RopeSectionsConfig(RopeConfig):
 
     def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         lines = super().frequency_formula(write)
+        base = write.value("base")
         if self.ladders == "each":
-            base = write.value("base")
-            own = r"j,\,n: \text{ number of the pair on its axis, of all pairs there}"
-            lines = (rf"\frac{{1}}{{{{{base}}}^{{j/n}}}}", own)
+            power, meaning = (
+                "j/n",
+                r"j,\,n: \text{ number of the pair on its axis, of all pairs there}",
+            )
+        elif self.ladders == "dealt":
+            pairs, count = self.rotary_dim // 2, len(self.sizes)
+            power = rf"({count}\,j + x) / {pairs}"
+            meaning = r"j,\,x: \text{ number of the pair on its axis, and of that axis}"
+        if self.ladders != "one":
+            lines = (rf"\frac{{1}}{{{{{base}}}^{{{power}}}}}", meaning)
+        if self.normalized:
+            lines = (rf"\frac{{4 \pi}}{{{self.grid}}}\,{lines[0]}", *lines[1:])
         if self.grid:
             meaning = rf"\text{{ the place on the pair's axis, in a grid of {self.grid} columns}}"
             lines += (rf"{write.position}:{meaning}",)
         return lines
 
     def frequencies(self) -> Frequencies:
-        if self.ladders == "one":
+        if self.ladders == "one" and not self.normalized:
             return self.unscaled()
-        by_axis = [Frequencies.geometric(2 * max(n, 1), self.base).inv_freq for n in self.sizes]
-        return Frequencies.from_inv_freq(self._by_pair(by_axis))
+        return Frequencies.from_inv_freq(
+            self._by_pair(lambda width: Frequencies.geometric(width, self.base).inv_freq)
+        )
 
     def float32_frequencies(self) -> Float[Tensor, " pairs"]:
-        if self.ladders == "one":
-            return super().float32_frequencies()
-        return self._by_pair([1.0 / float32_powers(self.base, 2 * size) for size in self.sizes])
+        return self._by_pair(lambda width: 1.0 / float32_powers(self.base, width))
 
-    def _by_pair(self, by_axis: list[Tensor]) -> Float[Tensor, " pairs"]:
-        """Return the frequencies of every axis at its own pairs."""
+    def _by_pair(self, of_width: Callable[[int], Tensor]) -> Float[Tensor, " pairs"]:
+        """Return the frequency of every pair. of_width: the frequencies of a RoPE of a width."""
+        whole, count = of_width(self.rotary_dim), len(self.sizes)
+        # A patch is 2 / grid from the next where an axis goes from -1 to 1.
+        step = 4 * math.pi / self.grid if self.normalized else 1.0
+        if self.ladders == "one":
+            return whole * step
         axes = torch.tensor(self.axes(), device="cpu")
-        frequencies = torch.empty(len(axes), dtype=by_axis[0].dtype, device="cpu")
-        for axis, values in enumerate(by_axis):
-            frequencies[axes == axis] = values[: self.sizes[axis]]
-        return frequencies
+        frequencies = torch.empty_like(whole)
+        for axis, size in enumerate(self.sizes):
+            own = whole[axis::count] if self.ladders == "dealt" else of_width(2 * max(size, 1))
+            frequencies[axes == axis] = own[:size]
+        return frequencies * step
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "RopeOnAxes":
         return RopeOnAxes(self)

@@ -13,6 +13,7 @@ Nothing here imports posenc. `python -m tests.models.published_models.establish`
 """
 
 import contextlib
+import importlib
 import inspect
 import json
 import math
@@ -52,10 +53,13 @@ SHALLOW = 4  # layers of a class whose layers are all alike, where its width can
 # Classes whose layers are all alike and whose head width follows from the width of a token.
 UNIFORM = {
     "falcon", "bitnet", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe",
-    "codegen", "gpt_neox_japanese", "dbrx",
+    "codegen", "gpt_neox_japanese", "dbrx", "glm4v_text",
 }  # fmt: skip
 # Classes of narrow models whose head width follows from the width of a token.
-NARROW = {"modernbert", "modernbert-decoder", "nomic_bert", "mllama_text_model", "zamba", "zamba2"}
+NARROW = {
+    "modernbert", "modernbert-decoder", "nomic_bert", "mllama_text_model", "qwen2_vl_text",
+    "qwen2_5_vl_text", "zamba", "zamba2",
+}  # fmt: skip
 # Classes that compute attention themselves. None of them knows a window.
 OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj", "codegen", "gpt_neox_japanese"}
 
@@ -203,9 +207,22 @@ def without_initial_values() -> Iterator[None]:
         yield
 
 
+def model_class(config_class: type) -> Any:
+    """Return the class of a model whose config is of this class and that no automatic class knows."""
+    from transformers import PreTrainedModel
+
+    module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
+    return next(
+        part
+        for name, part in vars(module).items()
+        if name.endswith("Model") and not name.endswith("PreTrainedModel")
+        and isinstance(part, type) and issubclass(part, PreTrainedModel)
+        and part.config_class is config_class
+    )  # fmt: skip
+
+
 def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.Module, Any]:
     """Build a model with small feed-forward parts; return it and its list of layers."""
-    import transformers
     from transformers import AttentionInterface, AutoModel
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
@@ -235,8 +252,7 @@ def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.M
         if type(made) in AutoModel._model_mapping:
             model = AutoModel.from_config(made, dtype=torch.float32).eval()
         else:  # a text model of several
-            name = type(made).__name__.replace("Config", "Model")
-            model = getattr(transformers, name)._from_config(made, dtype=torch.float32).eval()
+            model = model_class(type(made))._from_config(made, dtype=torch.float32).eval()
     layers = next(
         one
         for one in model.modules()
@@ -259,7 +275,7 @@ def run(model: torch.nn.Module, layers: Any, positions: list[int]) -> tuple[Obse
     named: dict[str, Any] = {"input_ids": torch.ones(1, len(positions), dtype=torch.long)}
     if "position_ids" in inspect.signature(model.forward).parameters:
         named["position_ids"] = torch.tensor([positions])
-    if type(model).__name__ == "RecurrentGemmaModel":  # makes none itself
+    if type(model).__name__ in ("Granite4VisionTextModel", "RecurrentGemmaModel"):  # make none
         named["past_key_values"] = DynamicCache()
     with observed(model, layers) as seen, torch.no_grad():
         result = model(**named)
@@ -379,7 +395,8 @@ def named_block(published: Any, index: int) -> dict[str, Any]:
         return {"base": block["rope_theta"] * block["alpha"] ** power, "scaling": "default"}
     if bases := getattr(published, "layer_rope_theta", None):  # of Granite
         block = block | {"rope_theta": bases[index]}
-    return {"base": float(block["rope_theta"]), "scaling": block.get("rope_type", "default")}
+    name = "mrope" if "mrope_section" in block else block.get("rope_type", "default")
+    return {"base": float(block["rope_theta"]), "scaling": name}
 
 
 def position_without_rotation(published: Any) -> str:

@@ -1,0 +1,105 @@
+"""Configs of encoders of images are read as their classes in transformers rotate."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from posenc.errors import ConfigFileError
+from posenc.models import read_config
+from posenc.models.vision_models import VISION_FAMILIES
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from tests.models.vision_classes import angles, module_of, rotated
+
+transformers = pytest.importorskip("transformers", minversion="5")
+
+ROWS, COLUMNS = 5, 5
+
+
+def built(model_type: str, **changes: Any) -> Any:
+    return transformers.CONFIG_MAPPING[model_type](**changes)
+
+
+def record_of(config: Any) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(json.dumps(config.to_dict(), default=str))
+    return record
+
+
+@pytest.mark.parametrize("model_type", VISION_FAMILIES)
+def test_products_of_queries_and_keys_are_those_of_the_class(model_type: str) -> None:
+    """All places of a grid, rotated by the class itself; frequencies by its float32 operations."""
+    config = built(model_type)
+    model = read_config(record_of(config))
+    scheme = model.main.scheme
+    assert isinstance(scheme, RopeSectionsConfig)
+    assert model.sees_images
+    torch.manual_seed(0)
+    q, k = torch.randn(2, ROWS * COLUMNS, model.main.head_dim)
+    cos, sin = angles(model_type, config, ROWS, COLUMNS)
+    theirs_q, theirs_k = (rotated(model_type, x, cos, sin) for x in (q, k))
+    rotate = scheme.replace(grid=COLUMNS).build().rotate
+    ours_q, ours_k = (x[0, 0] for x in rotate(q[None, None], k[None, None]))
+    torch.testing.assert_close(ours_q @ ours_k.T, theirs_q @ theirs_k.T, rtol=0, atol=1e-4)
+    if not scheme.normalized:  # whose first patch stands at 0 here
+        torch.testing.assert_close(ours_q, theirs_q, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("model_type", VISION_FAMILIES)
+def test_absent_keys_take_the_defaults_of_the_class(model_type: str) -> None:
+    whole, bare = read_config(record_of(built(model_type))), read_config({"model_type": model_type})
+    assert (bare.layer_kinds, bare.hidden_size) == (whole.layer_kinds, whole.hidden_size)
+    assert bare.layers == whole.layers
+    assert whole.cache_numbers(1_000) == 0
+
+
+def test_windows_of_qwen_are_those_of_its_index() -> None:
+    from transformers.vision_utils import get_vision_window_index
+
+    config = built("qwen2_5_vl_vision", depth=6, fullatt_block_indexes=[1, 4], window_size=56)
+    full, windowed = read_config(record_of(config)).layer_kinds
+    assert (full.layers, windowed.layers) == ((1, 4), (0, 2, 3, 5))
+    _, ends = get_vision_window_index(torch.tensor([[1, 16, 16]]), 2, 56, config.patch_size)
+    assert windowed.window == int(ends.diff().max())
+
+
+def test_tokens_come_in_the_blocks_that_the_note_says() -> None:
+    from transformers.vision_utils import get_vision_position_ids
+
+    (note,) = [x for x in read_config({"model_type": "qwen2_vl_vision"}).notes if "blocks" in x]
+    assert "2 x 2" in note
+    first = get_vision_position_ids(torch.tensor([[1, 4, 4]]), 2)[:5].tolist()
+    assert first == [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2]]
+
+
+def test_image_and_patch_give_the_grid() -> None:
+    config = {"model_type": "dinov3_vit", "image_size": 448, "patch_size": 14}
+    scheme = read_config(config).main.scheme
+    assert isinstance(scheme, RopeSectionsConfig)
+    assert (scheme.grid, scheme.base) == (32, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"num_attention_heads": 5}, "must divide hidden_size"),
+        ({"num_attention_heads": 512}, "4 divides"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "must be one of axial"),
+        ({"image_size": 0}, "image_size"),
+        ({"image_size": 8}, "at least patch_size 16"),
+        ({"sliding_window": 8}, "sliding_window"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_is_refused(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigFileError, match=words):
+        read_config({"model_type": "pixtral"} | keys)
+
+
+@pytest.mark.parametrize(
+    "model_type", ["gemma4_vision", "kimi_k25_vision", "llama4_vision_model", "sam3_vit_model"]
+)
+def test_other_layouts_of_axes_are_refused_by_name(model_type: str) -> None:
+    with pytest.raises(ConfigFileError, match=f'"{model_type}" is not read'):
+        read_config({"model_type": model_type})
+    assert module_of(model_type)
