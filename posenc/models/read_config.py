@@ -223,6 +223,8 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
         agreeing |= dict.fromkeys(("rope_interleaved", "interleaved"), (interleaved,))
         agreeing |= dict.fromkeys(("rotary_dim", "attn_rotary_emb"), (ropes[0].rotary_dim,))
         agreeing["use_rotary_pos_emb"] = (True,)
+        agreeing["rotary_emb_base"] = (ropes[0].base, int(ropes[0].base))
+        agreeing["rotary_emb_fraction"] = (ropes[0].partial_rotary_factor,)
     windowed = [kind for kind in model.layer_kinds if kind.window and kind.kv_heads]
     if (
         windowed and keys.record.get("model_type") == "mimo_v2_flash"

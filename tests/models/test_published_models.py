@@ -37,6 +37,7 @@ REFUSED = {
     "cwm-mlx": "layer_types",
     "minimax-text-01": "rotary_dim",
     "ministral-8b-2410": "layer_types",
+    "nomic-embed-v1.5": "n_positions",
     "phi-3.5-moe": "rope_scaling.short_mscale",
     "qwen2.5-7b-1m": "dual_chunk_attention_config",
 }
