@@ -180,7 +180,12 @@ def _read(model_type: str, keys: Keys, family: LearnedFamily) -> ModelConfig:
         name = name if len({*windows}) > 1 else "all"
         more = () if window is None or family.decoder else (_GLOBAL,)
         kind = replace(
-            model.main, name=name, layers=layers, window=window, notes=(*layer_notes, *more)
+            model.main,
+            name=name,
+            layers=layers,
+            window=window,
+            rows=rows - first if family.waves and not family.grows else None,
+            notes=(*layer_notes, *more),
         )
         kinds.append(kind)
     return replace(model, layer_kinds=tuple(kinds))

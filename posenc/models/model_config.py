@@ -6,7 +6,7 @@ from typing import Any
 
 from posenc.limits import check_count
 from posenc.models import rope_formats
-from posenc.models.families import SHARED
+from posenc.models.families import NGRAMS, SHARED, SHARED_INDEX
 from posenc.models.layers import Sizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -32,6 +32,7 @@ class LayerKind:
     cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
     softmax_scale: factor of q . k, without the attention factor of the scheme.
     window: number of tokens that a query sees at most, itself included; None for all.
+    rows: positions in a table of sines that the class makes and never lengthens; None without one.
     notes: what the model does in addition to `scheme`, a sentence each.
     """
 
@@ -45,6 +46,7 @@ class LayerKind:
     cache_width: int
     softmax_scale: float
     window: int | None = None
+    rows: int | None = None
     state: int = 0
     notes: tuple[str, ...] = ()
 
@@ -52,6 +54,11 @@ class LayerKind:
     def rotary_dim(self) -> int | None:
         """Number of features of a head that are rotated; None without RoPE."""
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
+
+    @property
+    def block_name(self) -> str:
+        """The name under which a config has the rope block of these layers."""
+        return self.name.removesuffix(SHARED).removesuffix(SHARED_INDEX).removesuffix(NGRAMS)
 
     def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that these layers cache, or keep as a state, for `length` tokens.
@@ -130,7 +137,7 @@ class ModelConfig:
 
     @property
     def _schemes(self) -> dict[str, SchemeConfig | None]:
-        return {kind.name.removesuffix(SHARED): kind.scheme for kind in self.layer_kinds}
+        return {kind.block_name: kind.scheme for kind in self.layer_kinds}
 
 
 def uniform_model(

@@ -150,7 +150,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
             problem = f'{key} "{_short(own)}" {_not_read(own)}'
         elif "hidden_size" not in keys.record:
             raise ConfigFileError(f"{problem}.", key)
-        if _kinds().get(own, "rope") != "rope":
+        if _kinds().get(own, "rope") != "rope" or not _reads_as_llama(record):
             raise ConfigFileError(f"{problem}.", key)
         raise _refusal(problem, key, "llama", "read it as a Llama model")
     read_as = known if known in READERS else str(assume)
@@ -192,6 +192,15 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         section=keys.path,
     )
     return model, top
+
+
+def _reads_as_llama(record: dict[str, Any]) -> bool:
+    """Return whether a config has what is read on request, so that the request is no dead end."""
+    try:
+        read_keys(record, "llama")
+    except ConfigFileError:
+        return False
+    return True
 
 
 def _not_read(model_type: str) -> str:

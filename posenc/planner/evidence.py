@@ -233,9 +233,9 @@ EVIDENCE: dict[str, Evidence] = {
     "rope_llama3": Evidence(
         training="fine-tuning",
         statement="Llama 3.1 was trained further in six stages from 8K to 128K tokens (x16), on about 800B "
-        "tokens. Its config has factor 8 for that. No test of another factor or without training is "
-        "reported.",
-        source="Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2",
+        "tokens. Its config has factor 8 for that, Llama 3.2's has 32 for the same lengths. No test of "
+        "another factor or without training is reported.",
+        source="Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; the makers' config.json",
         trained_to=16.0,
     ),
 }

@@ -122,8 +122,8 @@ def _note(
     if scheme is None:
         sentence = kind.unsupported or "This version has no scheme for these layers."
         source = "its config"
-    elif isinstance(scheme, SinusoidalConfig) and model.context and target > model.context:
-        rows, works = model.context, False
+    elif (rows := kind.rows) and target > rows:
+        works = False
         sentence = (
             f"The class makes {rows:,} rows of sines and cosines, none for positions {rows:,} to "
             f"{target - 1:,}: longer texts are an error."

@@ -232,13 +232,13 @@ def _blocks(
     plan: ContextPlan, config: RopeConfig, context: int | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the RoPE keys of both generations, each empty where the config has none."""
-    models = []
+    models, own = [], plan.kind.block_name
     # A block of its own for each kind of layer is tried first, where the config may have them; then
     # one for all kinds with the planned scheme.
     for alike in (True,) if _share_block(plan.model) else (False, True):
         kinds = (
             replace(kind, scheme=config)
-            if kind is plan.kind or (alike and kind.scheme == plan.kind.scheme)
+            if kind.block_name == own or (alike and kind.scheme == plan.kind.scheme)
             else kind
             for kind in plan.model.layer_kinds
         )

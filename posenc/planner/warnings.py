@@ -263,7 +263,7 @@ def _of_bound(plan: ContextPlan) -> Iterator[PlanWarning]:
     if window is not None and window.narrow and window.end is not None:
         sentence = (
             f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} keep B(k) at or above "
-            "0, and larger ones fail again: do not round the base."
+            "0, and those just above fail again: do not round the base."
         )
         yield PlanWarning(_BOUND, sentence, _MEN)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from posenc import PosencError
+from posenc.errors import ConfigFileError
 from posenc.models import config_token, read_config, read_config_token
 from tests.models.configs import (
     CASES,
@@ -87,6 +88,16 @@ def test_config_with_an_unread_position_key_is_refused(
     assert (model.ignored, model.read_as) == (tuple(keys), error.assume)
     assert all(key in model.assumption for key in keys)
     assert read_config_token(config_token(config, error.assume)) == model
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v4", "wav2vec2-bert", "moonshine"])
+def test_a_request_that_would_fail_too_is_not_offered(model_type: str) -> None:
+    built = pytest.importorskip("transformers").CONFIG_MAPPING[model_type]()
+    config = json.loads(json.dumps(built.to_dict(), default=str))
+    error = refusal(config)
+    assert (error.assume, "--assume" in str(error)) == ("", False)
+    with pytest.raises(ConfigFileError):
+        read_config(config, "llama")
 
 
 def test_a_refusal_names_five_keys_of_many() -> None:

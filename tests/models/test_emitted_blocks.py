@@ -131,6 +131,22 @@ def test_layers_with_a_block_of_their_own_keep_it() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["yarn", "llama3", "linear", "ntk"])
+def test_layers_that_use_an_earlier_cache_have_the_block_of_their_kind(name: str) -> None:
+    """The last layers of Gemma 3n share keys and values; one block of the config rotates all."""
+    text = transformers.CONFIG_MAPPING["gemma3n_text"]().to_dict()
+    config = json.loads(json.dumps(text, default=str))
+    found = plan_config(config, 131_072, trained_length=32_768, methods=[name], scan=64)
+    block = paste(found, method(found, name)).rope_parameters["rope_parameters"]
+    others = {key: value for key, value in config.items() if key not in OLD}
+    theirs, factor = rotation_of(others | {"rope_parameters": block}, "full_attention")
+    planned = method(found, name)
+    torch.testing.assert_close(
+        theirs.double(), rope_frequencies(planned.config)[0], rtol=1e-6, atol=0
+    )
+    assert factor == pytest.approx(planned.attention_factor, rel=1e-6)
+
+
 def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
     pasted = emitted("gemma-3-4b", "linear")
     assert plan_model("gemma-3-4b").model.section == "text_config"

@@ -264,6 +264,11 @@ def test_a_learned_table_has_no_row_past_its_end() -> None:
     assert not rows.works
     assert "1,024 to 3,999" in rows.sentence
     assert rows.layers == "12 layers (decoder) and 12 layers (encoder)"
+    whisper = pytest.importorskip("transformers").WhisperConfig()
+    model = read_config(json.loads(json.dumps(whisper.to_dict(), default=str)))
+    decoder, encoder = layer_notes(model, 4_096, None)
+    assert f"table of {whisper.max_target_positions:,} rows" in decoder.sentence
+    assert f"makes {whisper.max_source_positions:,} rows" in encoder.sentence
     (sinusoids,) = layer_notes(MODELS["transformer"].read(), 9_000, None)
     assert sinusoids.works
     assert "2108.12409" in sinusoids.source
