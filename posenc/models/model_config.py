@@ -14,9 +14,7 @@ from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
 BLOCK = 16  # tokens that vLLM reserves at once by default
-NO_CONTEXT = (
-    "its positions are the rows and columns of an image, so that there is no context to extend."
-)
+NO_CONTEXT = "positions are the rows and columns of an image, so there is no context to extend."
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 
 

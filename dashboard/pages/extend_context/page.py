@@ -40,7 +40,7 @@ def draw() -> None:
     if chosen_model(token).config.sees_images:
         with header:
             page.title(TITLE)
-        st.info(f"Choose another model: {NO_CONTEXT}")
+        st.info(f"In this model, {NO_CONTEXT} Choose another model.")
         return
     length, source = data.known_length(settings.current)
     _follow_model(token, length)
