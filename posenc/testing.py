@@ -21,7 +21,7 @@ from posenc.identification import identify
 from posenc.identification.columns import TableInput
 from posenc.identification.frequency_fit import narrowest_format, rounding
 from posenc.identification.identify import headline
-from posenc.identification.model_match import difference_from
+from posenc.identification.model_match import difference_from, reordering_note
 from posenc.models.read_config import read_config
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -93,8 +93,10 @@ def _mismatch(
     if largest <= allowed:
         return ""
     row, column = divmod(int(off.argmax()), off.shape[1])
-    wrong = difference_from(config, source, start) if isinstance(config, RopeConfig) else ""
-    actual = identify(table, sines)
+    actual, wrong = identify(table, sines), ""
+    if isinstance(config, RopeConfig):
+        wrong = difference_from(config, source, start, actual.arrangement)
+        wrong = wrong or reordering_note(config, actual.arrangement, source).strip()
     sentences = [headline(actual), *(deviation.sentence for deviation in actual.deviations)]
     sentences += [f"It may also be {words}." for words in actual.also]
     return (

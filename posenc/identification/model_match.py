@@ -55,16 +55,20 @@ def match_model(
             fault = ""
             if not _rotates_by(scheme, result, source):
                 fault = _shifted_or_scaled(scheme, result, source) or difference_from(
-                    scheme, source
+                    scheme, source, arrangement=result.arrangement
                 )
             if not fault:
                 but = " It has deviations." if result.deviations else ""
-                return ModelMatch(True, f"This table belongs to the model: its {text}.{but}")
+                note = reordering_note(scheme, result.arrangement, source)
+                return ModelMatch(True, f"This table belongs to the model: its {text}.{but}{note}")
             if orders and scheme.build().stationary:
                 if dim in (None, scheme.rotary_dim):
                     lower = f"{fault[0].lower()}{fault[1:]}"
                     faults.append(f"Against its {kind}, {lower}" if len(schemes) > 1 else fault)
-                code = code or scheme_code(scheme.at_length(result.rows), result.rows, orders[0])
+                # Code that reorders features keeps its halves.
+                order = result.arrangement if result.arrangement in orders else orders[0]
+                order = orders[0] if _has_wrong_layout(scheme, order, source) else order
+                code = code or scheme_code(scheme.at_length(result.rows), result.rows, order)
         layers.append(text)
     sentence = (
         f"This table does not belong to the model: {width}the model's {'; its '.join(layers)}."
@@ -84,7 +88,7 @@ def _rotates_by(scheme: RopeConfig, result: Identification, source: TableInput) 
     """Whether a scheme has the frequencies and the size of an identified table, as far as it shows."""
     hypothesis = result.hypothesis
     wrong = {"swapped", "wrong pairs", "sign", "start"} & {each.kind for each in result.deviations}
-    if hypothesis is None or wrong:
+    if hypothesis is None or wrong or _has_wrong_layout(scheme, hypothesis.arrangement, source):
         return False
     columns = hypothesis.arrangement.columns(source.columns.shape[1])
     if scheme.rotary_dim != columns.dim:
@@ -102,6 +106,8 @@ def _shifted_or_scaled(scheme: RopeConfig, result: Identification, source: Table
     """Return how a table's rows or all its frequencies differ from a scheme's by one number, or ""."""
     hypothesis = result.hypothesis
     if hypothesis is None or result.padding or not _orders(scheme, source):
+        return ""
+    if _has_wrong_layout(scheme, hypothesis.arrangement, source):
         return ""
     start = hypothesis.start
     if start and not difference_from(scheme, source, start):
@@ -122,19 +128,27 @@ def _shifted_or_scaled(scheme: RopeConfig, result: Identification, source: Table
     )
 
 
-def difference_from(scheme: RopeConfig, source: TableInput, start: int = 0) -> str:
-    """Return what is wrong with a cache of a scheme and where first, in a sentence; "" if nothing is.
+def difference_from(
+    scheme: RopeConfig, source: TableInput, start: int = 0, arrangement: Arrangement | None = None
+) -> str:
+    """Return what is wrong with a cache of a scheme and where first, in sentences; "" if nothing is.
 
-    Numbers may have the error of float32 angles. start: the position of the first row.
+    Numbers may have the error of float32 angles. start: the position of the first row. arrangement: the
+    order of the columns, if it is known.
     """
-    orders = _orders(scheme, source)
-    if not orders:
+    all_orders = _orders(scheme, source)
+    if not all_orders:
         return f"It has no {scheme.rotary_dim // 2:,} pairs, which the scheme has."
+    orders = [order for order in all_orders if not _has_wrong_layout(scheme, order, source)]
+    wrong_orders = [order for order in all_orders if order not in orders]
     rows, dtype = len(source.columns), narrowest_format(source.columns)
     expected, factor = rope_frequencies(scheme, length=rows)
     words = _explained(scheme, expected, factor, source, dtype, orders, start)
     if words is not None:
         return f"{words[0].upper()}{words[1:]}." if words else ""
+    if arrangement is not None and arrangement in wrong_orders:  # cosines are compared with cosines
+        functions = arrangement.order.replace("+", "")
+        orders = [order for order in orders if order.order.replace("+", "") == functions]
     wrong = min(
         filter(
             None, (_first_wrong(source, dtype, each, expected, factor, start) for each in orders)
@@ -144,6 +158,13 @@ def difference_from(scheme: RopeConfig, source: TableInput, start: int = 0) -> s
     sentence = (
         f"It differs first in row {wrong.row:,}, pair {wrong.pair:,}, by {wrong.difference:.3g}"
     )
+    words = _explained(scheme, expected, factor, source, dtype, wrong_orders, start)
+    if words is not None or arrangement in wrong_orders:
+        also = f", and {words}" if words else ""
+        return (
+            f"Its layout is not that of the model: its columns are repeated in neighbours, the model's in "
+            f"halves{also}. {sentence}."
+        )
     if 0 < wrong.row < rows - 2:
         tail = replace(
             source, columns=source.columns[wrong.row :], zeros=source.zeros[wrong.row :], padding=0
@@ -152,6 +173,37 @@ def difference_from(scheme: RopeConfig, source: TableInput, start: int = 0) -> s
         if words := _explained(scheme, expected, factor, tail, dtype, [wrong.order], at):
             return f"{sentence}: from there on, {words}."
     return f"{sentence}."
+
+
+def _has_wrong_layout(scheme: RopeConfig, order: Arrangement, source: TableInput) -> bool:
+    """Whether the columns are repeated in neighbours, where the scheme pairs halves.
+
+    Halves under a scheme that pairs neighbours are not wrong as such: see `reordering_note`.
+    """
+    return scheme.layout == "half" and _other_layout(scheme, order, source)
+
+
+def _other_layout(scheme: RopeConfig, order: Arrangement, source: TableInput) -> bool:
+    # Of a single pair, both layouts are the same.
+    is_repeated = order.scheme == "rope" and order.layout is not None
+    several = order.columns(source.columns.shape[1]).dim > 2
+    return is_repeated and several and order.layout != scheme.layout
+
+
+def reordering_note(scheme: RopeConfig, arrangement: Arrangement | None, source: TableInput) -> str:
+    """Return a sentence on a cache in halves of a scheme that pairs neighbours, else "".
+
+    transformers has such caches: its GLM code repeats the first half itself, and its DeepSeek code moves
+    the features into halves.
+    """
+    if arrangement is None or scheme.layout == "half":
+        return ""
+    if not _other_layout(scheme, arrangement, source):
+        return ""
+    return (
+        " The model pairs neighbours, and the columns are repeated in halves: the code that uses them must "
+        "reorder, as that of GLM and DeepSeek in transformers does."
+    )
 
 
 def _explained(

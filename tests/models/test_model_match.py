@@ -110,3 +110,61 @@ def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> Non
         assert ("This table belongs to the model" in said) == belongs
         assert ("Code of the model's table" in said) == (not belongs)
         assert ("It differs first in row 1, pair 1, by " in said) == (not belongs)
+
+
+def repeated(config: RopeConfig, layout: str, form: str) -> tuple[torch.Tensor, ...]:
+    """Return a model's cache with each column twice, as `LlamaRotaryEmbedding` or as Cohere's does."""
+    halves = layout == "half"
+    cosines, sines = (
+        torch.cat((part, part), 1) if halves else part.repeat_interleave(2, 1)
+        for part in cache(config)
+    )
+    forms = {
+        "two": (cosines, sines),
+        "one": (torch.cat((cosines, sines), 1),),
+        "cosines": (cosines,),
+    }
+    return forms[form]
+
+
+@pytest.mark.parametrize("form", ["two", "one", "cosines"])
+@pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.1-8b", "phi-2"])
+def test_neighbours_repeated_do_not_belong_to_a_model_that_pairs_halves(
+    name: str, form: str
+) -> None:
+    ((kind, config),) = schemes(name).items()
+    right, wrong = (repeated(config, layout, form) for layout in ("half", "interleaved"))
+    assert match_model(identify(*right), {kind: config}, *right).belongs
+    match = match_model(identify(*wrong), {kind: config}, *wrong)
+    assert not match.belongs
+    assert "its columns are repeated in neighbours, the model's in halves" in match.sentence
+    row, column = (int(n) for n in (wrong[0] != right[0]).nonzero()[0])
+    assert (row, column) == (1, 1)
+    assert "It differs first in row 1, pair 0, by " in match.sentence  # in the second half, too
+    names: dict[str, torch.Tensor] = {}
+    exec(match.code, names)
+    made = (names["cosines"], names["sines"]) if len(right) == 2 else (names["table"],)
+    for part, expected in zip(made, right, strict=True):
+        torch.testing.assert_close(part, expected, rtol=0, atol=2.0**-23)
+
+
+def test_neighbours_and_a_wrong_base_are_both_named() -> None:
+    config = RopeConfig(dim=64, base=5e5, layout="half")
+    wrong = repeated(config.replace(base=1e4), "interleaved", "two")
+    sentence = match_model(identify(*wrong), {"all": config}, *wrong).sentence
+    assert "base 10,000" in sentence
+    assert "repeated in neighbours" in sentence
+
+
+def test_halves_under_a_model_that_pairs_neighbours_belong_to_code_that_reorders() -> None:
+    """As the caches of GLM, Ernie 4.5 and DeepSeek in transformers are."""
+    config = RopeConfig(dim=64, layout="interleaved")
+    for layout, is_noted in (("half", True), ("interleaved", False)):
+        tables = repeated(config, layout, "two")
+        match = match_model(identify(*tables), {"all": config}, *tables)
+        assert match.belongs
+        assert ("must reorder" in match.sentence) == is_noted
+    single = repeated(RopeConfig(dim=2), "half", "two")
+    assert match_model(
+        identify(*single), {"all": RopeConfig(dim=2, layout="half")}, *single
+    ).belongs

@@ -168,7 +168,8 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
         "first in row 1, pair 1, by .*What it is: RoPE, base 10,000",
     ),
     "raiyanyahya/how-to-train-your-gpt#7": (
-        neighbours, config_of("rope", dim=64, layout="half"), "neighbours repeated",
+        neighbours, config_of("rope", dim=64, layout="half"),
+        "columns are repeated in neighbours, the model's in halves. It differs first in row 1, pair 0, by ",
     ),
     "Blaizzy/mlx-vlm#1927": (
         short_factors, PHI, "The frequencies are those of short texts, not of 5,000 tokens",
