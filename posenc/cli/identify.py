@@ -14,9 +14,8 @@ from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.cli.plan import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
-from posenc.identification.corrected import corrected_code
 from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
-from posenc.identification.model_match import ModelMatch
+from posenc.identification.model_match import ModelMatch, code_by_title
 from posenc.schemes.base import SchemeConfig
 
 
@@ -118,16 +117,9 @@ def _table_record(
     return record(result) | {
         "belongs": None if match is None else match.belongs,
         "match": None if match is None else match.sentence,
-        "code": _codes(result, match),
+        "code": code_by_title(result, match),
         "largest_error": None if exact is None else exact.largest,
     }
-
-
-def _codes(result: Identification, match: ModelMatch | None) -> dict[str, str]:
-    codes = corrected_code(result)
-    if match is not None and match.code:
-        codes["Code of the model's table"] = match.code
-    return codes
 
 
 def _print_identification(
@@ -148,5 +140,5 @@ def _print_identification(
     also = [f"It may also be {words}." for words in result.also]
     for line in (*(deviation.sentence for deviation in result.deviations), *also, *notes):
         click.echo(f"  {line}")
-    for title, code in _codes(result, match).items():
+    for title, code in code_by_title(result, match).items():
         click.echo(f"\n{title}\n\n{code}")

@@ -30,8 +30,7 @@ angles = torch.arange(rows, dtype=torch.float64)[:, None] * inv_freq  # row 0 is
 cos, sin = {factor}angles.cos(), {factor}angles.sin()  # float64 up to here
 """
 
-
-_CORRECTED = "Corrected code"
+CORRECTED = "Corrected code"
 # Orders whose numbers have two uses: what the code of each use makes.
 _TWO_USES = {
     "s+c": {"As a sinusoidal table": "s+c", "As a rotary cache, sines first": "s+c"},
@@ -53,7 +52,7 @@ def corrected_code(result: Identification) -> dict[str, str]:
             title: _code(result, order) for title, order in _TWO_USES[arrangement.order].items()
         }
     order = _INTENDED[arrangement.order] if arrangement.fault else arrangement.order
-    return {_CORRECTED: _code(result, order)} if result.deviations else {}
+    return {CORRECTED: _code(result, order)} if result.deviations else {}
 
 
 def _code(result: Identification, order: str) -> str:
@@ -76,8 +75,12 @@ def scheme_code(
     scheme: RopeConfig, rows: int, arrangement: Arrangement, order: str | None = None
 ) -> str:
     """Return code that makes the cache of a scheme. order: of the columns; None is the arrangement's."""
-    code = _SCALED.format(rows=rows, kind=scheme.kind, fields=_fields(scheme))
     joined = _joined(_names(arrangement), order or arrangement.order)
+    if type(scheme) is RopeConfig:  # without a scaling, no part of this library is needed
+        base, dim = scheme.base, scheme.rotary_dim
+        code = _PLAIN.format(rows=rows, dim=dim, base=base, divisor="dim", scale="")
+        return code + _ANGLES.format(factor="") + joined
+    code = _SCALED.format(rows=rows, kind=scheme.kind, fields=_fields(scheme))
     return code + _ANGLES.format(factor="factor * ") + joined
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, TableInput
-from posenc.identification.corrected import scheme_code
+from posenc.identification.corrected import CORRECTED, corrected_code, scheme_code
 from posenc.identification.deviations import CLOSE_SIZE, size_words
 from posenc.identification.frequency_fit import by_column, narrowest_format, rounding
 from posenc.identification.identify import Identification, base_words
@@ -24,11 +24,16 @@ _BLOCK = 2**20  # numbers of the table that are compared at once
 
 
 class ModelMatch(NamedTuple):
-    """Whether a table belongs to a model, a sentence on it; if not, code of the model's table."""
+    """Whether a table belongs to a model, and a sentence on it.
+
+    code: makes the model's table where this one deviates, "" else. exact: whether the table is the model's
+    up to rounding and the error of float32 angles.
+    """
 
     belongs: bool
     sentence: str
     code: str = ""
+    exact: bool = False
 
 
 def match_model(
@@ -51,29 +56,63 @@ def match_model(
         kind = "layers" if name == "all" else f"{name.replace('_', ' ')} layers"
         text = f"{kind} have {_rotation(scheme)}"
         if isinstance(scheme, RopeConfig):
-            orders = _orders(scheme, source)
-            fault = ""
+            orders, fault = _orders(scheme, source), ""
             if not _rotates_by(scheme, result, source):
                 fault = _shifted_or_scaled(scheme, result, source) or difference_from(
                     scheme, source, arrangement=result.arrangement
                 )
+            order = _order_of_code(scheme, result.arrangement, orders, source)
             if not fault:
-                but = " It has deviations." if result.deviations else ""
-                note = reordering_note(scheme, result.arrangement, source)
-                return ModelMatch(True, f"This table belongs to the model: its {text}.{but}{note}")
+                match = f"This table belongs to the model: its {text}."
+                match += reordering_note(scheme, result.arrangement, source)
+                if not result.deviations or not difference_from(scheme, source):
+                    return ModelMatch(True, match + _float32_note(result), exact=True)
+                code = (
+                    scheme_code(scheme.at_length(result.rows), result.rows, order) if order else ""
+                )
+                return ModelMatch(True, f"{match} It has deviations.", code)
             if orders and scheme.build().stationary:
                 if dim in (None, scheme.rotary_dim):
                     lower = f"{fault[0].lower()}{fault[1:]}"
                     faults.append(f"Against its {kind}, {lower}" if len(schemes) > 1 else fault)
-                # Code that reorders features keeps its halves.
-                order = result.arrangement if result.arrangement in orders else orders[0]
-                order = orders[0] if _has_wrong_layout(scheme, order, source) else order
-                code = code or scheme_code(scheme.at_length(result.rows), result.rows, order)
+                if order is not None and not code:
+                    code = scheme_code(scheme.at_length(result.rows), result.rows, order)
         layers.append(text)
     sentence = (
         f"This table does not belong to the model: {width}the model's {'; its '.join(layers)}."
     )
     return ModelMatch(False, " ".join((sentence, *faults)), code)
+
+
+def code_by_title(result: Identification, match: ModelMatch | None) -> dict[str, str]:
+    """Return the corrected code of a table by title: of the model's table, if a model was compared."""
+    if match is None:
+        return corrected_code(result)
+    return {CORRECTED: match.code} if match.code else {}
+
+
+def _order_of_code(
+    scheme: RopeConfig,
+    arrangement: Arrangement | None,
+    orders: Sequence[Arrangement],
+    source: TableInput,
+) -> Arrangement | None:
+    """Return the order of columns of a scheme's cache: the table's own, unless it is wrong."""
+    if (
+        arrangement is not None
+        and arrangement in orders
+        and not _has_wrong_layout(scheme, arrangement, source)
+    ):
+        return arrangement
+    return orders[0] if orders else None
+
+
+def _float32_note(result: Identification) -> str:
+    is_float32 = result.recipe is not None and result.recipe.angle == torch.float32
+    angles = any(deviation.kind == "angles" for deviation in result.deviations)
+    return (
+        " Its angles are float32, as transformers computes them." if is_float32 and angles else ""
+    )
 
 
 def _rotation(scheme: SchemeConfig | None) -> str:

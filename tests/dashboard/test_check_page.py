@@ -29,6 +29,7 @@ from posenc.identification.identify import headline as identified
 from posenc.schemes.rope import rope_frequencies
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.settings import Setting
+from posenc.tables import rope_tables
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read, charts, drawn, headline, opened, table, visit
@@ -186,6 +187,20 @@ def test_page_says_whether_a_cache_belongs_to_the_chosen_model() -> None:
             as_read(box.value) for box in drawn(visit(PAGE, link | {"model": model})).main.markdown
         ]
         assert any(f"This table {words} the model" in text for text in texts)
+
+
+def test_page_shows_one_code_and_with_a_model_that_of_the_model() -> None:
+    link = {"dim": "128", "heads": "1", "length": "48"}
+    expected = [part.repeat(1, 2) for part in rope_tables(48, 128, 5e5)]
+    for table_name in ("RoPE cache", BFLOAT16):
+        at = drawn(visit(PAGE, link | {"table": table_name, "model": "llama-3-8b"}))
+        names: dict[str, Any] = {}
+        (code,) = at.main.code.values
+        exec(code, names)
+        for name, part in zip(("cosines", "sines"), expected, strict=True):
+            torch.testing.assert_close(names[name], part, rtol=0, atol=2.0**-23)
+    at = drawn(visit(PAGE, link | {"table": "RoPE cache", "model": "llama-2-7b"}))
+    assert at.main.code.values == []
 
 
 def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:

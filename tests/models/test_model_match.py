@@ -35,9 +35,10 @@ def cache(config: RopeConfig) -> tuple[torch.Tensor, torch.Tensor]:
 def test_cache_belongs_to_its_model_alone(name: str) -> None:
     for kind, config in schemes(name).items():
         result = identify(*cache(config))
-        belongs, sentence, _ = match_model(result, {kind: config}, *cache(config))
-        assert belongs
-        assert f"{config.base:,.10g}" in sentence
+        match = match_model(result, {kind: config}, *cache(config))
+        assert match.belongs
+        assert match.exact
+        assert f"{config.base:,.10g}" in match.sentence
         other = config.replace(base=config.base * 1.01)
         assert not match_model(result, {kind: other}, *cache(config)).belongs
 
@@ -45,7 +46,7 @@ def test_cache_belongs_to_its_model_alone(name: str) -> None:
 def test_sentence_names_what_differs() -> None:
     tables = rope_tables(64, 128, 10_000.0)
     schemes = {"full": RopeConfig(dim=128, base=5e5), "local": None}
-    belongs, sentence, code = match_model(identify(*tables), schemes, *tables)
+    belongs, sentence, code, _ = match_model(identify(*tables), schemes, *tables)
     assert not belongs
     assert "has width 128 and base 10,000; the model's full layers have RoPE" in sentence
     assert (
@@ -108,7 +109,7 @@ def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> Non
         assert json.loads(found.stdout)["belongs"] is belongs
         said = CliRunner().invoke(main, ["identify", *files], input=config).stdout
         assert ("This table belongs to the model" in said) == belongs
-        assert ("Code of the model's table" in said) == (not belongs)
+        assert ("Corrected code" in said) == (not belongs)
         assert ("It differs first in row 1, pair 1, by " in said) == (not belongs)
 
 
@@ -168,3 +169,19 @@ def test_halves_under_a_model_that_pairs_neighbours_belong_to_code_that_reorders
     assert match_model(
         identify(*single), {"all": RopeConfig(dim=2, layout="half")}, *single
     ).belongs
+
+
+def test_cache_with_float32_angles_is_exact_and_one_with_bfloat16_angles_has_code() -> None:
+    config = RopeConfig(dim=64, base=1e4, layout="half")
+    frequencies = 1 / 1e4 ** (torch.arange(32) / 32)
+    for dtype, exact in ((torch.float32, True), (torch.bfloat16, False)):
+        angles = torch.arange(2_000, dtype=dtype)[:, None] * frequencies.to(dtype)
+        tables = [part.repeat(1, 2).float() for part in (angles.cos(), angles.sin())]
+        result = identify(*tables)
+        assert [deviation.kind for deviation in result.deviations][:1] == ["angles"]
+        match = match_model(result, {"all": config}, *tables)
+        assert match.belongs
+        assert match.exact == exact
+        assert ("as transformers computes them" in match.sentence) == exact
+        assert ("It has deviations." in match.sentence) != exact
+        assert bool(match.code) != exact

@@ -20,7 +20,6 @@ from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import Identification, identify, match_rotation, rotation_of
 from posenc.identification.columns import TableInput
-from posenc.identification.corrected import corrected_code
 from posenc.identification.deviations import Differences
 from posenc.identification.identify import (
     error_sentence,
@@ -51,7 +50,7 @@ class Answer:
     """What one table is, or why there is no answer.
 
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and ""
-    if no formula fits. code: PyTorch without deviations, by title. notes: what was assumed, how near the
+    if no formula fits. notes: what was assumed, how near the
     formula comes. facts: one row in full. by_column: largest differences of each column.
     """
 
@@ -60,7 +59,6 @@ class Answer:
     result: Identification | None = None
     largest: float | None = None
     worst: str = ""
-    code: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     facts: pd.DataFrame = field(default_factory=pd.DataFrame)
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -138,7 +136,6 @@ def _answer(name: str, setting: Setting) -> Answer:
         result=result,
         largest=None if error is None else error.largest,
         worst="" if error is None else error_sentence(result, error),
-        code=corrected_code(result),
         notes=tuple(notes),
         facts=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         by_column=_by_column(result, error),

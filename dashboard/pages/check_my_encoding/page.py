@@ -19,6 +19,7 @@ from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
 from posenc.identification import Identification, identify, match_model
+from posenc.identification.model_match import ModelMatch, code_by_title
 from posenc.settings import Setting
 
 TITLE = "Check my encoding"
@@ -64,15 +65,16 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
         if current.reason:
             st.warning(plain(current.reason), icon=":material/upload_file:")
         left, right = st.columns([3, 2], gap="large")
-        with left:
-            _verdict(both)
+        match = None
         with right:
             columns = both.map(lambda answer: data.drawn_columns(answer.by_column))
             if any(len(frame) for frame in columns.each):
                 title = "Largest difference by column"
                 page.chart(columns, _differences, key="check_columns", title=title)
             if current.result is not None and current.result.known:
-                _belongs(current.result, data.tables(table, settings.current))
+                match = _belongs(current.result, data.tables(table, settings.current))
+        with left:
+            _verdict(both, match)
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
             lambda every: Scale.around_zero(
@@ -100,43 +102,43 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
     page.numbers(both.map(lambda answer: answer.by_column), "largest difference by column")
 
 
-def _verdict(both: AB[Answer]) -> None:
-    current = both.current
+def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
+    """Draw the largest error, the deviations and the corrected code. match: with the chosen model."""
+    current, codes = both.current, {}
     if current.largest is not None:
         st.metric("Largest error", f"{current.largest:.3g}", width="content")
         page.second_headline(both.map(lambda answer: answer.worst))
     if current.result is not None:
-        for deviation in current.result.deviations:
+        codes = code_by_title(current.result, match)
+        deviations = () if match is not None and match.exact else current.result.deviations
+        for deviation in deviations:
             st.markdown(f":material/error: {plain(deviation.sentence)}")
-        if current.result.known and not current.result.deviations:
+        if current.result.known and not deviations:
             number_type = str(current.result.dtype).removeprefix("torch.")
             st.markdown(f":material/check_circle: Matches the formula to {number_type} rounding.")
         for words in current.result.also:
             if words in current.headline:
                 continue
             st.markdown(f":material/alt_route: It may also be {plain(words)}.")
-    tabs = st.tabs([*current.code]) if current.code else ()
-    for tab, code in zip(tabs, current.code.values(), strict=True):
+    tabs = st.tabs([*codes]) if codes else ()
+    for tab, code in zip(tabs, codes.values(), strict=True):
         tab.code(code, language="python", wrap_lines=True)
     for note in current.notes:
         st.caption(plain(note))
 
 
-def _belongs(result: Identification, tables: Tables) -> None:
-    """Draw the choice of a model, or of its config.json, and whether the table belongs to it."""
+def _belongs(result: Identification, tables: Tables) -> ModelMatch | None:
+    """Draw the choice of a model, or of its config.json; return whether the table belongs to it."""
     st.markdown("**Does this cache belong to a model?**")
     model_picker.select(st, "model_here_control")
     model_picker.draw_own_config()
     model = model_picker.chosen()
-    if model is not None:
-        schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
-        match = match_model(result, schemes, *tables)
-        st.markdown(
-            f":material/{'check_circle' if match.belongs else 'error'}: {plain(match.sentence)}"
-        )
-        if match.code:
-            with st.expander("Code of the model's table", icon=":material/code:"):
-                st.code(match.code, language="python", wrap_lines=True)
+    if model is None:
+        return None
+    schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
+    match = match_model(result, schemes, *tables)
+    st.markdown(f":material/{'check_circle' if match.exact else 'error'}: {plain(match.sentence)}")
+    return match
 
 
 @functools.cache
