@@ -15,7 +15,7 @@ from posenc.identification.search import exponent_powers
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
-CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
+_CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
 _MIN_RUN = 5  # rows that show whether columns are waves
 _BLOCK = 2**20  # numbers of the table that are compared at once
 _SAMPLED_ROWS = 256
@@ -36,15 +36,21 @@ class Deviation:
     sentence: str
 
 
-def size_words(size: float, factor: float) -> str:
+def same_size(size: float, factor: float, dtype: torch.dtype) -> bool:
+    """Whether a measured size is a factor, up to the rounding of numbers stored in `dtype`."""
+    return math.isclose(size, factor, rel_tol=max(_CLOSE_SIZE, rounding(dtype, 0)))
+
+
+def size_words(size: float, factor: float, dtype: torch.dtype) -> str:
     """Return a clause on the factor of all sines and cosines, "" if it is the attention factor."""
-    if math.isclose(size, factor, rel_tol=CLOSE_SIZE):
+    if same_size(size, factor, dtype):
         return ""
-    if math.isclose(size, 1.0, rel_tol=CLOSE_SIZE):
+    if same_size(size, 1.0, dtype):
         return f"the attention factor {factor:.4g} is missing"
-    if math.isclose(size, factor**2, rel_tol=CLOSE_SIZE):
+    if same_size(size, factor**2, dtype):
         return f"the attention factor {factor:.4g} is applied twice"
-    return f"every number is multiplied by {size:.4g}, where the attention factor is {factor:.4g}"
+    digits = 3 if dtype in (torch.bfloat16, torch.float16) else 4
+    return f"every number is multiplied by {size:.{digits}g}, where the attention factor is {factor:.4g}"
 
 
 class Differences:
@@ -221,7 +227,7 @@ def deviations_of(
             "exponent" if shifted else "scale", f"Every angle is multiplied by {scale:.6g}{reason}."
         )
     if hypothesis.config is not None:
-        if words := size_words(size, hypothesis.config.attention_scaling()):
+        if words := size_words(size, hypothesis.config.attention_scaling(), dtype):
             add("size", f"{words}, unless scores are multiplied elsewhere.")
     elif size != 1.0:
         add("size", f"Every number is multiplied by {size:.6g}.")

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, TableInput
 from posenc.identification.corrected import CORRECTED, corrected_code, scheme_code
-from posenc.identification.deviations import CLOSE_SIZE, size_words
+from posenc.identification.deviations import same_size, size_words
 from posenc.identification.frequency_fit import by_column, narrowest_format, rounding
 from posenc.identification.identify import Identification, base_words
 from posenc.limits import MAX_POSITION
@@ -20,6 +20,7 @@ from posenc.schemes.rope import RopeConfig, rope_frequencies
 
 _CLOSE = 1e-6  # relative difference of frequencies that are one
 _ANGLE_ERROR = 5e-7  # relative, of an angle in float32
+_SAMPLED_ROWS = 256
 _BLOCK = 2**20  # numbers of the table that are compared at once
 
 
@@ -136,8 +137,8 @@ def _rotates_by(scheme: RopeConfig, result: Identification, source: TableInput) 
     expected = by_column(frequencies, columns)
     difference = (hypothesis.frequencies(columns).abs() - expected).abs()
     tolerance = max(_CLOSE, 2 * result.base_within)
-    return bool((difference <= tolerance * expected).all()) and math.isclose(
-        abs(hypothesis.size), factor, rel_tol=CLOSE_SIZE
+    return bool((difference <= tolerance * expected).all()) and same_size(
+        abs(hypothesis.size), factor, result.dtype
     )
 
 
@@ -255,12 +256,11 @@ def _explained(
     start: int,
 ) -> str | None:
     """Return clauses on the mistakes that make a table, "" for none, None where they do not explain it."""
-    size = _size(source)
     for frequencies, words in _variants(scheme, expected, len(source.columns)):
-        if any(
-            _first_wrong(source, dtype, order, frequencies, size, start) is None for order in orders
-        ):
-            return " and ".join(filter(None, (words, size_words(size, factor))))
+        for order in orders:
+            size = _size(source, order, frequencies, start)
+            if _first_wrong(source, dtype, order, frequencies, size, start) is None:
+                return " and ".join(filter(None, (words, size_words(size, factor, dtype))))
     return None
 
 
@@ -308,12 +308,27 @@ def _variants(
         yield expected.to(dtype).double(), f"the frequencies are rounded to {name}"
 
 
-def _size(source: TableInput) -> float:
+def _size(
+    source: TableInput, order: Arrangement, frequencies: Float[Tensor, " p"], start: int
+) -> float:
     """Return the factor of all sines and cosines; of cosines and sines, whatever the frequencies are."""
-    numbers = source.columns[~source.zeros]
-    if source.form == "table" or not len(numbers):
-        return float(source.columns.abs().max())
-    return math.sqrt(2 * float(numbers.square().mean()))
+    rows = (~source.zeros).nonzero().flatten()
+    if source.form == "table" and len(rows):  # by least squares
+        rows = rows[:: -(-len(rows) // _SAMPLED_ROWS)]
+        values = _values(order, frequencies, rows + start, source.columns.shape[1])
+        power = float(values.square().sum())
+        return float((values * source.columns[rows]).sum()) / power if power else 1.0
+    if not len(rows):
+        return 0.0
+    return math.sqrt(2 * float(source.columns[rows].square().mean()))
+
+
+def _values(
+    order: Arrangement, frequencies: Float[Tensor, " p"], positions: Int[Tensor, " t"], count: int
+) -> Float[Tensor, "t c"]:
+    columns = order.columns(count)
+    angles = positions.double().unsqueeze(1) * by_column(frequencies, columns)
+    return torch.where(columns.sines, angles.sin(), angles.cos())
 
 
 class _Wrong(NamedTuple):
@@ -340,12 +355,12 @@ def _first_wrong(
     """
     columns: Columns = order.columns(source.columns.shape[1])
     theta = by_column(frequencies, columns)
-    least = 4 * rounding(dtype, 0, max(size, 1.0)) + 2e-6
+    least = 4 * rounding(dtype, 0, max(abs(size), 1.0)) + 2e-6
     for rows in torch.arange(len(source.columns)).split(max(1, _BLOCK // len(theta))):
         angles = (rows.double() + start).unsqueeze(1) * theta
         values = size * torch.where(columns.sines, angles.sin(), angles.cos())
         off = (source.columns[rows] - values).abs()
-        wrong = off > least + _ANGLE_ERROR * size * angles.abs()
+        wrong = off > least + _ANGLE_ERROR * abs(size) * angles.abs()
         if bool(wrong.any()):
             row = int(wrong.any(1).nonzero()[0])
             at = torch.where(wrong[row], columns.exponents, 2.0).argmin()

@@ -1,6 +1,7 @@
 """A cache of cosines and sines belongs to the model whose config makes its frequencies, and to no other."""
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from posenc.identification import Identification, identify, match_model
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.tables import rope_tables
+from tests.library.configs import config_of
 from tests.library.crafted_files import npy
 
 
@@ -185,3 +187,27 @@ def test_cache_with_float32_angles_is_exact_and_one_with_bfloat16_angles_has_cod
         assert ("as transformers computes them" in match.sentence) == exact
         assert ("It has deviations." in match.sentence) != exact
         assert bool(match.code) != exact
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [(0, "is missing"), (1, ""), (2, "1.277 is applied twice"), (3, "is multiplied by 2.08, ")],
+)
+def test_attention_factor_of_a_bfloat16_cache_is_counted(
+    times: int, words: str, parts: int
+) -> None:
+    config = config_of(
+        "rope_yarn", dim=128, base=5e5, factor=16.0, trained_length=8_192, layout="half"
+    )
+    factor = 0.1 * math.log(16) + 1
+    angles = torch.arange(1_000, dtype=torch.float64)[:, None] * config.frequencies().inv_freq
+    tables = [part.repeat(1, 2).bfloat16() for part in (angles.cos(), angles.sin())][:parts]
+    for _ in range(times):
+        tables = [part * factor for part in tables]  # each product is rounded
+    result = identify(*tables)
+    match = match_model(result, {"all": config}, *tables)
+    assert match.belongs == (times == 1)
+    said = [match.sentence, *(deviation.sentence for deviation in result.deviations)]
+    assert all(words in sentence for sentence in said)
+    assert len(said) == 1 + (times != 1)
