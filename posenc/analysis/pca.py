@@ -11,7 +11,6 @@ opposite sign tie for largest. Components of equal variance have no order or dir
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -164,8 +163,8 @@ def project_gram(
                 "This kernel has a negative eigenvalue, so it is no inner product and has no "
                 "position vectors."
             )
-        values, axes = (part.to(block) for part in _eigen(block.cpu().numpy(), size))
-        values = values[:degrees]
+        values, axes = torch.linalg.eigh(block)  # the smallest first
+        values, axes = values.flip(-1)[:degrees], axes.flip(-1)[:, :size]
     ratios = values.clamp(min=0) / (values.sum() or 1.0)
     rank = int((values[:size] > torch.maximum(count * _EPS * values[0], rounding)).sum())
     values, axes = values[:rank], axes[:, :rank]
@@ -222,26 +221,6 @@ def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProje
     return SchemeProjection(
         projection, projection.scores / size, length - inside, dtype is not None
     )
-
-
-def _eigen(matrix: Any, vectors: int) -> tuple[Tensor, Tensor]:
-    """Every eigenvalue of a symmetric matrix, largest first, and the eigenvectors of the largest.
-
-    `eigh` returns as many values as vectors. Here both come from one tridiagonal matrix, whose
-    computation takes most of the time.
-    """
-    from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
-    from scipy.linalg.lapack import dormqr, dsytrd, dsytrd_lwork
-
-    count = len(matrix)
-    best = int(dsytrd_lwork(count, lower=1)[0])
-    reflectors, diagonal, beside, scales, _ = dsytrd(matrix, lower=1, lwork=best)
-    values = eigvalsh_tridiagonal(diagonal, beside)
-    largest = (count - vectors, count - 1)
-    _, axes = eigh_tridiagonal(diagonal, beside, select="i", select_range=largest)
-    # The reflections leave the first coordinate as it is.
-    axes[1:], _, _ = dormqr("L", "N", reflectors[1:, :-1], scales, axes[1:], 64 * vectors)
-    return torch.from_numpy(values).flip(-1), torch.from_numpy(axes).flip(-1)
 
 
 def _fitted_rows(fit: int | None, missing: Tensor) -> Tensor:

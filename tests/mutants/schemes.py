@@ -51,6 +51,8 @@ MUTANTS_OF_SCHEMES = (
            ("rope_scaling",)),
     Mutant("columns read as rows", "schemes/rope_scaling/sections.py",
            "return [rest, *reversed(digits)]", "return [*digits, rest]", ("rope_scaling_transformers",)),
+    Mutant("frequencies of Pixtral not dealt out", "schemes/rope_scaling/sections.py",
+           "whole[axis::count] if", "whole[axis:] if", ("vision_models",)),
     Mutant("float32 frequencies rounded from the exact ones", "schemes/rope.py",
            "return 1.0 / float32_powers(self.base, self.float32_rotary_dim)",
            "return self.unscaled().inv_freq.float()", ("rope_scaling_transformers",)),
