@@ -8,6 +8,7 @@ def test_my_positions():
 """
 
 from collections.abc import Mapping, Sequence
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from posenc.checkpoints.array_files import cosines_and_sines, name_of_sines
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.identification import identify
-from posenc.identification.columns import TableInput
+from posenc.identification.columns import TableInput, column_words
 from posenc.identification.frequency_fit import narrowest_format, rounding
 from posenc.identification.identify import headline
 from posenc.identification.model_match import difference_from, reordering_note
@@ -35,7 +36,7 @@ Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
 def assert_matches(
     produced: Tables,
-    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path,
+    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path | str,
     *,
     start: int = 0,
     tolerance: float | None = None,
@@ -47,8 +48,8 @@ def assert_matches(
         a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
         with one table, or one called as module(x, position_ids) that returns both, as in transformers.
         If a module holds several caches, such as one in every layer, each must match.
-    scheme: a sinusoidal or RoPE config, or what it builds; or a config.json of transformers, as its path
-        or its keys, of which each table must match the RoPE of one kind of layer.
+    scheme: a sinusoidal or RoPE config, or what it builds; or a config.json of transformers, as its path,
+        its text or its keys, of which each table must match the RoPE of one kind of layer.
     start: the position of the first row.
     tolerance: the largest difference of a number allowed; None is the rounding to the format of the
         numbers. Angles computed in float32 need more: 1e-6 for each ten positions or so.
@@ -93,6 +94,7 @@ def _mismatch(
     if largest <= allowed:
         return ""
     row, column = divmod(int(off.argmax()), off.shape[1])
+    where = column_words(source.form, source.width, column)
     actual, wrong = identify(table, sines), ""
     if isinstance(config, RopeConfig):
         wrong = difference_from(config, source, start, actual.arrangement)
@@ -101,16 +103,20 @@ def _mismatch(
     sentences += [f"It may also be {words}." for words in actual.also]
     return (
         f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "
-        f"position {start:,}: row {row:,}, column {column:,} differs by {largest:.3g}, and "
+        f"position {start:,}: row {row:,}, {where} differs by {largest:.3g}, and "
         f"{allowed:.2g} is allowed. {wrong}{' ' if wrong else ''}What it is: {' '.join(sentences)}"
     )
 
 
 def _configs(
-    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path,
+    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path | str,
 ) -> list[SinusoidalConfig | RopeConfig]:
     """Return the configs of which a table must match one."""
-    if not isinstance(scheme, Mapping | Path):
+    if isinstance(scheme, str) and (scheme.endswith(".json") or isfile(scheme)):
+        scheme = Path(scheme)
+    if isinstance(scheme, str) and not scheme.lstrip().startswith("{"):  # neither path nor JSON
+        return [_with_table(scheme)]
+    if not isinstance(scheme, Mapping | Path | str):
         return [_with_table(scheme)]
     model = read_config(scheme)
     configs = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
@@ -119,13 +125,13 @@ def _configs(
     return list(dict.fromkeys(configs))
 
 
-def _with_table(scheme: SchemeConfig | Scheme) -> SinusoidalConfig | RopeConfig:
+def _with_table(scheme: object) -> SinusoidalConfig | RopeConfig:
     """Return the scheme's config if it has tables of sines and cosines."""
     config = scheme.config if isinstance(scheme, Scheme) else scheme
     if not isinstance(config, SchemeConfig):
         raise SchemeArgumentError(
-            'scheme must be a config, such as SCHEMES["sinusoidal"](dim=512), or what it builds, got '
-            f"{quoted(config)}."
+            'scheme must be a config, such as SCHEMES["sinusoidal"](dim=512), what it builds, or a '
+            f"config.json, got {quoted(config)}."
         )
     if isinstance(config, SinusoidalConfig | RopeConfig):
         return config

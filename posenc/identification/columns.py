@@ -180,6 +180,17 @@ class TableInput:
         return cls(columns, form, parts[0].shape[1], zeros, padding)
 
 
+def column_words(form: Form, width: int, column: int) -> str:
+    """Return the words for a column, which of two tables is a column of the cosines or of the sines.
+
+    width: of one of the tables. column: counted over both.
+    """
+    if form == "table":
+        return f"column {column:,}"
+    part = "sines" if column >= width else "cosines"
+    return f"column {column % width:,} of the {part}"
+
+
 def longest_run(excluded: Bool[Tensor, " t"]) -> tuple[int, int]:
     """Return the first row and the end of the longest run of rows that are not excluded."""
     edges = [-1, *excluded.nonzero().flatten().tolist(), len(excluded)]

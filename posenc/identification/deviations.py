@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.identification.columns import SWAPPED, TableInput, longest_run
+from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases
 from posenc.identification.search import exponent_powers
@@ -252,11 +252,11 @@ def deviations_of(
         add("unexplained", _outliers(comparison, only=not differs))
     if differs:
         row, column = others.worst
+        where = column_words(table.form, table.width, column)
         verb = "With these angles, it still differs" if recipe.low else "It differs"
         add(
             "unexplained",
-            f"{verb} from the formula by up to {others.largest:.2g}, most in row {row:,}, "
-            f"column {column:,}.",
+            f"{verb} from the formula by up to {others.largest:.2g}, most in row {row:,}, {where}.",
         )
     return tuple(deviations)
 

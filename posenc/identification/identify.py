@@ -15,6 +15,7 @@ from posenc.identification.columns import (
     SMALLEST,
     Arrangement,
     TableInput,
+    column_words,
     longest_run,
 )
 from posenc.identification.deviations import (
@@ -289,10 +290,8 @@ def fit_sentence(result: Identification) -> str:
 
 
 def _column(result: Identification, column: int) -> str:
-    if result.arrangement is None or result.arrangement.form == "table":
-        return f"column {column:,}"
-    part = "sines" if column >= result.width else "cosines"
-    return f"column {column % result.width:,} of the {part}"
+    form = "table" if result.arrangement is None else result.arrangement.form
+    return column_words(form, result.width, column)
 
 
 def _dtype_name(result: Identification) -> str:

@@ -1,5 +1,7 @@
 """assert_matches: tables and modules of a scheme pass, others fail and are described."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc import SCHEMES, rope_tables, sinusoidal_table
-from posenc.errors import SchemeArgumentError
+from posenc.errors import ConfigFileError, SchemeArgumentError
 from posenc.testing import assert_matches
 from tests.library.configs import config_of
 
@@ -52,6 +54,34 @@ def test_every_cache_of_a_module_must_match() -> None:
         message = rf"^local\.cos_cached and local\.sin_cached: .*{said}"
         with pytest.raises(AssertionError, match=message):
             assert_matches(nn.ModuleDict({"global": right, "local": wrong}), ROPE)
+
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 128, "num_attention_heads": 4, "num_hidden_layers": 1,
+    "rope_theta": 10_000.0,
+}  # fmt: skip
+
+
+def test_config_is_taken_as_a_path_as_text_and_as_keys(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    wrong = rope_tables(40, 32, 500.0)
+    for config in (path, str(path), path.read_text(), LLAMA):
+        assert_matches(rope_tables(40, 32), config)
+        with pytest.raises(AssertionError, match="base 500,"):
+            assert_matches(wrong, config)
+    with pytest.raises(ConfigFileError):
+        assert_matches(wrong, str(tmp_path / "absent.json"))
+
+
+@pytest.mark.parametrize("part", ["cosines", "sines"])
+def test_column_is_counted_in_the_cosines_or_in_the_sines(part: str) -> None:
+    tables = dict(zip(("cosines", "sines"), rope_tables(40, 32), strict=True))
+    tables[part][7, 3] += 0.01
+    with pytest.raises(AssertionError) as failure:
+        assert_matches(tuple(tables.values()), ROPE)
+    assert f"row 7, column 3 of the {part} differs by 0.01" in str(failure.value)
+    assert f"most in row 7, column 3 of the {part}." in str(failure.value)
 
 
 @pytest.mark.parametrize(
