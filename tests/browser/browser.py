@@ -187,7 +187,10 @@ def go(page: Page, path: str) -> None:
         if link.count():
             break
         sections.nth(index).click()
-        page.wait_for_timeout(300)  # the menu before closes first
+        expect(sections.nth(index)).to_have_attribute("aria-expanded", "true")
+        expect(page.get_by_test_id("stTopNavPopover")).to_have_count(
+            1
+        )  # the menu before has closed
     link.click()
     expect(page.get_by_test_id("stMain").locator("h1")).to_have_text(title, timeout=30_000)
     settled(page)
