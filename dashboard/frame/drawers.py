@@ -30,8 +30,6 @@ TERMS = {
     "A difference is B minus A.",
     "Base": "The number that sets the frequencies of sinusoidal and RoPE; 10,000 in the papers.",
     "Causal mask": "Hides later tokens: a query sees the key at its own position and those before it.",
-    "Eps": "Machine epsilon: the distance from 1 to the next larger number of a format, "
-    "1.2\u00a0×\u00a010⁻⁷ in float32. An error in eps is relative.",
     "Equivariant": "Reordering the inputs reorders the outputs and changes nothing else. "
     "Invariant: reordering the inputs changes nothing at all.",
     "Extrapolation": "Use of a model on texts longer than its training length.",
@@ -59,6 +57,8 @@ TERMS = {
     "and the other's key.",
     "Residual": "What a fit leaves unexplained, relative to what it should explain: 0 is exact, 1 is no "
     "better than predicting zero.",
+    "Rounding step (eps)": "The distance from 1 to the next larger number of a format, "
+    "1.2\u00a0×\u00a010⁻⁷ in float32. An error in rounding steps is relative.",
     "Training length": "Tokens of the longest text in training. Training shows no position past it.",
     "Wavelength": "Tokens until a pair completes one turn: 2 pi over its frequency.",
 }

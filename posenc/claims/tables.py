@@ -132,7 +132,7 @@ def overflow(setting: Setting) -> Verdict:
 
 
 def frequency_error(inv_freq: Float[Tensor, " pairs"], exact: Float[Tensor, " pairs"]) -> float:
-    """Return the largest relative error of float32 frequencies, in float32's eps."""
+    """Return the largest relative error of float32 frequencies, in rounding steps (eps) of float32."""
     eps = torch.finfo(torch.float32).eps
     return ((inv_freq.double() / exact - 1).abs().max() / eps).item()
 
@@ -161,16 +161,16 @@ def exp_of_log(setting: Setting) -> Verdict:
     return Verdict(
         Status.HOLDS if log_error < power_error else Status.FALSE,
         (
-            Number("largest frequency error by exp of log", log_error, "eps"),
-            Number("largest frequency error by power", power_error, "eps"),
+            Number("largest frequency error by exp of log", log_error, "rounding steps"),
+            Number("largest frequency error by power", power_error, "rounding steps"),
             Number("largest cosine error by exp of log", log_cosine),
             Number("largest cosine error by power", power_cosine),
         ),
-        f"In float32 the frequencies are off by up to {figure(log_error)} eps by exp of log and "
-        f"{figure(power_error)} by power, where 1 eps is {figure(torch.finfo(torch.float32).eps)} of a "
-        f"frequency; over {len(positions):,} positions the cosines are off by up to {figure(log_cosine)} "
-        f"and {figure(power_cosine)}, the rounding of the angles in float32 "
-        "with it.",
+        f"In float32 the frequencies are off by up to {figure(log_error)} rounding steps by exp of log "
+        f"and {figure(power_error)} by power, where one step (eps) is "
+        f"{figure(torch.finfo(torch.float32).eps)} of a frequency. Over {len(positions):,} positions the "
+        f"cosines are off by up to {figure(log_cosine)} and {figure(power_cosine)}, the rounding of the "
+        "angles included.",
     )
 
 

@@ -115,5 +115,9 @@ def _advice_of(title: str, first: MethodPlan) -> Advice:
     if unseen := first.pairs.unseen_count:
         verb = "reaches" if unseen == 1 else "reach"
         sentence = f"{count_of(unseen, 'pair')} {verb} angles unseen in training. {sentence}"
-    short = f"mean {first.short.mean:.3f}, largest {first.short.worst:.3f}"
+    cost = first.short
+    short = (
+        f"mean {cost.mean:.3f}, largest {cost.worst:.3f}. For comparison: the logit of a token with itself "
+        f"is {cost.at_zero:.3g}"
+    )
     return Advice(title, first.method.label, short, sentence, source)

@@ -127,7 +127,7 @@ def scaled_for(
 class Readiness(StrEnum):
     """How ready a method is for use at a factor, the most ready first."""
 
-    OWN_SCALING = "made for it"
+    OWN_SCALING = "trained for this length"
     RECOMMENDED = "recommended for such models"
     UNTRAINED = "tested without training"
     TRAINED = "needs fine-tuning"
@@ -145,12 +145,12 @@ _AT_ANY_FACTOR = {
 }
 
 RANKING = (
-    "Ranked by what is made for the model, then by angles unseen in training, then by what sources report "
-    "at this factor."
+    "Methods are ranked by three criteria: whether the model's config or its makers name the method, "
+    "how many pairs reach angles unseen in training, and what sources report at this factor."
 )
 RANKING_RULES = (
-    "First: a scaling that the model is made for, then one that makers recommend for such models without "
-    "training.",
+    "First: what the model was trained with for this length, by its config; then the scaling that the "
+    "makers of such models recommend without training.",
     "Next: methods under which no pair meets angles unseen in training, then methods under which some do.",
     "Within each of these two groups, by evidence: a source reports that it works without training at this "
     f"factor, and small models measured here stay under {MEASURED_LIMIT:g} times their perplexity, where "

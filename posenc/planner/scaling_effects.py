@@ -91,11 +91,12 @@ class ShortCost:
     """Change of the expected logit of unit content in a text of the trained length.
 
     mean, worst: of |K after - K before| over all distances below `compared`, which is the trained length
-    or 2^20.
+    or 2^20. at_zero: K before at distance 0, the largest it has.
     """
 
     mean: float
     worst: float
+    at_zero: float
     compared: int
 
 
@@ -117,7 +118,7 @@ def short_cost(before: RopeConfig, after: RopeConfig, trained_length: int) -> Sh
     offsets = torch.arange(min(trained_length, _MAX_COMPARED))
     new, old = (kernel_at(config, offsets, trained_length) for config in (after, before))
     change = np.abs(new - old)
-    return ShortCost(float(change.mean()), float(change.max()), len(offsets))
+    return ShortCost(float(change.mean()), float(change.max()), float(old[0]), len(offsets))
 
 
 def stale_from(config: RopeConfig, trained_length: int, target: int) -> int | None:

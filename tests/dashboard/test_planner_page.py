@@ -210,7 +210,11 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
             continue
         method = methods[one.method]
         assert one.source in sources
-        assert one.short == f"mean {method.short.mean:.3f}, largest {method.short.worst:.3f}"
+        before = f"{method.short.at_zero:.3g}"
+        assert one.short.startswith(
+            f"mean {method.short.mean:.3f}, largest {method.short.worst:.3f}."
+        )
+        assert one.short.endswith(f"the logit of a token with itself is {before}")
         needs_training = method.readiness is Readiness.TRAINED
         assert needs_training == (one.title != "No training")
         # No method is named before one that meets fewer unseen angles and is as ready.

@@ -162,6 +162,7 @@ def test_short_texts_pay_the_mean_and_largest_change_of_the_kernel(name: str, fa
     assert bool((change < -0.1).any()) == falls  # a gain must not make up for a loss
     assert found.short.mean == pytest.approx(change.abs().mean().item(), rel=1e-9)
     assert found.short.worst == pytest.approx(change.abs().max().item(), rel=1e-9)
+    assert found.short.at_zero == pytest.approx(1.0)  # unit content, every cosine 1
     assert found.short.compared == 4_096
 
 

@@ -207,7 +207,7 @@ def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> N
     assert [one.readiness_text for one in found.methods] == ["no new distance, untrained length"]
     within = plan_config(config, 4_096)
     assert "was trained on 4,096" in recommendation(within)
-    assert within.methods[0].readiness_text == "made for it"
+    assert within.methods[0].readiness_text == "trained for this length"
 
 
 BLOOM: Config = {"model_type": "bloom", "hidden_size": 14_336, "n_layer": 70, "n_head": 112}

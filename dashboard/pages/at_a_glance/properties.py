@@ -59,7 +59,10 @@ def sentence(measured: Properties, similarity: Similarity) -> str:
         i, j = measured.closest_pair
         told = f"Positions {i:,} and {j:,} cannot be told apart"
     else:
-        told = f"All {measured.positions:,} positions differ, by {measured.smallest_distance:.3g} or more"
+        told = (
+            f"All {measured.positions:,} positions differ: the two closest vectors are "
+            f"{measured.smallest_distance:.3g} apart (largest norm: {measured.norm_high:.3g})"
+        )
     error = measured.translation_invariance_error
     if error is None and measured.translation_reason == TOO_FEW_POSITIONS:
         shift = "too few to say whether only the distance counts"

@@ -96,28 +96,42 @@ def _draw_cards(read: data.Read, prefix: str) -> None:
             error = result.fitted if result.closed is None else result.closed
             control = result.fitted_control if result.closed is None else result.closed_control
             _line(kind, result.verdict.startswith("exact"), error, control, note=result.verdict)
-        st.caption("Relative residual: 0 is exact. Control: random table.")
+        st.caption("Relative residual: 0 is exact. In parentheses: the same for a random table.")
     with second:
         st.markdown(rf"**{prefix}Depends on the offset only?** $K(i, i+k) = f(k)$")
         for kind, claim in read.claims.items():
             only = claim.only
             _line(kind, data.is_small(only.error), only.error, only.control, note=only.reason or "")
-        st.caption("Spread along diagonals over overall spread: 0 is yes. Control: random table.")
+        st.caption(
+            "Spread along diagonals over overall spread: 0 is yes. In parentheses: the same for a "
+            "random table."
+        )
     with third:
         st.markdown(rf"**{prefix}A straight line?** $f(k) = a - s\,k$")
         for kind, claim in read.claims.items():
             line = claim.straight
-            _line(kind, data.is_line(claim), line.r_squared, line.control, note=line.reason or "")
-        st.caption("$R^2$ against the distance: only 1 is a line. Control: noise.")
+            _line(kind, data.is_line(claim), line.r_squared, line.control,
+                  reference="noise", note=line.reason or "")  # fmt: skip
+        st.caption(
+            "$R^2$ against the distance: only 1 is a line. In parentheses: the same for noise."
+        )
 
 
-def _line(kind: str, holds: bool, value: float | None, control: float | None, *, note: str) -> None:
-    """Draw one scheme's verdict; the reason is its tooltip."""
+def _line(
+    kind: str,
+    holds: bool,
+    value: float | None,
+    control: float | None,
+    *,
+    reference: str = "random table",
+    note: str,
+) -> None:
+    """Draw one scheme's verdict; the reason is its tooltip. reference: what the control is of."""
     if value is None:
         st.markdown(f":gray-badge[–] {page.label(kind)}", help=plain(note) or None)
         return
     badge = ":green-badge[:material/check: yes]" if holds else ":red-badge[:material/close: no]"
-    beside = "" if control is None else f" :small[(control: {number(control)})]"
+    beside = "" if control is None else f" :small[({reference}: {number(control)})]"
     st.markdown(f"{badge} {page.label(kind)}: {number(value)}{beside}", help=plain(note) or None)
 
 
