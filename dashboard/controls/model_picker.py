@@ -72,7 +72,7 @@ def draw_own_config() -> None:
         )
         asked = button(st, "Use this config", key="use_config", icon=":material/check:")
         content = text.encode("utf-8", "replace") if file is None else file.getvalue()
-        if not content.strip():
+        if not (content or asked or file is not None):
             return
         token = _read_token(content, "" if file is None else printable_name(file.name))
         if asked and token:

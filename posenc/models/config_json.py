@@ -29,7 +29,7 @@ def read_object(source: ConfigSource) -> dict[str, Any]:
     record = _parse(_text_of(source))
     if not isinstance(record, dict):
         raise ConfigFileError(
-            f"the config must be one JSON object in braces, got {quoted(record)}."
+            f"the config must be one JSON object in braces, got {as_json(record)}."
         )
     _check(record)
     return record
@@ -95,6 +95,8 @@ def _parse(text: str) -> Any:
         raise ConfigFileError(
             f"the config is longer than {limits.MAX_CONFIG_BYTES:,} bytes, the most that is read."
         )
+    if not text.strip():
+        raise ConfigFileError("the config is empty.")
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:

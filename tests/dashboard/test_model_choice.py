@@ -174,6 +174,7 @@ def test_unusable_config_is_refused_with_the_key_at_fault() -> None:
     wide = {"model_type": "llama", "hidden_size": 4_096, "num_attention_heads": 4}
     for text, reason in (
         ("~/config.json", "is not JSON"),
+        (" \n", "the config is empty"),
         ('{"model_type": "llama", "rope_theta": -5}', "rope_theta"),
         ('{"model_type": "<b>![x](http://10.0.0.1/a.png)"}', "model_type"),
         (json.dumps(wide), "wider than 512"),
@@ -187,9 +188,18 @@ def test_unusable_config_is_refused_with_the_key_at_fault() -> None:
         assert at.text_area(key="config_text_0").value == text  # still there to be corrected
 
 
+def test_request_to_use_a_config_that_was_not_given_says_that_it_is_empty() -> None:
+    at = open_own_model()
+    assert not at.error
+    at.button(key="use_config").click().run()
+    assert "the config is empty" in as_read(at.error[0].value)
+
+
 def test_uploaded_config_is_used_once_a_button_is_pressed() -> None:
     at = upload(open_own_model(), "config.json", b" " * (limits.MAX_CONFIG_BYTES + 1))
     assert "may have at most 1 MB" in as_read(at.error[0].value)
+    upload(at, "config.json", b"")
+    assert as_read(at.error[0].value) == "config.json: the config is empty."
     upload(at, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
     assert "model.pt: the config is not UTF-8 text" in as_read(at.error[0].value)
     upload(at, "config.json", json.dumps(PLAIN).encode())
