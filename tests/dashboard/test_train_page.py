@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import limits
 from dashboard.compute import run_descriptions, run_labels
 from dashboard.pages.train import form
-from dashboard.server.workers import Workers, server_workers
+from dashboard.server.workers import LOADING_SECONDS, Workers, server_workers
 from dashboard.text import duration
 from posenc.checkpoints.file_store import store_url
 from posenc.lab import Store, from_text, specifications, worker
@@ -71,7 +71,8 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
         ("rope", "alibi"), seeds=2, widths=(16,), layers=1, heads=2, train_length=16, steps=5,
         corpus=form.standard_library(),
     )  # fmt: skip
-    plan = f"4 runs of 5 steps: **about {duration(sum(map(SPEED.seconds, planned)))}**"
+    seconds = LOADING_SECONDS + sum(map(SPEED.seconds, planned))
+    plan = f"4 runs of 5 steps: **about {duration(seconds)}**"
     assert [text.startswith(plan) for text in texts(at)].count(True) == 1
     monkeypatch.setattr(form, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
     at.run()

@@ -18,7 +18,7 @@ from dashboard.pages.train.options import TrainingChoice
 from dashboard.server import counters, identity, settings
 from dashboard.server.incidents import show_callback_errors
 from dashboard.server.logs import event
-from dashboard.server.workers import server_workers
+from dashboard.server.workers import LOADING_SECONDS, server_workers
 from dashboard.text import duration, plain
 from posenc import fields
 from posenc.errors import PosencError, QueueUnwritable, RunError
@@ -37,7 +37,7 @@ from posenc.text import count_of, printable_name
 NAME_LETTERS = 60
 SPEED_SECONDS = 600.0  # until this machine's speed is measured again
 MIN_STEPS = 20
-# The values of each preset, and the seconds that its steps should take on this machine.
+# The values of each preset, and the seconds that it should take on this machine.
 PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
     "10 seconds": (
         {"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1},
@@ -109,11 +109,11 @@ def _apply_preset(name: str, setting: Setting) -> None:
 
 
 def _steps_within(seconds: float, setting: Setting, values: dict[str, Any]) -> int:
-    """Return how many training steps of every run fit a time, evaluation included."""
+    """Return how many training steps of every run fit a time, loading and evaluation included."""
     planned = plan(setting, TrainingChoice(**values, steps=1), standard_library())
     step = sum(map(speed().step, planned))
     evaluation = sum(map(speed().seconds, planned)) - step
-    steps = round((seconds - evaluation) / step)
+    steps = round((seconds - LOADING_SECONDS - evaluation) / step)
     return min(max(MIN_STEPS, steps - steps % 10), MAX_RUN_STEPS)
 
 
@@ -201,7 +201,8 @@ def _ids_in_training() -> set[str]:
 
 def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None:
     """Draw how long these runs take, the field of their name, and the button that starts them."""
-    seconds, allowed = sum(map(speed().seconds, new)), settings.current().run_seconds
+    seconds = LOADING_SECONDS + sum(map(speed().seconds, new))
+    allowed = settings.current().run_seconds
     st.markdown(
         f"{count_of(len(new), 'run')} of {count_of(new[0].steps, 'step')}: "
         f"**about {duration(seconds)}** on this machine."
