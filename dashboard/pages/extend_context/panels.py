@@ -32,7 +32,7 @@ def advice(read: PlannerRead) -> None:
             st.caption(choice.title)
             st.markdown(f"**{plain(choice.method or 'None reported')}**")
             if choice.short:
-                st.markdown(f"Logit change on short context: {choice.short}")
+                st.markdown(f"Logit change on short context: {choice.short}.")
             st.caption(plain(choice.sentence))
             if choice.source:
                 st.caption(f"Source: {plain(choice.source)}")
