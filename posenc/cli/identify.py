@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from posenc.schemes.base import SchemeConfig
 
 
 @click.command(
-    name="identify", help="Say which scheme made the table in a .npy or .safetensors file."
+    name="identify",
+    help="Say which scheme made the table in a .npy or .safetensors file. With --config, the exit status "
+    "is 1 if the table deviates from that of the model.",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--tensor", help="Its name, where a .safetensors file holds several tables.")
@@ -53,8 +56,8 @@ def identify_table(
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
     with _search_notice(), fixed_threads(1):
         if vectors is not None:
-            _print_rotations(_parts(vectors), _parts(table), schemes, as_json)
-            return
+            belong = _print_rotations(_parts(vectors), _parts(table), schemes, as_json)
+            raise click.exceptions.Exit(0 if belong else 1)
         result = identify(table.table, second)
     match = None if schemes is None else match_model(result, schemes, table.table, second)
     if as_json:
@@ -64,6 +67,8 @@ def identify_table(
         )
     else:
         _print_identification(result, table.table, second, match, table.notes)
+    if match is not None and not match.exact:
+        raise click.exceptions.Exit(1)
 
 
 @contextlib.contextmanager
@@ -85,15 +90,19 @@ def _parts(table: NumberTable) -> list[Tensor]:
 def _print_rotations(
     before: Sequence[Tensor], after: Sequence[Tensor], schemes: dict[str, SchemeConfig | None] | None,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Print how queries, and keys where there are two arrays, were rotated."""
+) -> bool:  # fmt: skip
+    """Print how queries, and keys where there are two arrays, were rotated.
+
+    Returns whether all belong to the model, if one is compared.
+    """
     if len(before) != len(after):
         raise UsageError("FILE and --before must have one shape.")
-    records = []
+    records, belong = [], True
     for part, (x, y) in enumerate(zip(before, after, strict=True)):
         rotation = rotation_of(x, y)
         name = ("queries", "keys")[part] if len(before) == 2 else "vectors"
         match = None if schemes is None else match_rotation(rotation, schemes)
+        belong = belong and (match is None or match.belongs)
         values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
         if not as_json:
             click.echo(f"{name.capitalize()}: {rotation.sentence}")
@@ -108,6 +117,7 @@ def _print_rotations(
         records.append(values)
     if as_json:
         click.echo(json.dumps(records, indent=2))
+    return belong
 
 
 def _table_record(
@@ -116,6 +126,7 @@ def _table_record(
     exact = from_exact(result, table, sines) if result.known else None
     return record(result) | {
         "belongs": None if match is None else match.belongs,
+        "exact": None if match is None else match.exact,
         "match": None if match is None else match.sentence,
         "code": code_by_title(result, match),
         "largest_error": None if exact is None else exact.largest,
@@ -126,6 +137,8 @@ def _print_identification(
     result: Identification, table: Tensor, sines: Tensor | None, match: ModelMatch | None,
     notes: Sequence[str] = (), of_vectors: bool = False,
 ) -> None:  # fmt: skip
+    if match is not None and match.exact:  # what deviates from float64 is the model's own
+        result = replace(result, deviations=())
     exact = from_exact(result, table, sines) if result.known else None
     if leading := leading_error(result, exact):
         click.echo(leading)

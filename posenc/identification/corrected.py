@@ -1,5 +1,6 @@
 """PyTorch code of the formula from which a checked table deviates, and of each use of a table with two."""
 
+from posenc.frequencies import Layout
 from posenc.identification import Identification
 from posenc.identification.columns import Arrangement
 from posenc.identification.deviations import Deviation
@@ -30,6 +31,20 @@ angles = torch.arange(rows, dtype=torch.float64)[:, None] * inv_freq  # row 0 is
 cos, sin = {factor}angles.cos(), {factor}angles.sin()  # float64 up to here
 """
 
+_ROTATION = """\
+import torch
+
+
+def rotate(x, cosines, sines):  # x: (..., positions, {features}), of the rotated features
+    # cosines, sines: (positions, {pairs}), one of each for a pair
+    first, second = {split}
+    turned = first * cosines - second * sines, second * cosines + first * sines
+    return {join}
+"""
+_SPLIT_AND_JOIN = {
+    "half": ("x.chunk(2, dim=-1)", "torch.cat(turned, dim=-1)"),
+    "interleaved": ("x[..., 0::2], x[..., 1::2]", "torch.stack(turned, dim=-1).flatten(-2)"),
+}
 CORRECTED = "Corrected code"
 # Orders whose numbers have two uses: what the code of each use makes.
 _TWO_USES = {
@@ -82,6 +97,12 @@ def scheme_code(
         return code + _ANGLES.format(factor="") + joined
     code = _SCALED.format(rows=rows, kind=scheme.kind, fields=_fields(scheme))
     return code + _ANGLES.format(factor="factor * ") + joined
+
+
+def rotation_code(layout: Layout, features: int) -> str:
+    """Return code that rotates queries or keys in a layout."""
+    split, join = _SPLIT_AND_JOIN[layout]
+    return _ROTATION.format(features=features, pairs=features // 2, split=split, join=join)
 
 
 def _names(arrangement: Arrangement) -> tuple[str, ...]:

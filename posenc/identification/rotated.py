@@ -16,6 +16,7 @@ from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
 from posenc.hook_arguments import is_real, type_and_shape
 from posenc.identification.columns import MIN_ROWS, TableInput
+from posenc.identification.corrected import rotation_code
 from posenc.identification.frequency_fit import narrowest_format
 from posenc.identification.identify import FITS, Identification, identify
 from posenc.identification.model_match import ModelMatch, difference_from, match_model
@@ -137,8 +138,10 @@ def match_rotation(
     if not layouts or rotation.layout in layouts or rotation.features == 2:
         return match
     expected = " or ".join(_words(layout, rotation.features) for layout in sorted(layouts))
-    wrong = f"The layout is not the model's: it pairs {expected}."
-    return ModelMatch(False, wrong if match.belongs else f"{wrong} {match.sentence}", match.code)
+    wrong = f"These vectors have the wrong layout: the model pairs {expected}."
+    tables = f"{match.code}\n\n" if match.code else ""
+    code = tables + rotation_code(next(iter(layouts)), rotation.features)
+    return ModelMatch(False, wrong if match.belongs else f"{wrong} {match.sentence}", code)
 
 
 def _words(layout: Layout, features: int) -> str:

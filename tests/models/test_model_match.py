@@ -109,7 +109,9 @@ def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> Non
         config = json.dumps(MODELS[name].config)
         found = CliRunner().invoke(main, ["identify", *files, "--json"], input=config)
         assert json.loads(found.stdout)["belongs"] is belongs
-        said = CliRunner().invoke(main, ["identify", *files], input=config).stdout
+        printed = CliRunner().invoke(main, ["identify", *files], input=config)
+        assert printed.exit_code == found.exit_code == int(not belongs)
+        said = printed.stdout
         assert ("This table belongs to the model" in said) == belongs
         assert ("Corrected code" in said) == (not belongs)
         assert ("It differs first in row 1, pair 1, by " in said) == (not belongs)
@@ -211,3 +213,21 @@ def test_attention_factor_of_a_bfloat16_cache_is_counted(
     said = [match.sentence, *(deviation.sentence for deviation in result.deviations)]
     assert all(words in sentence for sentence in said)
     assert len(said) == 1 + (times != 1)
+
+
+def test_command_passes_float32_angles_and_fails_bfloat16_angles(tmp_path: Path) -> None:
+    frequencies = 1 / 1e4 ** (torch.arange(64) / 64)
+    for dtype, status in ((torch.float32, 0), (torch.bfloat16, 1)):
+        angles = torch.arange(1_000, dtype=dtype)[:, None] * frequencies.to(dtype)
+        for name, part in (("cos", angles.cos()), ("sin", angles.sin())):
+            (tmp_path / f"{name}.npy").write_bytes(npy(part.float().repeat(1, 2).numpy()))
+        files = [str(tmp_path / "cos.npy"), "--sines", str(tmp_path / "sin.npy")]
+        printed = CliRunner().invoke(
+            main, ["identify", *files, "--config", "-"],
+            input=json.dumps(MODELS["llama-2-7b"].config),
+        )  # fmt: skip
+        assert printed.exit_code == status
+        assert ("deviation" in printed.stdout) == bool(status)
+        assert ("Corrected code" in printed.stdout) == bool(status)
+        assert "This table belongs to the model" in printed.stdout
+        assert CliRunner().invoke(main, ["identify", *files]).exit_code == 0

@@ -224,7 +224,14 @@ def test_layout_of_another_model_is_named_from_queries(bug: str) -> None:
     assert rotation.layout == used
     match = match_rotation(rotation, {"all": config_of("rope", dim=64, layout=meant)})
     assert not match.belongs
-    assert match.sentence.startswith("The layout is not the model's: it pairs ")
+    assert match.sentence.startswith("These vectors have the wrong layout: the model pairs ")
+    names: dict[str, Any] = {}
+    exec(match.code, names)
+    again = names["rotate"](before, turn.real, turn.imag)
+    assert rotation_of(before, again).layout == meant
+    assert match_rotation(
+        rotation_of(before, again), {"all": config_of("rope", dim=64, layout=meant)}
+    ).belongs
     assert match_rotation(rotation, {"all": config_of("rope", dim=64, layout=used)}).belongs
 
 
