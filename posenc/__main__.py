@@ -44,6 +44,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except PosencError as error:
             raise click.ClickException(str(error)) from error
+        except click.UsageError as error:
+            if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+                error.ctx = None  # with it, three lines on usage come before the sentence
+            raise
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:

@@ -117,6 +117,23 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.stdout or result.stderr
 
 
+def test_wrong_arguments_of_the_command_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "pe.npy"
+    path.write_bytes(npy(sinusoidal_table(64, 32).numpy()))
+    for arguments, words in (
+        ([tmp_path], "is a directory"),
+        ([tmp_path / "absent.npy"], "does not exist"),
+        ([path, "--sines", tmp_path], "is a directory"),
+        ([path, "--nothing"], "--nothing"),
+        ([], "FILE"),
+    ):
+        status, output = run(*arguments)
+        assert status == 2
+        assert output.startswith("Error: ")
+        assert words in output
+        assert output.count("\n") == 1
+
+
 def test_command_describes_a_file_in_text_and_as_json(tmp_path: Path) -> None:
     path = tmp_path / "pe.npy"
     path.write_bytes(npy(sinusoidal_table(64, 32, start=1).numpy()))
