@@ -278,9 +278,14 @@ def fit_sentence(result: Identification) -> str:
     if result.hypothesis is None:
         return f"A table matches a formula if the residual is under {FITS:.0%} of its size."
     dtype = _dtype_name(result)
-    if result.largest == 0:
-        return f"The formula makes every number exactly; all numbers are {dtype}."
     low = result.recipe is not None and result.recipe.low
+    if result.largest == 0:
+        subject = "The formula"
+        if result.recipe is not None and low:  # the largest error is against exact angles
+            subject = (
+                f"With {result.recipe.words.split(',')[0]} in place of exact ones, the formula"
+            )
+        return f"{subject} makes every number exactly; all numbers are {dtype}."
     subject = "With these angles, the largest difference is" if low else "Largest difference"
     row, column = result.worst
     return (

@@ -9,6 +9,7 @@ import torch
 from posenc import identification
 from posenc.identification.columns import ARRANGEMENTS
 from posenc.identification.frequency_fit import RECIPES, Hypothesis
+from posenc.identification.identify import fit_sentence
 from posenc.identification.scalings import ntk_bases
 from posenc.identification.search import nearest_fit, rounder_bases
 from tests.library.small_tables import sinusoidal
@@ -47,3 +48,12 @@ def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
     fit = nearest_fit(table, "table", torch.float32, [3])
     assert fit.hypothesis.base == 1e4
     assert fit.residual < 1e-6
+
+
+def test_numbers_that_rounded_angles_make_are_not_called_those_of_exact_angles() -> None:
+    angles = torch.arange(3_000.0)[:, None] * (1 / 1e4 ** (torch.arange(16) / 16))
+    result = identification.identify(angles.cos(), angles.sin())
+    assert result.largest == 0
+    assert fit_sentence(result).startswith(
+        "With float32 angles in place of exact ones, the formula makes"
+    )
