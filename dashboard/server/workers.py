@@ -18,8 +18,8 @@ from posenc.lab.worker import GRACE, NICE, STOP_WITHIN, UNWRITABLE
 
 log = logging.getLogger(__name__)
 
-# Seconds until a new process has loaded torch and the text, measured on an idle machine with 2 cores.
-LOADING_SECONDS = 3.5
+# Processor time in which a new process loads torch and the text, measured on a machine with 2 cores.
+LOADING_SECONDS = 3.3
 LOOK_EVERY = 5.0  # seconds between two checks whether a process hangs
 RESUME_EVERY = 3.0  # seconds between two checks of pages whether a job is queued
 PAUSE = 60.0  # seconds until another process is started after one that failed
