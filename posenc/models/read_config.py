@@ -90,6 +90,8 @@ _TEXT_TYPES = {
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = {
     "deepseek_v4": "is not read, because its layers cache several tokens as one",
+    "mistral_large4_text": "is not read, because its frequencies are multiplied by learned numbers, which "
+    "stand in its checkpoint",
     "moshi": "is not read, because its cache keeps sliding_window tokens and its mask has no window, so "
     "that what a token sees depends on how the text is fed",
 }

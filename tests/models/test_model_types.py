@@ -14,7 +14,7 @@ KNOWN = {
     "mamba": "no attention", "musicgen_decoder": "position vectors",
     "xlnet": "relative encoding", "wav2vec2": "audio", "vit": "image",
     "llava": "text_config, which is missing", "sam": "several models",
-    "moshi": "its mask has no window",
+    "moshi": "its mask has no window", "mistral_large4_text": "learned numbers",
     "inkling2_text": "relative encoding", "reformer": "position vectors",
     "gemma4_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
 }  # fmt: skip

@@ -386,3 +386,15 @@ def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
     assert torch.equal(frequencies[True][0], frequencies[True][1])
     assert torch.equal(frequencies[False][1], frequencies[True][1])
     assert not torch.allclose(frequencies[False][0], frequencies[True][0], rtol=1e-3)
+
+
+def test_frequencies_of_mistral_large_4_are_scaled_by_numbers_of_its_checkpoint() -> None:
+    config = config_of("mistral_large4_text", {})
+    rotary = class_of("mistral_large4_text", "RotaryEmbedding")(config)
+    assert "alpha" in rotary.state_dict()
+    at = torch.zeros(1, 1, 8), torch.tensor([[3]])
+    before, _ = rotary(*at)
+    rotary.alpha.fill_(0.5)
+    assert not torch.allclose(before, rotary(*at)[0])
+    with pytest.raises(ConfigFileError, match="learned numbers, which stand in its checkpoint"):
+        read_config(json.loads(json.dumps(config.to_dict(), default=str)))
