@@ -36,7 +36,7 @@ from tests.models.configs import (
 
 # What a text holds, and a fact of its refusal.
 BAD_TEXTS: dict[str, tuple[str, str]] = {
-    "nothing": ("", "JSON"),
+    "nothing": ("", "the config is empty"),
     "cut": ("{", "line 1, column 2"),
     "a list": ("[1, 2]", "[1, 2]"),
     "a text": ('"llama"', "'llama'"),
