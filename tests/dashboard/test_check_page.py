@@ -189,7 +189,7 @@ def test_page_says_whether_a_cache_belongs_to_the_chosen_model() -> None:
         assert any(f"This table {words} the model" in text for text in texts)
 
 
-def test_page_shows_one_code_and_with_a_model_that_of_the_model() -> None:
+def test_corrected_code_is_that_of_the_chosen_model() -> None:
     link = {"dim": "128", "heads": "1", "length": "48"}
     expected = [part.repeat(1, 2) for part in rope_tables(48, 128, 5e5)]
     for table_name in ("RoPE cache", BFLOAT16):

@@ -110,7 +110,7 @@ def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
     assert [as_read(text) for text in numbers["found"]] == ["60,611 positions", "62,832 positions"]
 
 
-def test_phone_has_the_code_of_a_claim_behind_a_line_of_its_own(
+def test_code_of_a_claim_is_closed_on_a_phone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("dashboard.frame.page.on_phone", lambda: True)

@@ -188,7 +188,7 @@ def test_unusable_config_is_refused_with_the_key_at_fault() -> None:
         assert at.text_area(key="config_text_0").value == text  # still there to be corrected
 
 
-def test_request_to_use_a_config_that_was_not_given_says_that_it_is_empty() -> None:
+def test_use_this_config_without_a_config_says_that_it_is_empty() -> None:
     at = open_own_model()
     assert not at.error
     at.button(key="use_config").click().run()

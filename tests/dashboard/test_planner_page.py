@@ -123,7 +123,7 @@ def test_methods_are_offered_once_a_trained_length_is_known() -> None:
         assert ("methods" in [group.key for group in at.button_group]) == offered
 
 
-def test_a_model_of_images_is_told_that_it_has_no_context() -> None:
+def test_planner_says_that_a_model_of_images_has_no_context() -> None:
     images, text = config_token({"model_type": "dinov3_vit"}), "llama-2-7b"
     at = visit(PAGE, {"model": images})
     assert "rows and columns of an image" in at.info[0].value

@@ -117,7 +117,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.stdout or result.stderr
 
 
-def test_wrong_arguments_of_the_command_are_one_sentence(tmp_path: Path) -> None:
+def test_wrong_arguments_are_answered_by_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "pe.npy"
     path.write_bytes(npy(sinusoidal_table(64, 32).numpy()))
     for arguments, words in (

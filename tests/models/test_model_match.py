@@ -175,7 +175,7 @@ def test_halves_under_a_model_that_pairs_neighbours_belong_to_code_that_reorders
     ).belongs
 
 
-def test_cache_with_float32_angles_is_exact_and_one_with_bfloat16_angles_has_code() -> None:
+def test_float32_angles_count_as_exact_and_bfloat16_angles_get_corrected_code() -> None:
     config = RopeConfig(dim=64, base=1e4, layout="half")
     frequencies = 1 / 1e4 ** (torch.arange(32) / 32)
     for dtype, exact in ((torch.float32, True), (torch.bfloat16, False)):

@@ -1,4 +1,4 @@
-"""What transformers' encoders of images do: their rotations, run on places of a grid."""
+"""Encoders of images of transformers: rotate vectors by their own functions at each place of a grid."""
 
 import importlib
 import inspect
