@@ -61,8 +61,9 @@ def short_number(value: float) -> str:
 
 
 def as_factor(factor: float) -> str:
-    """Return a factor as x16 or x1.25."""
-    return f"x{factor:,.4g}"
+    """Return a factor as x16 or x1.25; one that is not quite 1 with the digits that show it."""
+    near_one = factor != 1 and f"{factor:.4g}" == "1"
+    return f"x{factor:,.{9 if near_one else 4}g}"
 
 
 def joined(names: Iterable[str], last: str) -> str:

@@ -102,7 +102,11 @@ def _print_rotations(
         rotation = rotation_of(x, y)
         name = ("queries", "keys")[part] if len(before) == 2 else "vectors"
         match = None if schemes is None else match_rotation(rotation, schemes)
-        belong = belong and (match is None or match.belongs)
+        if match is not None:
+            # Vectors are rounded in 16 bits, too; angles in 16 bits are another rotation.
+            deviations = rotation.identified.deviations if rotation.identified else ()
+            rounded = match.belongs and all(deviation.kind != "angles" for deviation in deviations)
+            belong = belong and (match.exact or rounded)
         values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
         if not as_json:
             click.echo(f"{name.capitalize()}: {rotation.sentence}")

@@ -86,13 +86,15 @@ def read_stacks(model_type: str, keys: Keys) -> ModelConfig:
     ):
         if keys.record.get(name) in values:
             keys.read.add(name)
+    cross = "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
     kinds = tuple(
-        replace(kind, name=stack + f", {kind.name}".removesuffix(", all"))
-        for stack, model in (("decoder", decoder), ("encoder", encoder))
+        replace(
+            kind, name=stack + f", {kind.name}".removesuffix(", all"), notes=(*kind.notes, *notes)
+        )
+        for stack, model, notes in (("decoder", decoder, (cross,)), ("encoder", encoder, ()))
         for kind in model.layer_kinds
     )
-    note = "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
-    return replace(decoder, layer_kinds=kinds, notes=(*decoder.notes, note))
+    return replace(decoder, layer_kinds=kinds)
 
 
 def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:

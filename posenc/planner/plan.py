@@ -84,10 +84,13 @@ class MethodPlan:
     def readiness_text(self) -> str:
         """How ready the method is, in a few words."""
         evidence = self.method.evidence
+        unreported = f"not reported to work at {as_factor(self.factor)}"
+        if self.readiness is Readiness.FAILS and not self.pairs.unseen_count:
+            return unreported  # models that failed met angles that training had not shown
         texts = {
             Readiness.UNTRAINED: f"tested to {as_factor(evidence.untrained_to)} without training",
             Readiness.TRAINED: f"needs fine-tuning (done to {as_factor(evidence.trained_to)})",
-            Readiness.UNREPORTED: f"not reported to work at {as_factor(self.factor)}",
+            Readiness.UNREPORTED: unreported,
         }
         return texts.get(self.readiness, self.readiness.value)
 

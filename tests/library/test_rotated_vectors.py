@@ -186,6 +186,31 @@ def test_command_answers_for_queries_and_keys(tmp_path: Path) -> None:
     assert (of_queries["layout"], of_queries["belongs"], of_keys["layout"]) == ("half", True, None)
 
 
+@pytest.mark.parametrize(
+    ("angles", "vectors_in", "status"),
+    [
+        (torch.float32, torch.float32, 0),
+        (torch.float32, torch.bfloat16, 0),
+        (torch.bfloat16, torch.float32, 1),
+    ],
+)
+def test_command_refuses_angles_in_16_bits_and_takes_vectors_in_16_bits(
+    angles: torch.dtype, vectors_in: torch.dtype, status: int, tmp_path: Path
+) -> None:
+    config = LlamaConfig(hidden_size=128, num_attention_heads=4, num_hidden_layers=2)
+    theta = 10_000.0 ** (-torch.arange(0, 32, 2, dtype=torch.float64) / 32)
+    angle = torch.arange(ROWS).to(angles)[:, None] * theta.to(angles)
+    cos, sin = (torch.cat((part, part), -1).to(vectors_in) for part in (angle.cos(), angle.sin()))
+    q = vectors(1, 1)[0, 0].to(vectors_in)
+    rotated, _ = apply_rotary_pos_emb(q[None, None], q[None, None], cos[None], sin[None])
+    np.save(tmp_path / "before.npy", q.float().numpy())
+    np.save(tmp_path / "after.npy", rotated[0, 0].float().numpy())
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    files = [str(tmp_path / name) for name in ("before.npy", "after.npy", "config.json")]
+    command = ["identify", "--before", files[0], files[1], "--config", files[2]]
+    assert CliRunner().invoke(main, command).exit_code == status
+
+
 @pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize(
     ("before", "after", "words"),

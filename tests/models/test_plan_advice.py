@@ -197,6 +197,16 @@ def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start
     assert not within.methods[0].pairs.unseen.any()
 
 
+def test_unscaled_frequencies_without_unseen_angles_are_not_said_to_fail() -> None:
+    longer = plan_config(published_config("gemma-4-e4b"), 200_000)
+    (unscaled,) = longer.methods
+    assert not unscaled.pairs.unseen.any()
+    assert unscaled.readiness_text == f"not reported to work at x{200_000 / 131_072:.4g}"
+    llama = method(plan_preset("llama-3-8b", 8_193), "none")
+    assert llama.readiness_text == "fails past the trained length"
+    assert "8,193 is x1.00012207" in recommendation(plan_preset("llama-3-8b", 8_193))
+
+
 def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> None:
     config = preset_config("phi-3-mini-128k") | {
         "max_position_embeddings": 4_096, "rope_scaling": None, "sliding_window": 2_047,
@@ -269,6 +279,8 @@ def test_a_learned_table_has_no_row_past_its_end() -> None:
     decoder, encoder = layer_notes(model, 4_096, None)
     assert f"table of {whisper.max_target_positions:,} rows" in decoder.sentence
     assert f"makes {whisper.max_source_positions:,} rows" in encoder.sentence
+    warnings = [warning.sentence for warning in warnings_of(plan(model, 448))]
+    assert any("Keys of the encoder's output" in sentence for sentence in warnings)
     (sinusoids,) = layer_notes(MODELS["transformer"].read(), 9_000, None)
     assert sinusoids.works
     assert "2108.12409" in sinusoids.source
