@@ -13,11 +13,8 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ab import AB
-from dashboard.pages.pca import data
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
-from dashboard.pages.pca.data import Projected
-from dashboard.pages.pca.options import FIRST
+from dashboard.pages.pca.options import FIRST, PLANES
 from dashboard.pages.pca.panels import panels
 from dashboard.text import number
 from posenc import analysis
@@ -232,34 +229,28 @@ def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
     """BERT's position 0 lies about twenty times further out than the rest of its table."""
     circle = np.arange(50) / 25 * np.pi
     scores = np.stack((np.cos(circle), np.sin(circle), 0 * circle), axis=1)
-    near = Projected(scores.copy(), np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
-    scores[7] = (0.5, -21.0, 0.25)
-    far = Projected(scores, np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
-    projected = {"learned": far, "rope": near}
-    read = data.Read(Setting(train_length=40), projected, {}, "", pd.DataFrame())
-    drawn = panels(AB(read), FIRST, same_scale=False)
-    outlier, whole = drawn["learned", "B"], drawn["rope", "B"]
-    assert sorted(set(range(50)) - set(outlier.frame["position"])) == [7]
-    assert "position 7 at PC1 0.5, PC2 -21, PC3 0.25" in outlier.outside
-    assert (len(whole.frame), whole.outside) == (50, "")
-    assert whole.frame["top"].unique() == pytest.approx([1.12], rel=1e-2)
+    far = scores.copy()
+    far[7] = (0.5, -21.0, 0.25)
+    positions = {("learned", "B"): far, ("rope", "B"): scores}
+    drawn = panels(positions, {"B": 40}, PLANES[FIRST], same_scale=False)
+    frame, outside = drawn["learned", "B"]
+    assert sorted(set(range(50)) - set(frame["position"])) == [7]
+    assert "position 7 at PC1 0.5, PC2 -21, PC3 0.25" in outside
+    frame, outside = drawn["rope", "B"]
+    assert (len(frame), outside) == (50, "")
+    assert frame["top"].unique() == pytest.approx([1.12], rel=1e-2)
 
 
 def test_numbers_beside_dots_cover_no_dot_and_no_other_number() -> None:
     at = np.linspace(0, 2 * np.pi, 256)
     shapes = {
-        "rope": np.stack((np.cos(at / 2), np.cos(at), at), axis=1),  # an arch
-        "alibi": np.stack((np.cos(at), np.sin(at), at), axis=1),  # a circle
-        "learned": np.stack((at, np.sin(20 * at) / 40, at), axis=1),  # a thick line
+        ("rope", "B"): np.stack((np.cos(at / 2), np.cos(at), at), axis=1),  # an arch
+        ("alibi", "B"): np.stack((np.cos(at), np.sin(at), at), axis=1),  # a circle
+        ("learned", "B"): np.stack((at, np.sin(20 * at) / 40, at), axis=1),  # a thick line
     }
-    results = {
-        kind: Projected(shape, np.ones(3) / 3, 0, 256, 0, "") for kind, shape in shapes.items()
-    }
-    drawn = panels(
-        AB(data.Read(Setting(), results, {}, "", pd.DataFrame())), FIRST, same_scale=False
-    )
+    drawn = panels(shapes, {"B": 128}, PLANES[FIRST], same_scale=False)
     for kind in shapes:
-        frame = drawn[kind, "B"].frame
+        frame, _ = drawn[kind]
         ends = frame[["left", "right", "bottom", "top"]].iloc[0]
         unit = WIDTH / (ends["right"] - ends["left"])  # pixels
         labelled = frame.dropna(subset="label")
@@ -284,14 +275,15 @@ def test_numbers_beside_dots_cover_no_dot_and_no_other_number() -> None:
 
 def test_unit_is_as_long_on_both_axes_and_panels_share_a_scale_where_asked() -> None:
     at, line = np.linspace(-1, 1, 40), np.zeros(40)
-    wide = Projected(np.stack((3 * at, at, line), axis=1), np.ones(3) / 3, 0, 40, 0, "")
-    tall = Projected(np.stack((0.1 * at, at, line), axis=1), np.ones(3) / 3, 0, 40, 0, "")
+    wide = np.stack((3 * at, at, line), axis=1)
+    tall = np.stack((0.1 * at, at, line), axis=1)
     ends = ["left", "right", "bottom", "top"]
-    now, then = (data.Read(Setting(), {"learned": a, "rope": b}, {}, "", pd.DataFrame())
-                 for a, b in ((wide, tall), (tall, tall)))  # fmt: skip
+    scores = {
+        ("learned", "B"): wide, ("learned", "A"): tall, ("rope", "B"): tall, ("rope", "A"): tall,
+    }  # fmt: skip
     for same_scale in (False, True):
-        drawn = panels(AB(now, then), FIRST, same_scale=same_scale)
-        scales = {key: tuple(panel.frame[ends].iloc[0]) for key, panel in drawn.items()}
+        drawn = panels(scores, {"B": 128, "A": 128}, PLANES[FIRST], same_scale=same_scale)
+        scales = {key: tuple(frame[ends].iloc[0]) for key, (frame, _) in drawn.items()}
         for left, right, bottom, top in scales.values():
             assert right - left == pytest.approx(WIDTH / HEIGHT * (top - bottom), rel=1e-6)
         assert scales["learned", "B"] == scales["learned", "A"]

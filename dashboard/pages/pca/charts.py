@@ -1,7 +1,6 @@
 """Charts of the PCA page: positions in the plane of two components, and explained variance."""
 
 import functools
-from typing import Any
 
 import altair as alt
 
@@ -54,6 +53,9 @@ def positions(across: str, up: str) -> Spec:
     )
     # No words for each dot: a rerun would write those of hundreds anew, and the plot has its own.
     dot = alt.Chart().mark_point(size=30, strokeWidth=1.2, opacity=1, aria=False)
+    # Without viridis' ends, which vanish on a dark and on a white ground.
+    shades = alt.SchemeParams(name="viridis", extent=[0.32, 0.94])
+    scale = alt.Scale(scheme=shades, domain=[0, 1])
     tooltip = [
         alt.Tooltip("position:Q"),
         *(alt.Tooltip(f"PC{i}:Q", format=".3g") for i in (1, 2, 3)),
@@ -70,24 +72,14 @@ def positions(across: str, up: str) -> Spec:
             x=x,
             y=y,
             tooltip=tooltip,
-            **_by_place(),
+            stroke=alt.Stroke("place:Q", scale=scale, legend=None),
+            fill=alt.Fill("place:Q", scale=scale, legend=None),
+            fillOpacity=alt.condition("datum.past", alt.value(0), alt.value(0.9)),
         ),
         label.encode(x="label_x:Q", y="label_y:Q", text="label:N"),
     )
     # Streamlit would shrink the area by what the axes' labels take, another length on each axis.
     return in_order(spec_of(layers.properties(width=WIDTH, height=HEIGHT, autosize="pad")))
-
-
-def _by_place() -> dict[str, Any]:
-    """Return the encodings of a dot: its place among the positions as colour, hollow past training."""
-    # Without viridis' ends, which vanish on a dark and on a white ground.
-    shades = alt.SchemeParams(name="viridis", extent=[0.32, 0.94])
-    scale = alt.Scale(scheme=shades, domain=[0, 1])
-    return {
-        "stroke": alt.Stroke("place:Q", scale=scale, legend=None),
-        "fill": alt.Fill("place:Q", scale=scale, legend=None),
-        "fillOpacity": alt.condition("datum.past", alt.value(0), alt.value(0.9)),
-    }
 
 
 @functools.cache

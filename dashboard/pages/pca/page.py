@@ -3,11 +3,12 @@
 import streamlit as st
 
 from dashboard.ab import AB
+from dashboard.compute import schemes
 from dashboard.controls import pin, sidebar
 from dashboard.frame import page
 from dashboard.pages.pca import charts, data
 from dashboard.pages.pca.options import PLANES, VARIANCE, PcaChoice
-from dashboard.pages.pca.panels import Panel, panels
+from dashboard.pages.pca.panels import panels
 from dashboard.text import plain
 from posenc.analysis import pca as projection
 
@@ -37,18 +38,20 @@ def draw() -> None:
     header = st.container(gap=None)  # the first plots belong on the first screen
     chosen = sidebar.choices(PcaChoice)
     read = settings.map(lambda setting: data.read(setting, chosen.fit))
-    current = read.current
     with header:
-        page.show_excluded(read, current.results, "PCA")
-        page.head("PCA", read.map(lambda result: result.headline))
+        page.show_excluded(read, read.current.results, "PCA")
+        page.head("PCA", read.map(data.headline))
         st.caption(WHY_BENT)
     if chosen.plot == VARIANCE:
-        if current.enough:
-            page.second_headline(read.map(lambda result: result.enough))
+        if read.current.shares:
+            page.second_headline(read.map(data.components_needed))
         page.curves(
-            read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained",
+            read.map(data.variance_lines),
+            charts.explained,
+            page.kinds(settings),
+            key="explained",
             title="Variance explained by the first components",
-        )  # fmt: skip
+        )
     else:
         _draw_positions(read, chosen)
         if jump := page.last_row(settings):
@@ -71,7 +74,7 @@ def draw() -> None:
         projection.project_gram,
     )
     page.numbers(read.map(data.scores), "scores")
-    page.numbers(read.map(lambda result: result.variance), "explained variance")
+    page.numbers(read.map(data.variance), "explained variance")
     page.script(data.script(settings.current, chosen))
 
 
@@ -80,38 +83,46 @@ def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     parts = st.container(horizontal=True, key="positions_legend")
     for text, drawing in charts.legend().items():
         parts.image(drawing, width="content", alt=text)
-    drawn = panels(read, chosen.plot, same_scale=chosen.same_scale)
+    reads = dict(zip(("B", "A"), read.each, strict=False))
+    plane = PLANES[chosen.plot]
+    plots = panels(
+        {
+            (kind, setting): result.results[kind].scores.numpy()
+            for setting, result in reads.items()
+            for kind in result.shares
+        },
+        {setting: result.setting.train_length for setting, result in reads.items()},
+        plane,
+        same_scale=chosen.same_scale,
+    )
+    names = pin.names(page.settings())
     grid = st.grid(2, min_column_width=charts.WIDTH, gap="medium")
-    spec = charts.positions(*PLANES[chosen.plot])
     for kind in page.kinds(read.map(lambda result: result.results)):
-        for name, result in zip(("B", "A"), read.each, strict=False):
+        for setting, result in reads.items():
             with grid.cell():
-                if kind in result.results:  # else only the other setting has it
-                    panel = drawn.get((kind, name))
-                    _draw_panel(result, kind, name if read.compared else "", panel, spec)
+                if kind not in result.results:  # only the other setting has it
+                    continue
+                title = page.label(kind) + (f", {names[setting]}" if read.compared else "")
+                words = _draw_heading(result, kind, title)
+                if (kind, setting) in plots:
+                    frame, outside = plots[kind, setting]
+                    page.picture(
+                        frame,
+                        charts.positions(*plane),
+                        key=f"projection_{kind}{'_pinned' if setting == 'A' else ''}",
+                        title=title,
+                        alt=f"{title}: {words}",
+                    )
+                    if outside:
+                        st.caption(outside)
 
 
-def _draw_panel(
-    read: data.Read, kind: str, setting: str, panel: Panel | None, spec: charts.Spec
-) -> None:
-    """Draw one scheme under one setting. setting: its name where two are compared."""
+def _draw_heading(read: data.Read, kind: str, title: str) -> str:
+    """Draw the heading of a plot and return its words, which a reader hears instead of the picture."""
     result = read.results[kind]
-    note = page.panel_note(read.setting, kind, result.note, rounded=result.rounded)
-    parts = [page.label(kind), *([pin.names(page.settings())[setting]] if setting else [])]
-    title = ", ".join(parts)
-    words = data.explained(result)
-    st.subheader(
-        plain(title), anchor=False, help=plain("; ".join(filter(None, (note, data.fitted(result)))))
-    )
-    st.caption(words)
-    if panel is None:
-        return
-    page.picture(
-        panel.frame,
-        spec,
-        key=f"projection_{kind}{'_pinned' if setting == 'A' else ''}",
-        title=title,
-        alt=f"{title}: {words}; {data.fitted(result)}",
-    )
-    if panel.outside:
-        st.caption(panel.outside)
+    provenance = schemes.provenance(schemes.query(read.setting, kind))
+    note = page.panel_note(read.setting, kind, provenance, rounded=result.rounded)
+    explained, fitted = data.explained(result), data.fitted(result)
+    st.subheader(plain(title), anchor=False, help=plain("; ".join(filter(None, (note, fitted)))))
+    st.caption(explained)
+    return f"{explained}; {fitted}"
