@@ -39,11 +39,9 @@ def show_clocks(page: Page, pairs: Mapping[str, tuple[int, ...]] = PAIRS) -> Loc
         inv_freq = SETTING.config(kind).build().inv_freq
         assert inv_freq is not None
         chosen = inv_freq[list(numbers)].double().numpy()
-        period = 2 * math.pi / chosen
         faces.append(
             Face(title=kind, subtitle="<b>small</b>", color="#0072b2", pairs=numbers,
-                 inv_freq=chosen, wavelengths=period, turns=SETTING.train_length / period,
-                 waves=waves(kind, numbers))
+                 inv_freq=chosen, waves=waves(kind, numbers))
         )  # fmt: skip
     data = encode(faces, 299, SETTING.train_length, "Two clocks")
     bare_page.show_data(page, "clock", "clocks", data)

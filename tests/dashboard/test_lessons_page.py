@@ -104,7 +104,7 @@ def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
     assert answer(at).startswith(f"Still {before[1]} ")
     assert f"logit becomes {before[1]}" not in answer(at)
     expected = 10_000.0 ** (-np.arange(0, 64, 2) / 64)
-    assert np.allclose(data.read("3", None).arrays["inv_freq"], expected, rtol=1e-14)
+    assert np.allclose(data.rotate().arrays["inv_freq"], expected, rtol=1e-14)
     (clock,) = [one for one in at.get("bidi_component") if one.key == "lesson_clock"]
     row = json.loads(clock.proto.json)
     ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}

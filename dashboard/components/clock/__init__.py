@@ -5,6 +5,7 @@ matrices, the code is a component of its own whose message never changes, so it 
 """
 
 import base64
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +40,9 @@ _style = (FOLDER / "clock.css").read_text(encoding="utf-8")
 class Face:
     """One clock: a hand per chosen pair of one scheme, MOST_HANDS at most.
 
-    pairs: the number of each hand's pair. inv_freq, wavelengths, turns: (hands,) float64: radians per
-    position, positions per full turn, turns within the training length. color: #rrggbb. offset: how many
-    positions the hands are ahead of the slider. waves: (hands, 2, positions) sine and cosine of every pair,
-    drawn beside the clock; None draws the clock alone.
+    pairs: the number of each hand's pair. inv_freq: (hands,) float64, radians per position. color: #rrggbb.
+    offset: how many positions the hands are ahead of the slider. waves: (hands, 2, positions) sine and
+    cosine of every pair, drawn beside the clock; None draws the clock alone.
     """
 
     title: str
@@ -50,8 +50,6 @@ class Face:
     color: str
     pairs: tuple[int, ...]
     inv_freq: Array
-    wavelengths: Array
-    turns: Array
     offset: int = 0
     waves: Array | None = None
 
@@ -78,7 +76,10 @@ def clock_row(
 def encode(
     faces: Sequence[Face], last: int, trained: int, text: str, first: int = 0
 ) -> dict[str, Any]:
-    """Return what the browser draws: hands in float64, infinite numbers as null; waves in float32."""
+    """Return what the browser draws: hands in float64, waves in float32.
+
+    The period of a hand is in positions per turn, null where it never turns; turns are those in training.
+    """
     return {
         "text": text,
         "first": first,
@@ -94,13 +95,11 @@ def encode(
                 "hands": [
                     {
                         "pair": pair,
-                        "frequency": float(frequency),
-                        "period": float(period) if np.isfinite(period) else None,
-                        "turns": float(turns),
+                        "frequency": frequency,
+                        "period": 2 * math.pi / frequency if frequency else None,
+                        "turns": frequency * trained / (2 * math.pi),
                     }
-                    for pair, frequency, period, turns in zip(
-                        face.pairs, face.inv_freq, face.wavelengths, face.turns, strict=True
-                    )
+                    for pair, frequency in zip(face.pairs, face.inv_freq.tolist(), strict=True)
                 ],
             }
             for face in faces

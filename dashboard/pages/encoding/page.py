@@ -119,8 +119,6 @@ def _clocks(both: AB[EncodingPage]) -> None:
                 color=theme.COLOURS[kind],
                 pairs=pairs,
                 inv_freq=read.frequencies[kind]["inv_freq"].to_numpy()[[*pairs]],
-                wavelengths=read.frequencies[kind]["wavelength"].to_numpy()[[*pairs]],
-                turns=read.frequencies[kind]["turns"].to_numpy()[[*pairs]],
                 # Of each pair its sines, then its cosines.
                 waves=read.schemes[kind].waves["y"].to_numpy().reshape(len(pairs), 2, -1),
             )

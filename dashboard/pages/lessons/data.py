@@ -1,9 +1,7 @@
 """What the five steps say: each is computed by posenc, or read from the shipped runs."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,7 @@ from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
 from dashboard.text import listed, number, quoted_words
 from posenc import alibi_slopes, sinusoidal_table
-from posenc.analysis import RandomLayer, read_orders
+from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.lab.summary import Effect
 from posenc.schemes.base import Scheme
 from posenc.settings import Setting
@@ -60,52 +58,48 @@ class Lesson:
     words: tuple[str, ...] = ()
 
 
-@cache_result
-def read(step: str, chosen: Any) -> Lesson:
-    """Return a step of "1" to "5". chosen: what its control says."""
-    return STEPS[step](chosen)
-
-
 def scheme(kind: str) -> Scheme:
     """Return a scheme at the default numbers, whatever the sidebar holds."""
     return Setting().config(kind).build("cpu")
 
 
-def _swap(chosen: tuple[tuple[str, ...], int, int]) -> Lesson:
-    """Exchange two words, without position and with the sinusoidal table."""
-    words, first, second = chosen
+@cache_result
+def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
+    """Exchange two words, counted from 0, without position and with the sinusoidal table."""
     order = list(range(len(words)))
     order[first], order[second] = second, first
-    other = [words[n] for n in order]
-    if other == list(words):
+    swapped = tuple(words[n] for n in order)
+    if swapped == words:
         return Lesson(
             "Swap two words", "The swap leaves the sentence as it is. Choose another word."
         )
-    arrays, largest = {}, {}
-    for kind, name in (("none", "No position"), ("sinusoidal", "Sinusoidal")):
+
+    def outputs(kind: str, *, causal: bool = False) -> OrderReading:
         layer = RandomLayer.of(Setting(), scheme(kind))
-        both = read_orders(scheme(kind), layer, words, order)
-        arrays[f"{name}, your order"] = both.patterns.mean(0).numpy()
-        arrays[f"{name}, swapped"] = both.other_patterns.mean(0).numpy()
-        largest[kind] = both.largest
-        size = both.size
-        if kind == "none":
-            masked = read_orders(scheme(kind), layer, words, order, causal=True).largest
+        return read_orders(scheme(kind), layer, words, order, causal=causal)
+
+    none, sinusoidal = outputs("none"), outputs("sinusoidal")
+    masked = outputs("none", causal=True)
+    arrays = {}
+    for name, outcome in (("No position", none), ("Sinusoidal", sinusoidal)):
+        arrays[f"{name}, your order"] = outcome.patterns.mean(0).numpy()
+        arrays[f"{name}, swapped"] = outcome.other_patterns.mean(0).numpy()
     return Lesson(
         "Swap two words",
-        f"{quoted_words(words)} becomes {quoted_words(other)}. Without position, each word keeps its "
-        f"output (largest change {number(largest['none'])}, rounding). With the sinusoidal table, entries "
-        f"of the outputs change by up to {number(largest['sinusoidal'])}; the root mean square of all "
-        f"entries is {number(size)}.",
+        f"{quoted_words(words)} becomes {quoted_words(swapped)}. Without position, each word keeps "
+        f"its output (largest change {number(none.largest)}, rounding). With the sinusoidal table, entries "
+        f"of the outputs change by up to {number(sinusoidal.largest)}; the root mean square of all "
+        f"entries is {number(sinusoidal.size)}.",
         "A causal mask hides later words. Does the mask alone show the order?",
         f"Yes. With a causal mask and no position, the same swap changes entries of the outputs by up to "
-        f"{number(masked)}: the first word sees one word, the last word sees all.",
+        f"{number(masked.largest)}: the first word sees one word, the last word sees all.",
         arrays,
         words=words,
     )
 
 
-def _add(base: str) -> Lesson:
+@cache_result
+def add(base: str) -> Lesson:
     """Add a row of the sinusoidal table to each word."""
     table = sinusoidal_table(COMPARED, WIDTH, base=float(base), dtype=torch.float64)
     slowest = 2 * math.pi * float(base) ** (1 - 2 / WIDTH)
@@ -121,7 +115,8 @@ def _add(base: str) -> Lesson:
     )
 
 
-def _turn(_: None) -> Lesson:
+@cache_result
+def rotate() -> Lesson:
     """Rotate a query and a key by their positions."""
     rope = scheme("rope")
     assert rope.frequencies is not None
@@ -144,7 +139,8 @@ def _turn(_: None) -> Lesson:
     )
 
 
-def _lower(head: int) -> Lesson:
+@cache_result
+def lower(head: int) -> Lesson:
     """Lower logits by distance, a slope per head."""
     slopes, distance = alibi_slopes(HEADS).double().numpy(), np.arange(128)
     heads = np.arange(1, HEADS + 1).repeat(len(distance))
@@ -163,7 +159,7 @@ def _lower(head: int) -> Lesson:
     )
 
 
-def _past(guess: str) -> Lesson:
+def evaluate_longer(guess: str) -> Lesson:
     """Evaluate trained models past their training length, drawn once a guess is there."""
     title, curves = "Evaluate longer contexts", runs.shipped_loss(MAIN)
     if not curves:
@@ -195,12 +191,3 @@ def _past(guess: str) -> Lesson:
         f"training. {ALIBI if 'ALiBi' in holding else ''}{run_results.rules()}",
         frame=drawn,
     )
-
-
-STEPS: dict[str, Callable[[Any], Lesson]] = {
-    "1": _swap,
-    "2": _add,
-    "3": _turn,
-    "4": _lower,
-    "5": _past,
-}
