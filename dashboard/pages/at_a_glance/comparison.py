@@ -16,7 +16,6 @@ from dashboard.compute.scheme_facts import (
 from dashboard.pages.at_a_glance.properties import OFFSET_ONLY
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
-from posenc.schemes.base import Scheme
 from posenc.settings import Query
 
 MOST_MODELS = 4  # named in a cell
@@ -58,50 +57,41 @@ PAPERS = {
 def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> pd.DataFrame:
     """Return the comparison, a row per scheme; texts are Markdown."""
     curves = {curve.specification.scheme.kind: curve for curve in runs.shipped_loss(tuple(queries))}
-    return pd.DataFrame(
-        [
-            {"scheme": SCHEMES[kind].label}
-            | _row(query.build("cpu"), measured[kind])
-            | {
-                "loss past training": run_results.past_training(curves[kind]).text
-                if kind in curves
+    rows = []
+    for kind, query in queries.items():
+        scheme = query.build("cpu")
+        where, end = place(scheme), scheme.max_length
+        parameters = sum(parameter.numel() for parameter in scheme.parameters())
+        error, loss = measured[kind].translation_invariance_error, curves.get(kind)
+        if error is None:
+            offset_only = "cannot be measured"
+        else:
+            offset_only = "yes" if error < OFFSET_ONLY else f"no (error {error:.2g})"
+        paper, number = PAPERS[kind]
+        rows.append(
+            {
+                "scheme": SCHEMES[kind].label,
+                "acts on": where or "nothing",
+                "parameters": f"{parameters:,}" if parameters else "none",
+                "absolute or relative": KIND_OF[where],
+                "depends on offset only": offset_only,
+                "defined past the table": "yes, no table"
+                if end is None
+                else f"no, ends at {end:,}",
+                "loss past training": run_results.past_training(loss).text
+                if loss
                 else "not measured",
-                "used by": used_by(kind),
-                "paper": _paper(kind),
+                "used by": _used_by(kind),
+                "paper": f"[{paper}](https://arxiv.org/abs/{number})",
                 "formula": f"${compact_formula(query.config)}$",
             }
-            for kind, query in queries.items()
-        ]
-    )
+        )
+    return pd.DataFrame(rows)
 
 
-def _row(scheme: Scheme, measured: Properties) -> dict[str, str]:
-    """Return what the scheme itself says."""
-    where = place(scheme)
-    count = sum(parameter.numel() for parameter in scheme.parameters())
-    error = measured.translation_invariance_error
-    if error is None:
-        only = "cannot be measured"
-    else:
-        only = "yes" if error < OFFSET_ONLY else f"no (error {error:.2g})"
-    end = scheme.max_length
-    return {
-        "acts on": where or "nothing",
-        "parameters": f"{count:,}" if count else "none",
-        "absolute or relative": KIND_OF[where],
-        "depends on offset only": only,
-        "defined past the table": "yes, no table" if end is None else f"no, ends at {end:,}",
-    }
-
-
-def used_by(kind: str) -> str:
+def _used_by(kind: str) -> str:
     """Return the preset models that use a scheme, the first few by name."""
     models = models_with(kind)
+    names = ", ".join(models[:MOST_MODELS]) or "none of the preset models"
     more = len(models) - MOST_MODELS
-    names = ", ".join(models[:MOST_MODELS])
-    return (f"{names} and {more} more" if more > 0 else names) or "none of the preset models"
-
-
-def _paper(kind: str) -> str:
-    name, number = PAPERS[kind]
-    return f"[{name}](https://arxiv.org/abs/{number})"
+    return f"{names} and {more} more" if more > 0 else names

@@ -1,4 +1,4 @@
-"""The results that At a glance shows for a setting, and the script that reproduces them."""
+"""The results that At a glance shows for a setting, and the script that prints its measured properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,18 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Similarity
-from dashboard.frame.script import script as whole
 from dashboard.pages.at_a_glance import comparison, properties
 from dashboard.text import listed
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_properties
 from posenc.settings import Query, Setting
 """
-BODY = """
+SCRIPT = """
 names = (
     "positions", "smallest_distance", "neighbour_mean", "norm_low", "norm_high", "value_low",
     "value_high", "translation_invariance_error", "first_rise", "kendall_tau",
@@ -54,12 +53,11 @@ def read(setting: Setting) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
-    read, reasons = schemes.per_scheme(_of_scheme, queries)
-    results = {kind: both[0] for kind, both in read.items()}
-    measured = {kind: both[1] for kind, both in read.items()}
-    if not results:
-        nothing = pd.DataFrame()
-        return Read(setting, results, reasons, measured, nothing, nothing, nothing, "")
+    both, reasons = schemes.per_scheme(
+        lambda query: (schemes.cosine(query), schemes.measured(query)), queries
+    )
+    results = {kind: similarity for kind, (similarity, _) in both.items()}
+    measured = {kind: properties_of for kind, (_, properties_of) in both.items()}
     return Read(
         setting=setting,
         results=results,
@@ -68,7 +66,7 @@ def read(setting: Setting) -> Read:
         curves=frames.by_offset(results, frames.boundary(setting)),
         properties=properties.numbers(measured),
         comparison=comparison.table({kind: queries[kind] for kind in results}, measured),
-        headline=headline(results, measured),
+        headline=headline(results, measured) if results else "",
     )
 
 
@@ -100,24 +98,13 @@ def headline(similarities: Mapping[str, Similarity], measured: Mapping[str, Prop
     return f"With distance, position similarity {'; '.join(parts)}."
 
 
-def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
-    return schemes.cosine(query), schemes.measured(query)
-
-
 @memoize_on
 def curve(read: Read, kind: str) -> pd.DataFrame:
-    """Return the curve of one scheme as it is drawn, nothing of one that is not shown.
+    """Return the curve of one scheme as it is drawn, empty for one that is not shown.
 
     last, least: where the axes of all schemes end.
     """
-    if kind not in read.results:
-        return pd.DataFrame()
-    own = read.curves[(read.curves["scheme"] == SCHEMES[kind].label).to_numpy()]
-    least = np.nanmin(read.curves[["y", "low"]].to_numpy(float))
-    last = read.curves["x"].max()
-    return frames.drawn(own).assign(last=np.float32(last), least=np.float32(least))
-
-
-def script(setting: Setting) -> str:
-    """Return a script that prints the numbers called "measured properties"."""
-    return whole(IMPORTS, setting, BODY)
+    curves = read.curves
+    scheme_curve = frames.drawn(curves[(curves["scheme"] == SCHEMES[kind].label).to_numpy()])
+    least = curves[["y", "low"]].min().min()
+    return scheme_curve.assign(last=np.float32(curves["x"].max()), least=np.float32(least))

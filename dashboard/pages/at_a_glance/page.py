@@ -10,6 +10,7 @@ from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.compute import run_results, runs
 from dashboard.frame import page
+from dashboard.frame.script import script
 from dashboard.pages.at_a_glance import data, properties
 from dashboard.text import number, plain
 from posenc.analysis import properties as analysis
@@ -65,12 +66,12 @@ def draw() -> None:
     )
     page.numbers(read.map(lambda result: result.properties), "measured properties")
     page.numbers(read.map(lambda result: result.comparison), "comparison")
-    page.script(data.script(settings.current))
+    page.script(script(data.IMPORTS, settings.current, data.SCRIPT))
 
 
 def _draw_scheme(read: AB[data.Read], kind: str) -> None:
     """Draw one scheme's curve and, where B shows it, what its positions tell."""
-    shown = read.current if kind in read.current.results or read.pinned is None else read.pinned
+    shown = next(result for result in read.each if kind in result.results)
     note = page.panel_note(shown.setting, kind, shown.results[kind].kernel.provenance)
     st.subheader(page.label(kind), anchor=False, help=plain(note))
     page.chart(
@@ -91,28 +92,21 @@ def _draw_properties(read: AB[data.Read]) -> None:
     drawer = st.expander(
         "Measured properties", key="properties", on_change="rerun", icon=":material/straighten:"
     )
-    if not drawer.open:
-        return
-    with drawer:
-        for name, result in (("B", read.current), ("A", read.pinned)):
-            if result is not None:
-                if read.compared:
-                    st.caption(page.setting_name(name))
-                st.table(properties.table(result.measured))
+    if drawer.open:
+        for name, result in zip("BA", read.each, strict=False):
+            if read.compared:
+                drawer.caption(page.setting_name(name))
+            drawer.table(properties.table(result.measured))
 
 
 def _equal_width(read: data.Read) -> str:
     """Say how far sinusoidal and RoPE similarities differ where their widths are equal."""
     gap = float(np.abs(read.results["sinusoidal"].mean - read.results["rope"].mean).max())
+    same = "At equal base and width, sinusoidal and RoPE have the same position similarity"
     if gap < properties.OFFSET_ONLY:
-        return (
-            "At equal base and width, sinusoidal and RoPE have the same position similarity: the largest "
-            f"measured difference is {number(gap)}."
-        )
-    return (
-        "At equal base and width, sinusoidal and RoPE have the same position similarity if RoPE rotates "
-        f"all features exactly. At this setting they differ by up to {number(gap)}."
-    )
+        return f"{same}: the largest measured difference is {number(gap)}."
+    exactly = "if RoPE rotates all features exactly. At this setting they differ by up to"
+    return f"{same} {exactly} {number(gap)}."
 
 
 @functools.cache
@@ -129,13 +123,13 @@ def small_curve(kind: str, *, pinned: bool = False) -> theme.Spec:
         alt.Tooltip("x:Q", title="distance", format=","),
         alt.Tooltip("y:Q", title="position similarity", format=".3g"),
     ]
-    apart = {"detail": "setting:N"} if pinned else {}
+    detail = {"detail": "setting:N"} if pinned else {}
     band = alt.Chart().mark_area(opacity=0.1 if pinned else 0.2, color=theme.COLOURS[kind])
     line = alt.Chart().mark_line(color=theme.COLOURS[kind], strokeWidth=2)
     style = theme.line_style((kind,), pinned=True) if pinned else {}
     ends = alt.Chart().mark_point(opacity=0, tooltip=None)
     layers = [
-        band.encode(x=x, y="low:Q", y2="high:Q", **apart),
+        band.encode(x=x, y="low:Q", y2="high:Q", **detail),
         line.encode(x=x, y=y, tooltip=tip, **style),
         theme.boundary_rule(),
         ends.encode(x=alt.X("max(last):Q"), y=alt.Y("min(least):Q")),

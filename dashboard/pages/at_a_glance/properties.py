@@ -53,13 +53,13 @@ def numbers(measured: Mapping[str, Properties]) -> pd.DataFrame:
 
 def sentence(measured: Properties, similarity: Similarity) -> str:
     """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
-    if measured.smallest_distance is None or measured.closest_pair is None:
+    if measured.closest_pair is None:
         return "One position: nothing to compare."
     if measured.smallest_distance == 0:
         i, j = measured.closest_pair
-        told = f"Positions {i:,} and {j:,} cannot be told apart"
+        uniqueness = f"Positions {i:,} and {j:,} cannot be told apart"
     else:
-        told = (
+        uniqueness = (
             f"All {measured.positions:,} positions differ: the two closest vectors are "
             f"{measured.smallest_distance:.3g} apart (largest norm: {measured.norm_high:.3g})"
         )
@@ -72,9 +72,9 @@ def sentence(measured: Properties, similarity: Similarity) -> str:
         shift = "only the distance counts"
     else:
         shift = f"absolute position matters too (shift-invariance error {error:.2g})"
-    untrained = (
-        f" Untrained: this is {similarity.kernel.start}." if similarity.kernel.untrained else ""
-    )
-    if similarity.kernel.start == "untrained noise":
-        untrained = untrained and " Untrained: this is noise, not a learned table."
-    return f"{told}; {shift}.{untrained}"
+    untrained = ""
+    if similarity.kernel.untrained:
+        start = similarity.kernel.start
+        noise = "noise, not a learned table" if start == "untrained noise" else start
+        untrained = f" Untrained: this is {noise}."
+    return f"{uniqueness}; {shift}.{untrained}"
