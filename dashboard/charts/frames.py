@@ -147,31 +147,24 @@ def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
         return frame
 
 
-def compared(current: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
+def compared(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of B, each followed by A's of the same name (the first column) and the change.
 
     A change is B minus A, of numbers only.
     """
-    if current.empty or then.empty:
-        return pd.concat([current.assign(setting="B"), then.assign(setting="A")], ignore_index=True)
-    name = str(current.columns[0])
-    if current[name].duplicated().any() or then[name].duplicated().any():
+    if b.empty or a.empty:
+        return pd.concat([b.assign(setting="B"), a.assign(setting="A")], ignore_index=True)
+    name = str(b.columns[0])
+    if b[name].duplicated().any() or a[name].duplicated().any():
         raise ValueError(f"rows are compared by {name}, which must name each of them once.")
-    rows = []
-    for key in dict.fromkeys([*current[name], *then[name]]):
-        ours, theirs = (frame[frame[name] == key].head(1) for frame in (current, then))
-        rows += [
-            part.assign(setting=said) for part, said in ((ours, "B"), (theirs, "A")) if len(part)
-        ]
-        if len(ours) and len(theirs):
-            change = {
-                column: [ours[column].iloc[0] - theirs[column].iloc[0]]
-                for column in current
-                if column in then and current[column].dtype.kind in "fi"
-            }
-            rows.append(pd.DataFrame({name: [key], "setting": ["B - A"]} | change))
-    whole = pd.concat(rows, ignore_index=True)
-    return whole[[name, "setting", *(column for column in current if column != name)]]
+    numbers = [column for column in b if column in a and b[column].dtype.kind in "fi"]
+    of_b, of_a = b.set_index(name), a.set_index(name)
+    shared = of_b.index.intersection(of_a.index, sort=False)
+    change = of_b.loc[shared, numbers] - of_a.loc[shared, numbers]
+    rows = pd.concat({"B": of_b, "A": of_a, "B - A": change}, names=["setting"]).reset_index()
+    order = rows[name].map({key: n for n, key in enumerate(rows[name].unique())})
+    rows = rows.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
+    return rows[[name, "setting", *(column for column in b if column != name)]]
 
 
 def boundary(setting: Setting) -> float:

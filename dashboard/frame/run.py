@@ -48,16 +48,16 @@ def draw(
     menu = {
         section: [pages[folder] for folder, *_ in entries] for section, entries in sections.items()
     }
-    ready = False
+    ready, logins = False, dict[str, str]()
     with incidents.show_errors():
-        identity.offered()  # a setting that cannot be used is all that there is to say
+        logins = identity.offered()  # a setting that cannot be used is all that there is to say
         counters.visited()
         link.keep()
         ready = True
     chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
     st.session_state["page"] = chosen.url_path
     # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
-    closed = presenting() or not page_controls.any_here()
+    closed = presenting() or not (page_controls.any_here() or logins)
     st.set_page_config(
         page_title=f"{chosen.title} - posenc",
         initial_sidebar_state="collapsed" if closed else "auto",

@@ -185,6 +185,19 @@ def test_login_button_is_shown_only_with_a_login(monkeypatch: pytest.MonkeyPatch
     assert (buttons(at), mounted(at)) == ([], False)
 
 
+def test_sidebar_with_the_login_is_open_on_a_page_without_controls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    states: list[object] = []
+    monkeypatch.setattr(
+        st, "set_page_config", lambda **look: states.append(look.get("initial_sidebar_state"))
+    )
+    for section, state in ((None, "collapsed"), (ONE, "auto")):
+        set_login(monkeypatch, section)
+        drawn(visit("context_planner"))
+        assert states[-1] == state
+
+
 def test_visitor_name_is_shown_as_text_with_log_out_button(monkeypatch: pytest.MonkeyPatch) -> None:
     set_login(monkeypatch, SHARED | {"google": CLIENT, "okta": CLIENT})
     assert buttons(drawn(visit("similarity"))) == ["Log in with Google", "Log in with Okta"]
