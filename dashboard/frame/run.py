@@ -56,6 +56,9 @@ def draw(
         ready = True
     chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
     st.session_state["page"] = chosen.url_path
+    (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
+    page_module = importlib.import_module(f"dashboard.pages.{folder}.page")
+    page_controls.note(page_module.used_controls)
     # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
     closed = presenting() or not (page_controls.any_here() or logins)
     st.set_page_config(
@@ -84,8 +87,7 @@ def draw(
         with incidents.show_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
             # would lose its value on the way between them.
-            (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
-            importlib.import_module(f"dashboard.pages.{folder}.page").draw()
+            page_module.draw()
         drawers.draw()
         toolbar.after(setting)
         st.session_state["link_notices"] = []  # now: a page may run again before it is drawn

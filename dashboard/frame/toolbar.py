@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode, urlparse
 
@@ -132,13 +133,13 @@ def _export(contents: PageContents, setting: Setting, address: str) -> None:
     )
 
 
-def address(url: str, path: str) -> str:
+def address(url: str, path: str, endings: Iterable[str]) -> str:
     """Return the address of a page, without the repetition that Streamlit's has for some pages.
 
     Streamlit removes the path of any page from the end of the address before it adds this page's. Of
-    check_my_encoding it removes "encoding" and leaves "check_my_".
+    check_my_encoding it removes "encoding" and leaves "check_my_". endings: the paths of all pages.
     """
-    for ending in page_controls.PAGES:
+    for ending in endings:
         if ending and ending != path and path.endswith(ending):
             url = re.sub(rf"/{path.removesuffix(ending)}/{path}$", f"/{path}", url)
     return url
@@ -151,7 +152,8 @@ def link(setting: Setting) -> str:
         query[pin.KEY] = [token]
     if presenting():
         query[PRESENT] = ["true"]
-    url = address(st.context.url or "", st.session_state.get("page", ""))
+    paths = [page.url_path for page in st.session_state["pages"].values()]
+    url = address(st.context.url or "", st.session_state["page"], paths)
     if url and urlparse(url).path == "":
         url += "/"
     return f"{url}?{urlencode(query, doseq=True, safe=',~')}"

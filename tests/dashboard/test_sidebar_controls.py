@@ -40,11 +40,7 @@ OTHER: dict[str, Any] = {
 }  # fmt: skip
 
 
-VIEWS = {"layouts": "check_my_encoding, layouts", "decoding": "check_my_encoding"}
-
-
-def path(page: str) -> str:
-    return "" if page == "start" else page
+VIEWS = ("layouts", "decoding")  # of Check my encoding
 
 
 def schemes_box(at: AppTest) -> Any:
@@ -76,17 +72,11 @@ def choose_from_menu(monkeypatch: pytest.MonkeyPatch, key: str, option: str) -> 
     monkeypatch.setattr(st, "menu_button", lambda *words, **more: draw(None, *words, **more))
 
 
-def test_every_page_names_the_controls_it_uses() -> None:
-    # Pages whose views use different controls.
-    views = {"extrapolation, measured"}
-    views |= {f"check_my_encoding, {view}" for view in ("layouts", "learned", "upload")}
-    assert set(page_controls.PAGES) == {path(page) for page in PAGES} | views
-    every = fields.rules(Setting).keys() | own_rules().keys()
-    for page in page_controls.PAGES.values():
-        assert {*page.itself, *page.never} <= every
-        assert not {*page.itself} & {*page.never}
-    with pytest.raises(LookupError, match=r"^page_controls\.PAGES must say"):
-        page_controls.controls("a page that says nothing", Setting())
+@pytest.mark.parametrize("page", [*PAGES, *VIEWS])
+def test_every_page_names_the_controls_it_uses(page: str) -> None:
+    used = visit_place(page).session_state["used_controls"]
+    assert {*used.itself, *used.never} <= fields.rules(Setting).keys() | own_rules().keys()
+    assert not {*used.itself} & {*used.never}
 
 
 def test_slider_of_the_head_shown_ends_at_the_last_head() -> None:
@@ -100,13 +90,13 @@ def test_slider_of_the_head_shown_ends_at_the_last_head() -> None:
     assert notices(at) == ["Head shown must be from 0 (the mean) to 2; the mean is used instead."]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "layouts", "decoding"])
+@pytest.mark.parametrize("page", [*PAGES, *VIEWS])
 def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     schemes = ["alibi", "none"]
     usual = drawn(visit_place(page, SMALL, **OPEN, schemes=schemes))
-    view = VIEWS.get(page, path(page))
-    wanted = page_controls.controls(view, setting(usual))
-    itself = {*page_controls.PAGES[view].drawn}
+    used = usual.session_state["used_controls"]
+    wanted = page_controls.controls(used, setting(usual))
+    itself = {*used.drawn}
     keys, dials = drawn_controls(usual)
     assert keys == wanted - (itself - {"base", "dim"})  # numbers stay under Exact values
     assert not itself & dials

@@ -9,6 +9,7 @@ import streamlit as st
 from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.compute import run_results, runs
+from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
 from dashboard.frame.script import script
 from dashboard.pages.at_a_glance import data, properties
@@ -17,6 +18,9 @@ from posenc.analysis import properties as analysis
 from posenc.analysis import similarity
 
 TITLE = "At a glance"
+
+
+used_controls = UsedControls(SHOWN)
 
 
 def draw() -> None:

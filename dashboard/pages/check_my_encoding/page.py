@@ -10,6 +10,7 @@ from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.components.matrix import Scale
 from dashboard.controls import model_picker, sidebar
+from dashboard.controls.page_controls import UsedControls, option
 from dashboard.frame import page, panels
 from dashboard.pages.check_my_encoding import data, script, uploads
 from dashboard.pages.check_my_encoding.data import Answer
@@ -24,6 +25,19 @@ from posenc.settings import Setting
 
 TITLE = "Check my encoding"
 _ANSWERED = "check_answered"  # the table whose answer is drawn
+
+
+def used_controls() -> UsedControls:
+    """Return the controls of the part and of the table."""
+    names = ["model", "dim", "base", "length", "heads", "equal_width", "seed"]
+    table = option("table", "")
+    if option("part", "") != LAYOUTS:
+        names.append("precision")
+        if table == "learned":
+            names += ["train_length", "learned_source"]
+        elif table.startswith("array-"):
+            names = ["model", "seed"]
+    return UsedControls((*names,), schemes=False, drawn=("model",))
 
 
 def draw() -> None:

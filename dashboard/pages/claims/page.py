@@ -11,6 +11,7 @@ from dashboard.ab import AB
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute.schemes import Array
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
 from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
@@ -18,6 +19,11 @@ from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, Verdict, training
 
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
+
+
+used_controls = UsedControls(
+    tuple(sorted({name for claim in CLAIMS.values() for name in claim.uses})), schemes=False
+)
 
 
 def draw() -> None:

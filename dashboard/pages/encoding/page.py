@@ -8,6 +8,7 @@ from dashboard.charts import frames, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
 from dashboard.pages.encoding import charts, data, matrices, script, sentences
 from dashboard.pages.encoding.data import EncodingPage, Example
@@ -17,6 +18,9 @@ from posenc.encoding import encoding
 from posenc.schemes import SCHEMES
 
 TABS = ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand")
+
+
+used_controls = UsedControls((*SHOWN, "base", "seed"))
 
 
 def draw() -> None:

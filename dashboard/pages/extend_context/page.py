@@ -4,6 +4,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import model_picker, sidebar
+from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
 from dashboard.pages.extend_context import data, panels
 from dashboard.pages.extend_context.options import PlanChoice
@@ -21,6 +22,9 @@ TITLE = "Extend a model's context"
 _LONGER = 4  # times the trained length of a newly chosen model
 _PLANNED = "plan_model"  # the model of the last run
 _SEARCHED = "plan_searched"  # the model and the target whose long search was asked for
+
+
+used_controls = UsedControls(("model",), schemes=False, drawn=("model",))
 
 
 def draw() -> None:

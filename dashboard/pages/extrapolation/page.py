@@ -3,10 +3,18 @@
 import streamlit as st
 
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import UsedControls, option
 from dashboard.frame import page
 from dashboard.pages.extrapolation import formula, measured
 from dashboard.pages.extrapolation.options import ExtrapolationChoice, FormulaChoice
 from posenc import fields
+
+
+def used_controls() -> UsedControls:
+    """Return the controls of the view: trained models have their own numbers."""
+    if option("half", "measured") == "measured":
+        return UsedControls(("schemes",), schemes=False)
+    return UsedControls(("schemes", "train_length", "device"), never=("length", "precision"))
 
 
 def draw() -> None:

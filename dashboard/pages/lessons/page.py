@@ -11,6 +11,7 @@ from dashboard.charts import loss, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import UsedControls
 from dashboard.controls.widgets import set_value
 from dashboard.frame import page
 from dashboard.pages.lessons import data, options
@@ -31,6 +32,9 @@ LINKS = {
     "4": ("similarity", "at_a_glance"),
     "5": ("extrapolation", "extend_context"),
 }
+
+
+used_controls = UsedControls(schemes=False)
 
 
 def draw() -> None:

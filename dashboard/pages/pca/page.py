@@ -5,6 +5,7 @@ import streamlit as st
 from dashboard.ab import AB
 from dashboard.compute import schemes
 from dashboard.controls import pin, sidebar
+from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
 from dashboard.pages.pca import charts, data
 from dashboard.pages.pca.options import PLANES, VARIANCE, PcaChoice
@@ -30,6 +31,9 @@ HOW_TO_READ_VARIANCE = (
     f"line is at {data.SHARE:.0%}. The fewer components a scheme needs to reach it, the more a plot of two "
     "components shows."
 )
+
+
+used_controls = UsedControls(SHOWN)
 
 
 def draw() -> None:

@@ -11,6 +11,7 @@ from dashboard.charts import frames, lines, theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels
 from dashboard.pages.relative_offsets import data
 from dashboard.pages.relative_offsets.options import OffsetChoice
@@ -24,6 +25,9 @@ SUBSCRIPTS = str.maketrans(
     "0123456789", "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
 )
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
+
+
+used_controls = UsedControls(SHOWN)
 
 
 def draw() -> None:

@@ -9,6 +9,7 @@ from dashboard.charts import frames, lines, theme
 from dashboard.components.matrix import MatrixValues, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels, quiz
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
@@ -21,6 +22,9 @@ from posenc.schemes import SCHEMES
 KEY = "similarity"
 SHARED = Scale(-1.0, 1.0, "diverging", "position similarity")
 FROM_ZERO = Scale(0.0, 1.0, "sequential", "position similarity")
+
+
+used_controls = UsedControls(SHOWN)
 
 
 def draw() -> None:

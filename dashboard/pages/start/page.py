@@ -9,6 +9,7 @@ from dashboard.ab import AB
 from dashboard.charts import frames, lines, loss, theme
 from dashboard.compute import run_results, runs
 from dashboard.compute.scheme_facts import compact_formula
+from dashboard.controls.page_controls import UsedControls
 from dashboard.controls.widgets import control
 from dashboard.frame import page
 from dashboard.pages.start import data, diagram
@@ -25,6 +26,9 @@ DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
 BADGES: dict[Effect | None, Literal["green", "orange", "red", "gray"]] = {
     Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray",
 }  # fmt: skip
+
+
+used_controls = UsedControls(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
 
 
 def draw() -> None:

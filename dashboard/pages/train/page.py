@@ -3,11 +3,14 @@
 import streamlit as st
 
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
 from dashboard.pages.train import board, form
 from dashboard.pages.train.options import TrainingChoice
 from posenc import fields
 from posenc.lab.train import Trainer, learning_rate_at
+
+used_controls = UsedControls(("schemes", "base"), schemes=False)
 
 
 def draw() -> None:

@@ -6,6 +6,7 @@ from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
+from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page, panels
 from dashboard.pages.why_order_matters import data, sentences
 from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, labels
@@ -16,6 +17,9 @@ from posenc.schemes import SCHEMES
 from posenc.settings.setting import MAX_SHOWN_HEADS, head_count
 
 LONGEST_TICK = 10  # letters of a word beside a matrix
+
+
+used_controls = UsedControls(("schemes", "dim", "heads", "seed"), never=("alibi_head", "precision"))
 
 
 def draw() -> None:
