@@ -1,7 +1,6 @@
-"""The numbers of the Encoding page, computed before anything is drawn."""
+"""The numbers of the Encoding page, computed before anything is drawn, and the same as Python."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -14,48 +13,66 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.compute.schemes import Array
+from dashboard.frame.script import script as whole
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
-from posenc import encoding, formula, position_vectors, sinusoidal_table
+from posenc import encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum
-from posenc.encoding import Encoding
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import Alibi
 from posenc.schemes.base import Scheme
-from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.settings import Query, Setting, known
 
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
-EXAMPLE_POSITIONS, EXAMPLE_WIDTH = 4, 8
 SUM_WINDOW = 48  # positions and dimensions of the pictured sum
 CORNER = 12  # rows and columns of every matrix in the table of numbers
 OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour
-WAVES = "cosine or sine"  # the unit of numbers from -1 to 1
+WAVES, BIAS = "cosine or sine", "logit"  # units of numbers from -1 to 1, and of a bias
+
+IMPORTS = """
+from posenc import encoding
+from posenc.settings import Query, Setting, known
+"""
+BODY = """
+print("scheme,position,column,name,value")
+for kind in setting.schemes:
+    query = Query.of(setting, kind)
+    scheme = query.build("cpu")
+    rows = known(scheme, setting.length)
+    numbers = encoding(scheme, rows, head=query.head, dtype=query.dtype)
+    if numbers is None:  # a scheme without numbers
+        continue
+    width = setting.length if numbers.is_bias else numbers.values.shape[1]
+    for i in range(min({corner}, setting.length)):
+        for j in range(min({corner}, width)):
+            name = f"key {{j}}" if numbers.is_bias else numbers.features[j]
+            value = numbers.values[i, j].item() if i < rows else float("nan")
+            print(scheme.config.label, i, j, name, repr(value), sep=",")
+"""
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """The matrix of one scheme, as far as it is drawn."""
-
-    values: MatrixValues
-    shape: tuple[int, int]  # of all numbers
-    size: float  # of a bias: at the last trained distance; else the deviation of trained entries
-    unit: str
-    features: tuple[str, ...]  # none of a bias, whose columns are keys
-    untrained: str  # what untrained numbers are, "" for others
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SchemeEncoding:
-    """Everything that the page shows of one scheme."""
+    """Everything that the page shows of one scheme.
+
+    corner: the first rows and columns, in full precision. frequencies: a row per pair, pair 0 the fastest.
+    pairs: the chosen ones. slopes: a row per head. matrix: its numbers as far as they are drawn, None where
+    a scheme adds none; the fields below are of all its numbers. size: of a bias that at the last trained
+    distance, else the standard deviation of trained entries. features: none of a bias, whose columns are
+    keys. untrained: what untrained numbers are, "" for others.
+    """
 
     provenance: str
     formula: str
-    matrix: Matrix | None
-    corner: pd.DataFrame  # the first rows and columns, in full precision
-    frequencies: pd.DataFrame  # a row per pair, pair 0 the fastest
-    pairs: tuple[int, ...]  # the chosen pairs
-    waves: pd.DataFrame
-    slopes: pd.DataFrame  # a row per head
+    frequencies: pd.DataFrame
+    slopes: pd.DataFrame
+    corner: pd.DataFrame = field(default_factory=pd.DataFrame)
+    waves: pd.DataFrame = field(default_factory=pd.DataFrame)
+    pairs: tuple[int, ...] = ()
+    matrix: MatrixValues | None = None
+    size: float = np.nan
+    unit: str = ""
+    features: tuple[str, ...] = ()
+    untrained: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,109 +80,85 @@ class EncodingPage:
     """Everything that the page shows, for a setting and a choice."""
 
     setting: Setting
-    reasons: dict[str, str]  # why a scheme has no numbers to show, such as a table that is not here
     schemes: dict[str, SchemeEncoding]
+    reasons: dict[str, str]  # why a scheme has no numbers to show, such as a table that is not here
 
     @property
-    def matrices(self) -> dict[str, Matrix]:
-        return {
-            kind: scheme.matrix
-            for kind, scheme in self.schemes.items()
-            if scheme.matrix is not None
-        }
+    def with_matrix(self) -> dict[str, SchemeEncoding]:
+        """The schemes that add numbers."""
+        return {kind: each for kind, each in self.schemes.items() if each.matrix is not None}
 
     @property
-    def frequencies(self) -> dict[str, pd.DataFrame]:
-        return {
-            kind: scheme.frequencies
-            for kind, scheme in self.schemes.items()
-            if len(scheme.frequencies)
-        }
-
-    @property
-    def pairs(self) -> dict[str, tuple[int, ...]]:
-        return {kind: scheme.pairs for kind, scheme in self.schemes.items() if scheme.pairs}
+    def with_pairs(self) -> dict[str, SchemeEncoding]:
+        """The schemes whose numbers are sines and cosines of pairs."""
+        return {kind: each for kind, each in self.schemes.items() if each.pairs}
 
 
 @cache_result
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    encodings, reasons = schemes.per_scheme(scheme_encoding, queries, setting, chosen)
-    return EncodingPage(setting, reasons, encodings)
+    return EncodingPage(setting, *schemes.per_scheme(scheme_encoding, queries, setting, chosen))
 
 
 def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
     """Return everything that the page shows of one scheme, at as many positions as are drawn."""
     scheme = query.build("cpu")
-    # What is built knows its shape: a file's table has another width than the setting.
-    text = compact_formula(
-        scheme.config, chosen.notation, numbers=chosen.substituted, head=query.head
-    )
-    matrix = None
-    pairs: tuple[int, ...] = ()
-    waves = corner = slopes = pd.DataFrame()
-    frequencies = _frequencies(scheme, setting.train_length)
+    label, frequencies = scheme.config.label, _frequencies(scheme, setting.train_length)
+    slopes = pd.DataFrame()
     if isinstance(scheme, Alibi):
         values = scheme.slopes.numpy()
         heads = np.arange(1, len(values) + 1)
-        slopes = pd.DataFrame({"scheme": scheme.config.label, "head": heads, "slope": values})
+        slopes = pd.DataFrame({"scheme": label, "head": heads, "slope": values})
+    result = SchemeEncoding(
+        provenance=scheme.provenance,
+        # What is built knows its shape: a file's table has another width than the setting.
+        formula=compact_formula(
+            scheme.config, chosen.notation, numbers=chosen.substituted, head=query.head
+        ),
+        frequencies=frequencies,
+        slopes=slopes,
+    )
     asked = min(query.length, MOST_WAVE_POSITIONS)
     numbers = encoding(scheme, known(scheme, asked), head=query.head, dtype=query.dtype)
-    if numbers is not None:
-        if numbers.is_bias:
-            rows = numbers.values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
-        else:
-            rows = numbers.values.new_full((asked, numbers.values.shape[1]), torch.nan)
-            rows[: len(numbers.values)] = numbers.values
-        values = rows.numpy()
-        untrained = scheme.config.start if scheme.untrained else ""
-        matrix = _matrix(values, numbers, setting.train_length, frequencies, untrained)
-        corner = _corner(scheme.config.label, values, numbers.features)
-        if len(frequencies):
-            pairs = chosen_pairs(chosen, len(frequencies))
-            waves = _waves(scheme.config.label, values, numbers.features, pairs)
-    return SchemeEncoding(
-        provenance=scheme.provenance,
-        formula=text,
-        matrix=matrix,
-        corner=corner,
-        frequencies=frequencies,
+    if numbers is None:
+        return result
+    values, features = numbers.values.numpy(), numbers.features
+    if numbers.is_bias:
+        values = values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
+        size = values[min(setting.train_length, len(values)) - 1, 0]
+    else:
+        missing = asked - len(values)  # past the last row of a learned table
+        values = np.pad(values, ((0, missing), (0, 0)), constant_values=np.nan)
+        trained = values[: setting.train_length]
+        size = np.nanstd(trained) if np.isfinite(trained).any() else np.nan
+    pairs = chosen_pairs(chosen, len(frequencies)) if len(frequencies) else ()
+    return replace(
+        result,
+        corner=_corner(label, values, features),
+        waves=_waves(label, values, features, pairs),
         pairs=pairs,
-        waves=waves,
-        slopes=slopes,
+        matrix=_picture(values, features, frequencies),
+        size=float(size),
+        unit=numbers.unit,
+        features=features,
+        untrained=scheme.config.start if scheme.untrained else "",
     )
 
 
-def _matrix(
-    values: Array,
-    numbers: Encoding,
-    train_length: int,
-    frequencies: pd.DataFrame,
-    untrained: str,
-) -> Matrix:
+def _picture(values: Array, features: tuple[str, ...], frequencies: pd.DataFrame) -> MatrixValues:
+    """Return what is drawn of a matrix: sines and cosines of pairs as waves, half of an even bias."""
     most = limits.MAX_DRAWN_CELLS
     picture = np.ascontiguousarray(values[:most, :most], np.float32)
-    if numbers.is_bias:
-        size = float(values[min(train_length, len(values)) - 1, 0])
+    if not features:
         if np.array_equal(picture, picture.T):  # nothing is lost of what a causal model reads
             picture[np.triu_indices(len(picture), 1)] = np.nan
-        drawn = smallest(picture)
-    else:
-        trained = values[:train_length]
-        size = float(np.nanstd(trained)) if np.isfinite(trained).any() else math.nan
-        drawn = _as_waves(picture, numbers.features, frequencies) or Full(picture)
-    shape = values.shape[0], values.shape[1]
-    return Matrix(drawn, shape, size, numbers.unit, numbers.features, untrained)
-
-
-def _as_waves(picture: Array, features: tuple[str, ...], frequencies: pd.DataFrame) -> Waves | None:
-    """Return sines and cosines as waves, None for numbers that are no waves."""
-    names = [name.split() for name in features[: picture.shape[1]]]
+        return smallest(picture)
+    names = [name.split() for name in features[:most]]
     if frequencies.empty or any(name[0] not in ("sin", "cos") for name in names):
-        return None
+        return Full(picture)
     angles = frequencies["inv_freq"].to_numpy()[[int(name[1]) for name in names]]
-    return Waves.of(picture, angles, [name[0] == "sin" for name in names])
+    return Waves.of(picture, angles, [name[0] == "sin" for name in names]) or Full(picture)
 
 
 def _corner(label: str, values: Array, features: tuple[str, ...]) -> pd.DataFrame:
@@ -225,12 +218,15 @@ def _frequencies(scheme: Scheme, train_length: int) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Sum:
-    """Position beside content for a scheme that adds rows, at one start of the token embeddings."""
+    """Position beside content for a scheme that adds rows.
+
+    width: of the rows. by_start: norms and shares by token initialization. pictures: the first entries of
+    content, position and their sum.
+    """
 
     width: int
-    norm: float  # root mean square of the finite rows, NaN without one
     by_start: dict[str, embedding_sum.EmbeddingSum]
-    pictures: tuple[Array, Array, Array]  # content, position and their sum, a window
+    pictures: tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True)
@@ -259,12 +255,12 @@ def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     read, _ = schemes.per_scheme(_sum, queries, setting.seed, chosen)
     sums = {kind: total for kind, total in read.items() if total is not None}
     rows = [
-        {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": total.width}
-        | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
+        {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": total.width} | vars(compared)
         for kind, total in sums.items()
         for start, compared in total.by_start.items()
     ]
-    return SumsPage(sums, tuple(kind for kind in read if kind not in sums), pd.DataFrame(rows))
+    others = tuple(kind for kind in read if kind not in sums)
+    return SumsPage(sums, others, pd.DataFrame(rows).rename(columns=SUM_COLUMNS))
 
 
 def _sum(query: Query, seed: int, chosen: EncodingChoice) -> Sum | None:
@@ -278,39 +274,8 @@ def _sum(query: Query, seed: int, chosen: EncodingChoice) -> Sum | None:
     generator = torch.Generator("cpu").manual_seed(seed)
     tokens = embedding_sum.draw_tokens(chosen.start, len(window), width, generator)
     content = tokens[:, :SUM_WINDOW] * (width**0.5 if chosen.scaled else 1.0)
-    return Sum(
-        width=width,
-        norm=norm,
-        by_start={
-            start: embedding_sum.content_and_position(norm, width, start) for start in STARTS
-        },
-        pictures=(content.numpy(), window.numpy(), (content + window).numpy()),
-    )
-
-
-@dataclass(frozen=True)
-class Example:
-    """The sinusoidal table of 4 positions and 8 dimensions, full precision."""
-
-    base: float
-    formula: str
-    inv_freq: Array
-    table: pd.DataFrame
-
-
-@cache_result
-def read_example(setting: Setting, chosen: EncodingChoice) -> Example:
-    """Return the worked example, for the tab that shows it."""
-    config = SinusoidalConfig(dim=EXAMPLE_WIDTH, base=setting.base)
-    rows = sinusoidal_table(EXAMPLE_POSITIONS, EXAMPLE_WIDTH, setting.base, dtype=torch.float64)
-    table = pd.DataFrame(rows.numpy(), columns=[str(i) for i in range(EXAMPLE_WIDTH)])
-    table.insert(0, "position", np.arange(EXAMPLE_POSITIONS))
-    return Example(
-        base=setting.base,
-        formula=formula(config, chosen.notation, numbers=chosen.substituted),
-        inv_freq=config.build().frequencies.inv_freq.numpy(),
-        table=table,
-    )
+    by_start = {start: embedding_sum.content_and_position(norm, width, start) for start in STARTS}
+    return Sum(width, by_start, (content.numpy(), window.numpy(), (content + window).numpy()))
 
 
 def scale(unit: str, pictures: list[Array]) -> Scale:
@@ -319,10 +284,15 @@ def scale(unit: str, pictures: list[Array]) -> Scale:
         return Scale(-1.0, 1.0, "diverging", unit)
     entries = np.abs(np.concatenate([picture.ravel() for picture in pictures]))
     entries = entries[np.isfinite(entries)]
-    if unit == "logit":
+    if unit == BIAS:
         largest = float(entries.max(initial=0.0)) or 1.0
         if not any((picture > 0).any() for picture in pictures):
             return Scale(-largest, 0.0, "sequential", unit)
         return Scale(-largest, largest, "diverging", unit)
     most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
     return Scale(-most or -1.0, most or 1.0, "diverging", unit)
+
+
+def script(setting: Setting) -> str:
+    """Return a complete Python script that prints the page's table of first entries."""
+    return whole(IMPORTS, setting, BODY.format(corner=CORNER))

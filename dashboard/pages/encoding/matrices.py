@@ -11,7 +11,7 @@ from dashboard.components.matrix import Full, Panel
 from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import page, panels
 from dashboard.pages.encoding import charts, data, sentences
-from dashboard.pages.encoding.data import EncodingPage, Matrix, SumsPage
+from dashboard.pages.encoding.data import BIAS, WAVES, EncodingPage, SumsPage
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
@@ -24,28 +24,30 @@ def draw(both: AB[EncodingPage], slopes: AB[pd.DataFrame]) -> None:
 
     slopes: those of ALiBi's heads, a chart beside the matrices that are alone in their row.
     """
-    read = both.current
-    units: dict[str, dict[str, Matrix]] = {}
-    for setting in both.each:
-        for kind, matrix in setting.matrices.items():
-            units.setdefault(matrix.unit, {}).setdefault(kind, matrix)
+    units: dict[str, list[str]] = {}
+    for read in both.each:
+        for kind, scheme in read.with_matrix.items():
+            kinds = units.setdefault(scheme.unit, [])
+            if kind not in kinds:
+                kinds.append(kind)
     # Beside a pinned setting each is a row of three: B, A and their difference.
-    alone = [] if both.compared else [unit for unit, own in units.items() if len(own) == 1]
-    for unit in (unit for unit in units if unit not in alone):
-        _row(unit, units[unit], both)
+    alone = [] if both.compared else [unit for unit, kinds in units.items() if len(kinds) == 1]
+    for unit, kinds in units.items():
+        if unit not in alone:
+            _draw_unit(unit, kinds, both)
     has_slopes = any(len(table) for table in slopes.each)
     if alone or has_slopes:
         columns = st.columns(max(2, len(alone) + has_slopes))
         for unit, column in zip(alone, columns, strict=False):
             with column:
-                _row(unit, units[unit], both)
+                _draw_unit(unit, units[unit], both)
         if has_slopes:
             with columns[len(alone)]:
                 title = "ALiBi: slope of each head"
                 st.markdown(f"**{title}**")
                 page.chart(slopes, charts.slopes, key="slopes", title=title)
-    for kind in read.schemes:
-        if kind not in read.matrices:
+    for kind, scheme in both.current.schemes.items():
+        if scheme.matrix is None:
             st.info(
                 f"{SCHEMES[kind].label} adds no numbers, so there is no matrix. "
                 f"{SCHEMES[kind].summary}",
@@ -53,17 +55,19 @@ def draw(both: AB[EncodingPage], slopes: AB[pd.DataFrame]) -> None:
             )
 
 
-def _row(unit: str, own: dict[str, Matrix], both: AB[EncodingPage]) -> None:
-    """Draw the matrices of one unit; `own` holds one of each scheme that either setting has."""
-    is_bias = not next(iter(own.values())).features
+def _draw_unit(unit: str, kinds: list[str], both: AB[EncodingPage]) -> None:
+    """Draw the matrices of one unit. kinds: the schemes of either setting that have one."""
+    is_bias = unit == BIAS
     panels.rows_of_both(
         both.map(
             lambda read: [
-                _panel(read, kind) for kind, matrix in read.matrices.items() if matrix.unit == unit
+                _panel(read, kind)
+                for kind, scheme in read.with_matrix.items()
+                if scheme.unit == unit
             ]
         ),
         lambda drawn: data.scale(
-            unit, [] if unit == data.WAVES else [panel.values.dense() for panel in drawn]
+            unit, [] if unit == WAVES else [panel.values.dense() for panel in drawn]
         ),
         key=f"encoding_{unit.split()[0]}",
         unit="logits" if is_bias else "entries",
@@ -71,7 +75,7 @@ def _row(unit: str, own: dict[str, Matrix], both: AB[EncodingPage]) -> None:
         column_label="key position" if is_bias else "dimension",
         height=HEIGHT,
         text_alternative=(
-            f"{unit.capitalize()} of {page.names(tuple(own))}, "
+            f"{unit.capitalize()} of {page.names(tuple(kinds))}, "
             + ("query by key" if is_bias else "position by dimension")
             + "; the arrow keys read a cell, and a table below holds the first numbers."
         ),
@@ -80,21 +84,20 @@ def _row(unit: str, own: dict[str, Matrix], both: AB[EncodingPage]) -> None:
 
 @memoize_on
 def _panel(read: EncodingPage, kind: str) -> Panel:
-    matrix, setting = read.matrices[kind], read.setting
-    is_bias = not matrix.features
-    order = ""
-    if not is_bias and not matrix.features[0].isdigit():
-        order = ", ".join(matrix.features[:3]) + (", ..." if len(matrix.features) > 3 else "")
-    cut = sentences.cut(matrix.shape, is_bias=is_bias, asked=setting.length)
-    note = page.panel_note(setting, kind, read.schemes[kind].provenance)
+    scheme, setting = read.schemes[kind], read.setting
+    assert scheme.matrix is not None
+    order = ", ".join(scheme.features[:3]) + (", ..." if len(scheme.features) > 3 else "")
+    named = bool(scheme.features) and not scheme.features[0].isdigit()
+    cut = sentences.cut(scheme, asked=setting.length)
+    note = page.panel_note(setting, kind, scheme.provenance)
     return Panel(
         title=SCHEMES[kind].label,
-        values=matrix.values,
+        values=scheme.matrix,
         subtitle="; ".join(part for part in (note, cut) if part),
-        column_label=f"dimension: {order}" if order else None,
-        boundary=setting.train_length if setting.train_length < matrix.values.shape[0] else None,
+        column_label=f"dimension: {order}" if named else None,
+        boundary=setting.train_length if setting.train_length < scheme.matrix.shape[0] else None,
         color=theme.COLOURS[kind],
-        features=not is_bias,
+        features=bool(scheme.features),
     )
 
 

@@ -10,8 +10,8 @@ from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
-from dashboard.pages.encoding import charts, data, matrices, script, sentences
-from dashboard.pages.encoding.data import EncodingPage, Example
+from dashboard.pages.encoding import charts, data, matrices, sentences, worked_example
+from dashboard.pages.encoding.data import EncodingPage
 from dashboard.pages.encoding.options import EncodingChoice
 from posenc.analysis import embedding_sum, spectrum
 from posenc.encoding import encoding
@@ -57,10 +57,10 @@ def draw() -> None:
             matrices.draw_sums(read_sums, chosen.start, scaled=chosen.scaled)
         page.numbers(read_sums.map(lambda read: read.table), "position beside content")
     if worked.open:
-        examples = settings.map(lambda setting: data.read_example(setting, chosen))
         with worked:
-            _worked_example(examples.current)
-        page.numbers(examples.map(lambda read: read.table), "worked example")
+            worked_example.draw(settings.current.base, chosen)
+        examples = settings.map(lambda setting: worked_example.table(setting.base))
+        page.numbers(examples, "worked example")
 
     page.how_to_read(
         "A pair is a wave and a clock hand: its angle is position times frequency, clockwise from "
@@ -84,7 +84,7 @@ def draw() -> None:
     page.numbers(both.map(_pair_numbers), "pairs")
     page.numbers(both.map(lambda read: _joined(read, "waves")), "waves")
     page.numbers(both.map(lambda read: _joined(read, "slopes")), "slopes")
-    page.script(script.script(settings.current))
+    page.script(data.script(settings.current))
 
 
 @memoize_on
@@ -111,7 +111,7 @@ def _cards(read: EncodingPage) -> None:
 def _clocks(both: AB[EncodingPage]) -> None:
     """Draw the chosen pairs as hands that turn and as waves, of A under those of B."""
     for read, key in zip(both.each, ("clocks", "clocks_pinned"), strict=False):
-        if not read.pairs:
+        if not read.with_pairs:
             continue
         if key == "clocks_pinned":
             st.caption(page.setting_name("A"))
@@ -121,12 +121,12 @@ def _clocks(both: AB[EncodingPage]) -> None:
                 title=SCHEMES[kind].label,
                 subtitle=page.panel_note(setting, kind, rounded=False),
                 color=theme.COLOURS[kind],
-                pairs=pairs,
-                inv_freq=read.frequencies[kind]["inv_freq"].to_numpy()[[*pairs]],
+                pairs=scheme.pairs,
+                inv_freq=scheme.frequencies["inv_freq"].to_numpy()[[*scheme.pairs]],
                 # Of each pair its sines, then its cosines.
-                waves=read.schemes[kind].waves["y"].to_numpy().reshape(len(pairs), 2, -1),
+                waves=scheme.waves["y"].to_numpy().reshape(len(scheme.pairs), 2, -1),
             )
-            for kind, pairs in read.pairs.items()
+            for kind, scheme in read.with_pairs.items()
         ]
         clock_row(
             faces,
@@ -140,11 +140,11 @@ def _clocks(both: AB[EncodingPage]) -> None:
 
 def _wavelengths(both: AB[EncodingPage]) -> None:
     """Draw the wavelength of every pair."""
-    kinds = page.kinds(both.map(lambda read: read.frequencies))
+    kinds = page.kinds(both.map(lambda read: read.with_pairs))
     if not kinds:
         st.caption("None of these schemes has pairs.")
         return
-    if both.current.frequencies:
+    if both.current.with_pairs:
         st.caption(sentences.turns(both.current))
     page.curves(
         both.map(_wavelength_lines),
@@ -160,19 +160,3 @@ def _wavelengths(both: AB[EncodingPage]) -> None:
 @memoize_on
 def _wavelength_lines(read: EncodingPage) -> pd.DataFrame:
     return frames.drawn(_joined(read, "frequencies"), "place")
-
-
-def _worked_example(example: Example) -> None:
-    """Draw the formula beside its numbers at 4 positions and 8 dimensions."""
-    left, right = st.columns(2)
-    with left:
-        st.latex(example.formula)
-        st.latex(sentences.example_step(example))
-    with right:
-        st.caption(sentences.example(example))
-        numbers = {
-            name: st.column_config.NumberColumn(format="%.4f")
-            for name in example.table.columns
-            if name != "position"
-        }
-        page.small_table(example.table, numbers)
