@@ -9,7 +9,6 @@ import pandas as pd
 
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
-from dashboard.frame.script import script as whole
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import listed
 from posenc import PosencError, fields
@@ -47,6 +46,7 @@ FIRST = (
     "two_right", "sqrt_scale", "overwritten", "own_frequency", "nearly_linear", "hour_hand",
 )  # fmt: skip
 LAST = ("bounded", "unique", "one_hot", "overflow", "exp_of_log")
+_RANKS = {name: rank for rank, name in enumerate((*FIRST, "any other claim", *LAST))}
 DRAWN = "two_right"  # the claim that is drawn
 DRAWN_POSITIONS = 16  # few, so that a step of two is seen
 
@@ -57,7 +57,7 @@ import sys
 from posenc.claims import CLAIMS
 from posenc.settings import Setting
 """
-BODY = """
+SCRIPT = """
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow(["id", "state", "number", "control"])
 for name, claim in CLAIMS.items():
@@ -81,25 +81,16 @@ def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
     """Return what the page shows of a setting."""
     verdicts = {name: judge(claim, setting) for name, claim in CLAIMS.items()}
     outcomes = {name: OUTCOMES[verdict.status] for name, verdict in verdicts.items()}
-    filtered = (
+    filtered = [
         name
-        for name in verdicts
-        if chosen.verdict in ("all", outcomes[name].option)
-        and chosen.theme in ("all", CLAIMS[name].theme)
-    )
-    shown = tuple(
-        sorted(filtered, key=lambda name: (HEADINGS.index(outcomes[name].heading), _rank(name)))
-    )
-    drawn = DRAWN in shown and verdicts[DRAWN].numbers
-    weights = _weights(CLAIMS[DRAWN].relevant(setting)) if drawn else None
-    return ClaimsRead(verdicts, shown, frame(verdicts), weights)
-
-
-def _rank(name: str) -> int:
-    """Return the place of a claim among those of one verdict."""
-    if name in LAST:
-        return len(CLAIMS) + LAST.index(name)
-    return FIRST.index(name) if name in FIRST else len(FIRST)
+        for name, claim in CLAIMS.items()
+        if chosen.verdict in ("all", outcomes[name].option) and chosen.theme in ("all", claim.theme)
+    ]
+    filtered.sort(key=lambda name: _RANKS.get(name, len(FIRST)))
+    filtered.sort(key=lambda name: HEADINGS.index(outcomes[name].heading))
+    drawn = CLAIMS[DRAWN].relevant(setting)
+    weights = _weights(drawn) if verdicts[DRAWN].numbers else None
+    return ClaimsRead(verdicts, tuple(filtered), frame(verdicts), weights)
 
 
 def judge(claim: Claim, setting: Setting) -> Verdict:
@@ -117,10 +108,10 @@ def _judged(name: str, setting: Setting) -> Verdict:
 
 @cache_result
 def _weights(setting: Setting) -> tuple[Array, Array, int]:
-    """Return the first weights of sinusoidal rows, of random rows, and how many positions attend."""
+    """Return the first weights of sinusoidal rows and of random rows, and how many positions attend."""
     few = slice(DRAWN_POSITIONS)
-    whole, random = two_ahead_weights(setting), two_ahead_control(setting)
-    return whole[few, few].numpy(), random[few, few].numpy(), len(whole)
+    weights, control = two_ahead_weights(setting), two_ahead_control(setting)
+    return weights[few, few].numpy(), control[few, few].numpy(), len(weights)
 
 
 def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
@@ -155,8 +146,3 @@ def reads(claim: Claim) -> str:
     every = fields.rules(Setting) | own_rules()
     labels = [every[name].label for name in claim.uses]
     return listed([label if label.startswith("RoPE") else label.lower() for label in labels])
-
-
-def script(setting: Setting) -> str:
-    """Return a script that prints id, verdict, deciding number and control of every claim as CSV."""
-    return whole(IMPORTS, setting, BODY)

@@ -13,12 +13,11 @@ from dashboard.compute.schemes import Array
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
+from dashboard.frame.script import script
 from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, Verdict, training
-
-WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
 used_controls = UsedControls(
@@ -39,7 +38,14 @@ def draw() -> None:
         st.caption("Open a line for evidence, source and code.")
     if not read.shown:
         st.info("No claim has this verdict and this theme here.", icon=":material/filter_alt_off:")
-    _draw_claims(both)
+    for heading, names in itertools.groupby(
+        read.shown, lambda name: data.OUTCOMES[read.verdicts[name].status].heading
+    ):
+        claims = [CLAIMS[name] for name in names]
+        st.subheader(f"{heading} ({len(claims)})", anchor=False)
+        with st.container(gap="xsmall"):
+            for claim in claims:
+                _draw_claim(claim, both)
 
     page.how_to_read(
         "A verdict holds at these settings. *True* and *false*: the number decides. *Proven*: true at "
@@ -60,44 +66,25 @@ def draw() -> None:
         training.extrapolates,
     )
     page.numbers(both.map(lambda result: result.numbers), "claims")
-    page.script(data.script(settings.current))
+    page.script(script(data.IMPORTS, settings.current, data.SCRIPT))
 
 
-def _draw_claims(both: AB[data.ClaimsRead]) -> None:
-    """Draw a line per claim that the filters leave, grouped by verdict."""
-    read = both.current
-    for group, names in itertools.groupby(
-        read.shown, lambda name: data.OUTCOMES[read.verdicts[name].status].heading
-    ):
-        own = [*names]
-        st.subheader(f"{group} ({len(own)})", anchor=False)
-        with st.container(gap="xsmall"):
-            for name in own:
-                pinned_verdict = None if both.pinned is None else both.pinned.verdicts[name]
-                _draw_claim(CLAIMS[name], read, pinned_verdict)
-
-
-def _draw_claim(claim: Claim, read: data.ClaimsRead, pinned_verdict: Verdict | None) -> None:
-    """Draw one line; evidence, control, source and code are sent once it is opened.
-
-    pinned_verdict: the verdict of the pinned setting.
-    """
-    verdict = read.verdicts[claim.id]
+def _draw_claim(claim: Claim, both: AB[data.ClaimsRead]) -> None:
+    """Draw one line; evidence, control, source and code are sent once it is opened."""
+    verdicts = both.map(lambda result: result.verdicts[claim.id])
+    verdict, weights = verdicts.current, both.current.weights
     drawer = st.expander(
-        line(claim, verdict, pinned_verdict),
-        key=f"claim_code_{claim.id}",
-        on_change="rerun",
-        type="compact",
+        line(claim, verdicts), key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
     )
     if not drawer.open:
         return
     with drawer:
         st.markdown(plain(verdict.sentence))
         st.markdown(f"Source: [{plain(claim.source)}]({claim.link}).")  # a caption dims links
-        if pinned_verdict is not None:
-            st.caption(pinned(verdict, pinned_verdict))
-        if claim.id == data.DRAWN and read.weights is not None:
-            picture(*read.weights)
+        if verdicts.pinned is not None:
+            st.caption(pinned(verdict, verdicts.pinned))
+        if claim.id == data.DRAWN and weights is not None:
+            picture(*weights)
         if verdict.numbers:
             st.table(numbers(verdict.numbers, verdict.control))
         st.caption(f"How it is tested. The verdict depends on {plain(data.reads(claim))}.")
@@ -107,30 +94,28 @@ def _draw_claim(claim: Claim, read: data.ClaimsRead, pinned_verdict: Verdict | N
             place.code(code[code.index("def ") :], language="python")  # without its decorator
 
 
-def line(claim: Claim, verdict: Verdict, pinned_verdict: Verdict | None) -> str:
+def line(claim: Claim, verdicts: AB[Verdict]) -> str:
     """Return verdict, claim and deciding number in a line of Markdown."""
     # A coloured badge in a closed line has too little contrast.
-    outcome = data.OUTCOMES[verdict.status]
+    outcome, number = data.OUTCOMES[verdicts.current.status], verdicts.current.decides
     text = f":material/{outcome.icon}: **{outcome.word}.** {plain(claim.sentence)}"
-    if (number := verdict.decides) is not None:
+    if number is not None:
         name = number.name[0].upper() + number.name[1:]
         text += f" {plain(name)}: **{plain(number.text)}**"
-    if pinned_verdict is not None and pinned_verdict.status != verdict.status:
-        text += f" (A: {data.OUTCOMES[pinned_verdict.status].word})"
+    if verdicts.pinned is not None and verdicts.pinned.status != verdicts.current.status:
+        text += f" (A: {data.OUTCOMES[verdicts.pinned.status].word})"
     return text
 
 
-def pinned(current: Verdict, pinned_verdict: Verdict) -> str:
+def pinned(of_b: Verdict, of_a: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
-    said = f"A: {data.OUTCOMES[pinned_verdict.status].word}"
-    ours, theirs = current.decides, pinned_verdict.decides
-    if theirs is not None:
-        said += f", {plain(theirs.text)}"
-    if ours is None or theirs is None or ours.value is None or theirs.value is None:
-        return said + "."
-    if ours.name == theirs.name:
-        said += f"; B minus A: {plain(f'{ours.value - theirs.value:.4g}')}"
-    return said + "."
+    text = f"A: {data.OUTCOMES[of_a.status].word}"
+    b, a = of_b.decides, of_a.decides
+    if a is not None:
+        text += f", {plain(a.text)}"
+        if b is not None and b.name == a.name and b.value is not None and a.value is not None:
+            text += f"; B minus A: {plain(f'{b.value - a.value:.4g}')}"
+    return f"{text}."
 
 
 def numbers(figures: Sequence[Number], control: Number | None) -> pd.DataFrame:
@@ -141,24 +126,17 @@ def numbers(figures: Sequence[Number], control: Number | None) -> pd.DataFrame:
     return pd.DataFrame({"found": rows})
 
 
-def picture(weights: Array, random: Array, whole: int) -> None:
+def picture(weights: Array, control: Array, positions: int) -> None:
     """Draw the attention weights of the drawn claim beside those of its control."""
     most = data.DRAWN_POSITIONS
+    count = f"{positions:,} positions" + (f", the first {most}" if positions > most else "")
     page.matrices(
         [
-            Panel(
-                title="Sinusoidal rows",
-                values=Full(weights),
-                subtitle=f"{whole:,} positions" + (f", the first {most}" if whole > most else ""),
-            ),
-            Panel(
-                title="Random rows",
-                values=Full(random),
-                subtitle="control: the same key map",
-            ),
+            Panel(title="Sinusoidal rows", values=Full(weights), subtitle=count),
+            Panel(title="Random rows", values=Full(control), subtitle="control: the same key map"),
         ],
         key="two_right",
-        scale=WEIGHTS,
+        scale=Scale(0.0, 1.0, "sequential", "attention weight"),
         height=280,
         text_alternative=(
             "Attention weights by query and key, from 0 to 1: with sinusoidal rows every query looks "
