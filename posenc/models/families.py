@@ -106,12 +106,13 @@ class RopeFamily(Family):
     for its numbers, which without `state`, or with a `full_word`, every layer keeps beside its cache.
     full_word: the class's word for full attention; such layers with a window are <word>_sliding.
     query_factor: queries grow with their position by llama_4_scaling_beta of the rope block.
-    rotary_key: the config may give the rotated width under rotary_dim. interleaved_sections: the class
-    interleaves the axes of mrope_section, whatever the config says.
+    rotary_key: the key under which the config may give the rotated width, "" without one.
+    interleaved_sections: the class interleaves the axes of mrope_section, whatever the config says.
     head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
     global_head_dim: default head width of full attention layers, where it differs.
     shared_layers: default number of last layers that use the keys and values of an earlier one; None
     without that key.
+    compressed: default tokens per cache entry, by kind of layer, where layers cache several tokens as one.
     notes: what the layers do in addition to the scheme.
     """
 
@@ -151,13 +152,14 @@ class RopeFamily(Family):
     state_size: str = ""
     full_word: str = FULL
     query_factor: bool = False
-    rotary_key: bool = False
+    rotary_key: str = ""
     interleaved_sections: bool = False
     kv_heads_key: bool = True
     head_dim_key: bool = True
     head_dim_unset: bool = False
     global_head_dim: int | None = None
     shared_layers: int | None = None
+    compressed: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def word(self, kind: str) -> str:
@@ -168,9 +170,16 @@ class RopeFamily(Family):
             return kind
         return {FULL: self.full_word, SLIDING: f"{self.full_word}_sliding"}.get(kind, kind)
 
-    def base_of(self, kind: str) -> Base:
-        """Return the base of a kind of layer."""
-        return self.bases.get(kind) or self.bases.get("") or self.bases[FULL]
+    def block_name(self, kind: str) -> str:
+        """Return the name under which a config has the rope block of a kind of layer."""
+        if self.compressed:
+            return "compress" if kind in self.compressed else "main"
+        return self.word(kind)
+
+    def base_of(self, name: str) -> Base:
+        """Return the base of a kind of layer, or of a rope block of that name."""
+        base = self.bases.get(name) or self.bases.get(self.block_name(name))
+        return base or self.bases.get("") or self.bases[FULL]
 
 
 def family_of(model_type: str) -> RopeFamily:

@@ -15,10 +15,32 @@ from posenc.models.layers import (
     WIDTH_LIMIT,
     Sizes,
     read_kv_heads,
+    read_window,
 )
 
 _SIZES_OF_LATENT = ("num_attention_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
 _INDEX = fields.IntRange(low=1, high=limits.MAX_POSITION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressedCache:
+    """Cache entries of groups of tokens, beside the tokens of a window.
+
+    group: tokens per entry. width: numbers per entry. window: tokens that are cached one by one, the
+    last ones. pending: numbers kept of each token of a group that is not full. carried: numbers kept of
+    the last full group, for the next entry.
+    """
+
+    group: int
+    width: int
+    window: int
+    pending: int
+    carried: int = 0
+
+    def numbers(self, length: int) -> int:
+        """Return the numbers kept of all groups of `length` tokens."""
+        entries, rest = divmod(length, self.group)
+        return entries * self.width + rest * self.pending + min(entries, 1) * self.carried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +49,7 @@ class Heads:
 
     head_dim: width of a query. rope_dim: width of which a share is rotated. cache_width: numbers
     cached per token and layer.
+    compressed: the cache entries that stand for several tokens each, None without such entries.
     """
 
     heads: int
@@ -35,6 +58,7 @@ class Heads:
     rope_dim: int
     cache_width: int
     index_width: int = 0  # numbers of the cache that are of an index
+    compressed: CompressedCache | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -47,6 +71,8 @@ def heads_by_kind(
         if SLIDING in kinds:
             latent[SLIDING] = _windowed_latent_heads(keys, family, kinds)
         return latent
+    if family.compressed:
+        return {kind: _compressed_heads(keys, family, sizes, kind) for kind in {*kinds}}
     value_width = sizes.head_dim
     if family.value_width is not None:
         value_width = keys.get("v_head_dim", HEAD_WIDTH_LIMIT, family.value_width, family.source)
@@ -173,6 +199,63 @@ def _windowed_latent_heads(keys: Keys, family: RopeFamily, kinds: tuple[str, ...
     )
 
 
+def _compressed_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kind: str) -> Heads:
+    # DeepSeek V4: one vector is key and value of all heads; layers other than those with a window alone
+    # also see an entry for each group of tokens.
+    width, window = sizes.head_dim, read_window(keys, family)
+    if sizes.kv_heads != 1 or window is None:
+        raise keys.error("num_key_value_heads", f"must be 1, got {sizes.kv_heads:,}")
+    index, note = _index(keys, family)
+    groups = {name: _tokens_per_entry(keys, family, name) for name in family.compressed}
+    own = Heads(
+        heads=sizes.heads,
+        kv_heads=1,
+        head_dim=width,
+        rope_dim=width,
+        cache_width=width,
+        notes=(
+            "The rotated features are the last ones of a head. One vector per token is the key and the "
+            "value of all heads; the output is rotated back by the position of the query.",
+            "Each head has a learned logit more in its softmax, the attention sink.",
+        ),
+    )
+    if kind not in groups:
+        return own
+    group, is_indexed = groups[kind], kind == next(iter(groups))
+    # Values and the logits of their weights, for the entry of a group and, with an index, for the next.
+    parts = 2 * (width + (index if is_indexed else 0))
+    of = "its group and of the group before" if is_indexed else "its group"
+    return replace(
+        own,
+        compressed=CompressedCache(
+            group=group,
+            width=width + (index if is_indexed else 0),
+            window=window,
+            pending=2 * parts if is_indexed else parts,
+            carried=parts * group if is_indexed else 0,
+        ),
+        notes=(
+            *own.notes,
+            f"A query sees the last {window:,} tokens one by one, and an entry for every full group of "
+            f"{group:,} tokens: a learned mean of {of}. Entry i is rotated at position {group:,} i.",
+            *((note,) if is_indexed else ()),
+        ),
+    )
+
+
+def _tokens_per_entry(keys: Keys, family: RopeFamily, kind: str) -> int:
+    """Return how many tokens one cache entry stands for in a kind of layer."""
+    short = dict(zip(family.compressed, ("csa", "hca"), strict=True))[kind]
+    rates = keys.section("compress_rates")
+    default = family.compressed[kind]
+    tokens: int = default if rates is None else rates.get(kind, _INDEX)
+    name = f"compress_rate_{short}"
+    own: int = keys.get(name, _INDEX, tokens)
+    if rates is not None and own != tokens:
+        raise keys.error(name, f"must agree with compress_rates, which says {tokens:,}")
+    return own
+
+
 def _index(keys: Keys, family: RopeFamily) -> tuple[int, str]:
     """Return the numbers that an index caches per token, and what it chooses, as a sentence."""
     why = family.source
@@ -197,10 +280,12 @@ def _index(keys: Keys, family: RopeFamily) -> tuple[int, str]:
         chosen = f"the {seen:,} tokens, in blocks of {size:,},"
     else:
         width = keys.get("index_head_dim", _INDEX, 128, why)
-        chosen = f"the {keys.get('index_topk', _INDEX, 2_048, why):,} tokens"
+        several, default = ("entries", 512) if family.compressed else ("tokens", 2_048)
+        chosen = f"the {keys.get('index_topk', _INDEX, default, why):,} {several}"
+    of = "entry" if family.compressed else "token"
     return width, (
         f"An index chooses {chosen} that a query sees, by their content; its key of {width} numbers per "
-        "token is cached and rotated, too."
+        f"{of} is cached and rotated, too."
     )
 
 

@@ -151,6 +151,8 @@ def read_kv_heads(
 
 def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     """Return the kind of every layer, in the config's words."""
+    if family.compressed:
+        return _compressed_layers(keys, family, layers)
     if family.windows != "every layer":  # a class of one kind reads no list of them
         rule = _CHUNKED_KIND if family.windows == "chunks" else _KIND
         if family.index_word:
@@ -205,6 +207,27 @@ def _indexed_layers(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, .
     section = keys.section("sparse_attention_config") or Keys({})  # of MiniMax M3's published files
     sparse = section.by_layer("sparse_attention_freq", layers, _SWITCH)
     return tuple(INDEXED if index else FULL for index in sparse or (0,) * layers)
+
+
+def _compressed_layers(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
+    """Return the kinds of layers of DeepSeek V4, by their words or by the tokens of a cache entry."""
+    few, many = family.compressed
+    rule = fields.Choice(options=(SLIDING, few, many))
+    if (listed := keys.by_layer("layer_types", layers, rule)) is not None:
+        return tuple(listed)
+    words = {0: SLIDING} | {tokens: word for word, tokens in family.compressed.items()}
+    ratios = keys.find("compress_ratios")
+    if ratios is None:
+        keys.assume(
+            f"{keys.named('layer_types')} is absent: of each two layers one is {few}, the others and "
+            f"the first two are {many}, {family.source}."
+        )
+        return tuple(few if index > 1 and index % 2 else many for index in range(layers))
+    count = max(layers, len(ratios[1]) if isinstance(ratios[1], list) else 0)  # more: of MTP
+    values = keys.entries("compress_ratios", count, fields.IntRange(low=0, high=max(words)))
+    if unknown := {*values} - {*words}:
+        raise keys.error("compress_ratios", f"must be of {[*words]}, got {max(unknown)}")
+    return tuple(words[value] for value in values[:layers])
 
 
 def _of_unknown_class(keys: Keys, window: int | None, layers: int) -> tuple[str, ...]:

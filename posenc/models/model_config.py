@@ -7,6 +7,7 @@ from typing import Any
 from posenc.limits import check_count
 from posenc.models import rope_formats
 from posenc.models.families import NGRAMS, SHARED, SHARED_INDEX
+from posenc.models.heads import CompressedCache
 from posenc.models.layers import Sizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -28,9 +29,11 @@ class LayerKind:
     heads, kv_heads: query heads, and heads of keys and values.
     head_dim: width of a query or key, the unrotated part included.
     cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
+    compressed: cache entries that stand for several tokens each, which a query sees, too; None without.
     softmax_scale: factor of q . k, without the attention factor of the scheme.
     window: number of tokens that a query sees at most, itself included; None for all.
     rows: positions in a table of sines that the class makes and never lengthens; None without one.
+    rope_block: the name of their rope block in a config where it is not `name`.
     notes: what the model does in addition to `scheme`, a sentence each.
     """
 
@@ -46,6 +49,8 @@ class LayerKind:
     window: int | None = None
     rows: int | None = None
     state: int = 0
+    compressed: CompressedCache | None = None
+    rope_block: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -56,7 +61,8 @@ class LayerKind:
     @property
     def block_name(self) -> str:
         """The name under which a config has the rope block of these layers."""
-        return self.name.removesuffix(SHARED).removesuffix(SHARED_INDEX).removesuffix(NGRAMS)
+        name = self.name.removesuffix(SHARED).removesuffix(SHARED_INDEX).removesuffix(NGRAMS)
+        return self.rope_block or name
 
     def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that these layers cache, or keep as a state, for `length` tokens.
@@ -64,11 +70,13 @@ class LayerKind:
         windows: whether a layer with a window caches only its window. block: tokens that are reserved at
         once; a window may begin inside a block.
         """
-        blocks = math.ceil(length / block)
-        if windows and self.window:
-            blocks = min(blocks, math.ceil((self.window - 1) / block) + 1)
+        blocks, entries = math.ceil(length / block), self.compressed
+        groups = entries.numbers(blocks * block) if entries else 0
+        window = entries.window if entries else self.window
+        if windows and window:
+            blocks = min(blocks, math.ceil((window - 1) / block) + 1)
         tokens = blocks * block
-        return len(self.layers) * (self.state + self.cache_width * tokens)
+        return len(self.layers) * (self.state + self.cache_width * tokens + groups)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,6 @@ _TEXT_TYPES = {
 }
 # Types whose layers cannot be described here, as runs of their classes show, and why.
 _NOT_READ = {
-    "deepseek_v4": "is not read, because its layers cache several tokens as one",
     "mistral_large4_text": "is not read, because its frequencies are multiplied by learned numbers, which "
     "stand in its checkpoint",
     "moshi": "is not read, because its cache keeps sliding_window tokens and its mask has no window, so "
@@ -232,7 +231,9 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
         if first.window is not None:
             agreeing["order_of_interleaved_layers"] = ("local_attn_first",)
         agreeing |= dict.fromkeys(("rope_interleaved", "interleaved"), (interleaved,))
-        agreeing |= dict.fromkeys(("rotary_dim", "attn_rotary_emb"), (ropes[0].rotary_dim,))
+        agreeing |= dict.fromkeys(
+            ("rotary_dim", "attn_rotary_emb", "qk_rope_head_dim"), (ropes[0].rotary_dim,)
+        )
         agreeing["use_rotary_pos_emb"] = (True,)
         agreeing["rotary_emb_base"] = (ropes[0].base, int(ropes[0].base))
         agreeing["rotary_emb_fraction"] = (ropes[0].partial_rotary_factor,)

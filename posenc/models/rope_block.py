@@ -66,8 +66,9 @@ class BlockReader:
         """Return the rotated share as the config has it, or None."""
         names = self.family.share_names
         share: float | None = inner_or_outer(self.keys, self.outer, "partial_rotary_factor", names)
-        if share is None and self.family.rotary_key and self.outer.find("rotary_dim") is not None:
-            share = self.outer.get("rotary_dim", EVEN_WIDTH_LIMIT) / self.heads.head_dim
+        key = self.family.rotary_key
+        if share is None and key and self.outer.find(key) is not None:
+            share = self.outer.get(key, EVEN_WIDTH_LIMIT) / self.heads.head_dim
         if self.family.config_class == "Dots3NoteTextConfig":
             return None  # the class sets it to the rotated width
         if self.family.config_class == "Mistral4Config":  # of the whole head, which says the same

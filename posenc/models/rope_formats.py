@@ -217,6 +217,10 @@ def second_generation(model_type: str, kinds: Schemes) -> Block:
     blocks = {name: _block(family, scheme) for name, scheme in schemes.items()}
     first = next(iter(blocks.values()))
     by_kind = "" not in family.bases
+    if family.compressed:  # its class ignores the block of one kind alone
+        plain = {"rope_type": _DEFAULT, "partial_rotary_factor": first["partial_rotary_factor"]}
+        for name, base in family.bases.items():
+            blocks.setdefault(name, plain | {"rope_theta": base.default})
     if family.layer_bases and any(
         block["rope_theta"] != first["rope_theta"] for block in blocks.values()
     ):
@@ -238,6 +242,8 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
         (scheme,) = schemes.values()
         return {} if model_type == "roformer" else {"rotary_dim": scheme.rotary_dim}
     family = family_of(model_type)
+    if family.compressed:
+        raise SchemeArgumentError(f"{model_type} came with rope_parameters.")
     keys: Block = {}
     for name, scheme in schemes.items():
         base, block = family.base_of(name), _block(family, scheme)

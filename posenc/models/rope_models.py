@@ -159,7 +159,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         if kind in (family.state, MLP):
             kinds.append(_without_attention(keys, family, sizes, kind, name, tuple(indices)))
             continue
-        sees_all = kind in (FULL, INDEXED)
+        sees_all = kind in (FULL, INDEXED, *family.compressed)
         if not sees_all and window is None:
             without = family.windows == "none"
             why = f"the class of {model_type} has none" if without else "sliding_window is absent"
@@ -199,6 +199,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
                 softmax_scale=_softmax_scale(keys, family, own.head_dim, scheme),
                 window=None if sees_all else window,
                 state=state,
+                compressed=own.compressed,
+                rope_block=family.block_name(kind) if family.compressed else "",
                 notes=(*notes, *_query_factor(keys, family, scheme)),
             )
         )
@@ -316,10 +318,11 @@ def _skip_blocks(keys: Keys) -> None:
 
 def _skip_unused_blocks(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> None:
     """Count the rope blocks of kinds that no layer is of as read."""
-    block = keys.section(NEW)
-    for kind in (FULL, SLIDING):
-        name = family.word(kind)
-        if block and kind not in kinds and isinstance(block.record.get(name), dict):
+    block, used = keys.section(NEW), {*map(family.block_name, kinds)}
+    for name in {*map(family.block_name, (FULL, SLIDING, *family.compressed))} - used:
+        if name in family.bases:
+            keys.read.update(family.bases[name].names)
+        if block and isinstance(block.record.get(name), dict):
             unused = block.section(name)
             if unused:
                 unused.read.update(unused.record)
@@ -352,6 +355,8 @@ def _scheme(
             new = Keys(dict(default), "", keys)
         else:
             new = Keys({}, keys.path, keys)
+    if old is not None and family.compressed:
+        old = _flat_block(old)
     schemes = [read_block(reader(keys=block)) for block in (new, old) if block is not None]
     if schemes[0] != schemes[-1]:
         raise keys.error(
@@ -369,9 +374,25 @@ def _scheme(
     return schemes[0]
 
 
+def _flat_block(block: Keys) -> Keys:
+    """Return rope_scaling of DeepSeek V4 as its class takes it: base and share stand outside of it."""
+    for name in ("rope_theta", "partial_rotary_factor"):
+        if block.find(name) is not None:
+            raise block.error(
+                name, "must be absent: the class takes the one outside of rope_scaling"
+            )
+    is_yarn = "yarn" in (block.record.get("rope_type"), block.record.get("type"))
+    if not is_yarn or block.find("attention_factor") is not None:
+        return block
+    block.assume(f"{block.named('attention_factor')} is absent: 1 is taken, as its class does.")
+    filled = Keys(block.record | {"attention_factor": 1.0}, block.path, block)
+    filled.read = block.read
+    return filled
+
+
 def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool]:
     """Return the second-generation block of a kind of layer, and whether it is null: no RoPE there."""
-    block, is_shared, word = keys.section(NEW), "" in family.bases, family.word(kind)
+    block, is_shared, word = keys.section(NEW), "" in family.bases, family.block_name(kind)
     if block is None:
         return None, False
     nested = any(isinstance(value, dict) for value in block.record.values())
@@ -392,7 +413,13 @@ def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool
         if block.record[word] is None:
             block.find(word)
             return None, not is_shared
-        return block.section(word), False
+        own = block.section(word)
+        share = "partial_rotary_factor"
+        if family.compressed and (own is None or own.find(share) is None):
+            raise block.error(
+                f"{word}.{share}", "is missing: without it the class rotates the whole head"
+            )
+        return own, False
     if is_shared:
         return block, False
     raise keys.error(

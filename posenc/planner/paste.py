@@ -95,6 +95,10 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
             "No vLLM or SGLang flags: it was not verified that their dynamic NTK grows with the text as "
             "it does here."
         )
+    elif plan.kind.rope_block:
+        why.append(
+            "No vLLM or SGLang flags: it was not verified how they name this model's blocks."
+        )
     else:
         counted = config.kind in _VLLM_COUNTS_FACTOR
         overrides = _overrides(plan, served if counted else served | sizes)

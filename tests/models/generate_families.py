@@ -79,6 +79,8 @@ def family(model_type: str) -> dict[str, Any]:
             "period": again - full,
         }
         record["full_at"] = 0 if full == 0 else -1
+    if rates := whole.get("compress_rates"):
+        record["compressed"] = rates
     if model_type == "llama4_text":
         record["window"] = whole["attention_chunk_size"]
     return record | stated

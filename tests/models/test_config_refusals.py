@@ -90,7 +90,7 @@ def test_config_with_an_unread_position_key_is_refused(
     assert read_config_token(config_token(config, error.assume)) == model
 
 
-@pytest.mark.parametrize("model_type", ["deepseek_v4", "wav2vec2-bert", "moonshine"])
+@pytest.mark.parametrize("model_type", ["wav2vec2-bert", "moonshine"])
 def test_a_request_that_would_fail_too_is_not_offered(model_type: str) -> None:
     built = pytest.importorskip("transformers").CONFIG_MAPPING[model_type]()
     config = json.loads(json.dumps(built.to_dict(), default=str))

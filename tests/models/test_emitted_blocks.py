@@ -121,6 +121,20 @@ def test_sliding_layers_that_share_a_block_are_counted() -> None:
     assert "rescales" not in paste(found, method(found, "none")).where
 
 
+def test_blocks_of_deepseek_4_come_without_flags_of_servers() -> None:
+    config = published_config("deepseek-v4-flash")
+    found = plan_config(config, 2_097_152, methods=["yarn"], scan=64)
+    one = method(found, "yarn")
+    pasted = paste(found, one)
+    assert (pasted.vllm, pasted.sglang, pasted.rope_scaling) == ("", "", {})
+    assert "not verified how they name this model's blocks" in " ".join(pasted.why)
+    others = {key: value for key, value in config.items() if key not in OLD}
+    inv_freq, scaling = rotation_of(others | copy.deepcopy(pasted.rope_parameters), "compress")
+    expected, scale = rope_frequencies(one.config)
+    torch.testing.assert_close(inv_freq.double(), expected[expected > 0], rtol=1e-6, atol=0)
+    assert scaling == pytest.approx(scale, rel=1e-12)
+
+
 def test_layers_with_a_block_of_their_own_keep_it() -> None:
     config = published_config("gemma-3-4b")["text_config"]
     found = plan_config(config, 131_072, trained_length=32_768, methods=["linear"], scan=64)

@@ -30,7 +30,7 @@ from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
 from posenc.settings import PRESETS, chosen_model
 from tests.models.configs import PUBLISHED, read_or_refuse, refusal
-from tests.models.published_models.establish import LENGTHS, TRUTH, establish, sampled
+from tests.models.published_models.establish import LENGTHS, TEXT, TRUTH, establish, sampled
 
 # Models of a known type that are refused all the same, by the key that is not read of them.
 REFUSED = {
@@ -91,9 +91,18 @@ def kind_differences(kind: LayerKind, real: dict[str, Any]) -> Iterator[str]:
     attention = "chunk" if "chunk" in kind.name else "full" if kind.window is None else "window"
     attention = attention if kind.heads else "state"
     attention = "sparse" if kind.name.startswith(INDEXED) else attention
+    groups = kind.compressed
+    if groups:
+        attention = "compressed"
+        for length, numbers in real["held"].items():
+            if kind.cache_numbers(int(length)) != numbers * len(kind.layers):
+                yield f"{kind.name}: cache of {length} tokens, not {numbers} a layer"
+        visible = [(position + 1) // groups.group for position in range(TEXT)]
+        if real["entries seen"] != visible:
+            yield f"{kind.name}: entries seen {visible}, not {real['entries seen']}"
     fields: dict[str, object] = {
         "attention": attention,
-        "window": kind.window,
+        "window": groups.window if groups else kind.window,
         "cached": kind.cache_width,
     }
     if not kind.unsupported:

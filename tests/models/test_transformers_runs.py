@@ -7,12 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc import rope_frequencies
+from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.families import FAMILIES
 from posenc.models.learned_models import LEARNED_FAMILIES, STACK_FAMILIES
 from posenc.models.rope_block import TRAINED
 from posenc.schemes.base import NoneConfig
-from tests.models.configs import Config
+from posenc.schemes.rope import RopeConfig
+from tests.models.configs import PUBLISHED, Config
 from tests.models.generate_families import (
     CAUSAL_TYPES,
     RUN_WITH,
@@ -30,6 +33,7 @@ from tests.models.test_transformers_classes import (  # noqa: E402
     HYBRID,
     RUN_WHOLE,
     check_frequencies,
+    check_written,
     class_of,
     config_of,
     module_of,
@@ -135,6 +139,145 @@ NOT_CAUSAL = [name for name in FAMILIES if name not in (*OUTCOMES, *BORROWED)]
 def test_every_type_that_is_read_does_what_a_run_shows(model_type: str) -> None:
     config = default_config(model_type)
     assert list(differences(read_config(config), establish({"config": config}))) == []
+
+
+COMPRESSED: Config = {
+    "vocab_size": 16, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 16,
+    "q_lora_rank": 8, "o_lora_rank": 8, "o_groups": 2, "index_head_dim": 12, "index_n_heads": 2,
+    "index_topk": 3, "sliding_window": 6, "partial_rotary_factor": 0.5, "moe_intermediate_size": 8,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 1_024,
+    "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+    "layer_types": [
+        "compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention"
+    ],
+    "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 21])
+def test_cache_of_deepseek_4_is_that_of_its_class_at_every_length(first: int) -> None:
+    """Token by token, after `first` tokens at once; a full window drops a token once it was seen."""
+    config = config_of("deepseek_v4", COMPRESSED)
+    model = transformers.AutoModel.from_config(config).eval()
+    kinds = read_config(json.loads(json.dumps(config.to_dict()))).layer_kinds
+    cache = transformers.DynamicCache(config=config)
+    for length in range(first, 42):
+        tokens = torch.ones(1, first if length == first else 1, dtype=torch.long)
+        with torch.no_grad():
+            model(input_ids=tokens, past_key_values=cache)
+        for kind in kinds:
+            layer = cache.layers[kind.layers[0]]
+            assert torch.equal(layer.keys, layer.values)  # one vector
+            states = [one for one in vars(layer).values() if isinstance(one, dict)]
+            tensors = [layer.keys, *(tensor for state in states for tensor in state.values())]
+            numbers = sum(one.numel() for one in tensors if isinstance(one, Tensor))
+            numbers += kind.cache_width * (length >= config.sliding_window)
+            assert kind.cache_numbers(length) == numbers, (kind.name, length)
+
+
+def test_entries_of_deepseek_4_are_rotated_at_the_places_that_a_note_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, module = config_of("deepseek_v4", COMPRESSED), module_of("deepseek_v4")
+    model = transformers.AutoModel.from_config(config).eval()
+    calls: list[tuple[Tensor, ...]] = []
+    rotate = module.apply_rotary_pos_emb
+
+    def record(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        calls.append((x, cos[0].double(), sin[0].double()))
+        result: Tensor = rotate(x, cos, sin)
+        assert torch.equal(result[..., :-8], x[..., :-8])  # the last features are rotated
+        return result
+
+    monkeypatch.setattr(module, "apply_rotary_pos_emb", record)
+    with torch.no_grad():
+        model(input_ids=torch.ones(1, 21, dtype=torch.long))
+    kinds = {i: k for k in read_config(config.to_dict()).layer_kinds for i in k.layers}
+    # Queries, keys, then entries, then keys of the index and its queries; at last the output.
+    for index, parts in enumerate((("entry", "entry", "token"), ("entry",), ())):
+        scheme, entries = kinds[index].scheme, kinds[index].compressed
+        (places,) = [n for n in kinds[index].notes if "Entry i" in n] or ["at position 1 i"]
+        step = int(re.findall(r"at position (\d+) i", places)[0])
+        assert isinstance(scheme, RopeConfig)
+        frequencies = rope_frequencies(scheme)[0]
+        for part in ("token", "token", *parts, "back"):
+            _, cos, sin = calls.pop(0)
+            angles = torch.arange(len(cos)).double()[:, None] * frequencies[frequencies > 0]
+            if part == "entry":
+                assert entries is not None
+                assert (len(cos), step) == (21 // entries.group, entries.group)
+            angles = angles * (step if part == "entry" else 1) * (-1 if part == "back" else 1)
+            torch.testing.assert_close(cos, angles.cos(), rtol=0, atol=1e-6)
+            torch.testing.assert_close(sin, angles.sin(), rtol=0, atol=1e-6)
+    assert not calls
+
+
+def test_queries_of_deepseek_4_see_the_entries_that_the_notes_say() -> None:
+    config = config_of("deepseek_v4", COMPRESSED)
+    kinds = {i: k for k in read_config(config.to_dict()).layer_kinds for i in k.layers}
+    config._attn_implementation = "eager"
+    seen: dict[int, list[int]] = {}
+    model = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        run = model(input_ids=torch.ones(1, 21, dtype=torch.long), output_attentions=True)
+    for index, weights in enumerate(run.attentions):
+        seen[index] = (weights[0, 0] > 0).sum(dim=-1).tolist()
+    for index, kind in kinds.items():
+        groups, most = kind.compressed, 21
+        for note in kind.notes:
+            most = int((re.findall(r"chooses the (\d+) entries", note) or [most])[0])
+        counted = [
+            min(place + 1, 6) + (min((place + 1) // groups.group, most) if groups else 0)
+            for place in range(21)
+        ]
+        assert seen[index] == counted
+
+
+DEEPSEEK_4 = PUBLISHED["deepseek-v4-flash"]["config"]
+FORMS: list[Config] = [
+    DEEPSEEK_4,
+    {},
+    {"qk_rope_head_dim": 32, "head_dim": 96},
+    {"compress_rate_csa": 2, "compress_rate_hca": 16, "compress_rope_theta": 5e4},
+    COMPRESSED,
+]
+
+
+@pytest.mark.parametrize("changes", FORMS, ids=lambda form: str([*form])[:40])
+def test_configs_of_deepseek_4_are_read_in_all_forms_that_the_class_takes(changes: Config) -> None:
+    keys = {key: value for key, value in changes.items() if key != "model_type"}
+    config = config_of("deepseek_v4", keys)
+    short = read_config({"model_type": "deepseek_v4"} | keys)
+    whole = json.loads(json.dumps(config.to_dict(), default=str))
+    assert short.layer_kinds == read_config(whole).layer_kinds
+    words = {i: k.name for k in short.layer_kinds for i in k.layers}
+    assert [words[index] for index in range(short.layers)] == config.layer_types
+    check_frequencies(short, class_of("deepseek_v4", "RotaryEmbedding")(config))
+    for kind in short.layer_kinds:
+        if kind.compressed:
+            assert kind.compressed.group == config.compress_rates[kind.name]
+            assert kind.compressed.window == config.sliding_window
+    check_written(short, config, "deepseek_v4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_key_value_heads": 2}, "num_key_value_heads must be 1"),
+        ({"compress_ratios": [0, 8, 4] * 15}, "compress_ratios must be of"),
+        ({"compress_rates": {"compressed_sparse_attention": 4}}, "is missing"),
+        ({"qk_rope_head_dim": 32, "partial_rotary_factor": 0.5}, "qk_rope_head_dim"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "rope_theta": 1e5}}, "must be absent"),
+        ({"rope_parameters": {"main": {"rope_theta": 1e4}, "compress": {}}}, "whole head"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "one entry per kind"),
+    ],
+    ids=str,
+)
+def test_configs_of_deepseek_4_that_its_class_reads_otherwise_are_refused(
+    changes: Config, words: str
+) -> None:
+    with pytest.raises(ConfigFileError, match=words):
+        read_config({"model_type": "deepseek_v4"} | changes)
 
 
 def test_roformer_rotates_as_its_class() -> None:

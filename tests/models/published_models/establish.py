@@ -30,6 +30,7 @@ import torch
 HERE = Path(__file__).parent
 TRUTH = HERE / "truth.json"
 LENGTHS = (1_000, 100_000)
+HELD = (3, 4, 131, 256)  # tokens, on both sides of a boundary where layers cache several as one
 WINDOW = 6  # what replaces a window or a chunk while the mask is observed
 TEXT = 20  # tokens of that text
 SMALL = {
@@ -38,7 +39,7 @@ SMALL = {
     "topk_group": 1, "moe_num_experts": 4, "shared_expert_intermediate_size": 8,
     "intermediate_size_mlp": 16, "ffn_hidden_size": 16, "hidden_size_per_layer_input": 8, "n_inner": 16,
     "shared_intermediate_size": 8, "moe_shared_expert_intermediate_size": 8, "q_lora_rank": 8,
-    "index_local_blocks": 0,
+    "o_lora_rank": 8, "index_local_blocks": 0,
 }  # fmt: skip
 WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "local_attention")
 FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "ffn", "moe", "shared_mlp", "shared_moe")
@@ -61,6 +62,7 @@ NARROW = {
     "qwen2_5_vl_text", "zamba", "zamba2",
 }  # fmt: skip
 # Classes that compute attention themselves. None of them knows a window.
+ENTRIES = ("compressed_kv", "compressor")
 OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj", "codegen", "gpt_neox_japanese"}
 
 
@@ -71,6 +73,7 @@ class Observer:
         self.layer: int | None = None
         self.rotations: dict[int, torch.Tensor] = {}
         self.masks: dict[int, torch.Tensor | None] = {}
+        self.keys: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.known: dict[Any, torch.Tensor] = {}
 
     def attention(
@@ -79,6 +82,7 @@ class Observer:
         """Stand in for the attention: write down what it is given, and return zeros."""
         assert self.layer is not None
         self.masks[self.layer] = attention_mask
+        self.keys[self.layer] = key, value
         zeros = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
         return torch.zeros(zeros, dtype=query.dtype), None
 
@@ -241,6 +245,8 @@ def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.M
         if hasattr(made, "num_attention_heads") and getattr(made, "head_dim", None) is None:
             made.head_dim = made.hidden_size // made.num_attention_heads
         made.hidden_size = 64
+    if hasattr(made, "compress_rates"):  # all heads share a key
+        made.num_attention_heads = made.o_groups
     for name, value in SMALL.items():
         if (old := getattr(made, name, None)) is not None:
             setattr(made, name, [value] * depth if isinstance(old, list) else value)
@@ -282,12 +288,11 @@ def run(model: torch.nn.Module, layers: Any, positions: list[int]) -> tuple[Obse
     return seen, getattr(result, "past_key_values", named.get("past_key_values"))
 
 
-def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int | None]:
+def numbers_cached(seen: Observer, layers: Any, cache: Any) -> list[int | None]:
     """Return the numbers that each layer's cache holds for a token; None where they cannot be told."""
     found: list[int | None] = []
     for index, layer in enumerate(layers):
-        names = [name for name, _ in layer.named_modules()]
-        if any("compressor" in name for name in names):
+        if compresses(layer):  # see numbers_held
             found.append(None)
         elif cache is None or index >= len(cache.layers):
             found.append(0)
@@ -299,8 +304,36 @@ def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int 
             indexer = getattr(cache.layers[index], "indexer_keys", None)  # also cached
             indexer = getattr(cache.layers[index], "idx_keys", indexer)  # of MiniMax M3
             width = 0 if indexer is None else indexer.shape[-1]
+            is_shared = index in seen.keys and seen.keys[index][0] is seen.keys[index][1]
+            both = both[:1] if is_shared else both  # one vector is key and value
             found.append(sum(one.shape[1] * one.shape[3] for one in both) + width)
     return found
+
+
+def compresses(layer: torch.nn.Module) -> bool:
+    """Return whether a layer caches several tokens as one."""
+    return any("compressor" in name for name, _ in layer.named_modules())
+
+
+def numbers_held(model: Any, layers: Any, length: int) -> dict[int, int]:
+    """Return the numbers that each layer holds when the last of `length` tokens attends."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=model.config)
+    text = torch.ones(1, length, dtype=torch.long)
+    with observed(model, layers) as seen, torch.no_grad():
+        seen.rotations = dict.fromkeys(range(len(layers)), torch.empty(0))  # not asked for here
+        for part in (text[:, :-1], text[:, -1:]):
+            model(input_ids=part, past_key_values=cache)
+    held = {}
+    for index, (key, value) in seen.keys.items():
+        tensors = [key] if key is value else [key, value]
+        for name, states in vars(cache.layers[index]).items():
+            if isinstance(states, dict):
+                # Entries of the compressor are among the keys.
+                tensors += [states[of] for of in states if (name, of) != ENTRIES]
+        held[index] = sum(one.numel() for one in tensors if isinstance(one, torch.Tensor))
+    return held
 
 
 def seen_keys(mask: torch.Tensor | None) -> tuple[str, int | None]:
@@ -329,8 +362,12 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
         "codegen",
     )  # its angles stand in a table of n_positions rows
     far = near if fixed else run(model, layers, [1, LENGTHS[1] - 1])[0]
-    cached = numbers_cached(model, layers, cache)
+    cached = numbers_cached(near, layers, cache)
     masked, _ = run(model, layers, list(range(TEXT)))
+    held: dict[int, dict[int, int]] = {}
+    if any(map(compresses, layers)):  # with the real window
+        whole = build(config)
+        held = {length: numbers_held(*whole, length) for length in HELD}
     own = published.model_type in OWN_ATTENTION
     kinds: dict[str, dict[str, Any]] = {}
     for index in range(published.num_hidden_layers):
@@ -342,15 +379,20 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
         )
         kind: dict[str, Any] = {"attention": "state", "window": None}
         if attends:
-            name, beyond = seen_keys(masked.masks.get(place))
+            mask, grouped = masked.masks.get(place), compresses(layers[place])
+            name, beyond = seen_keys(mask if mask is None else mask[..., :TEXT])
             order = ("attention_chunk_size",) if name == "chunk" else _window_keys(published)
             size = next(
                 (getattr(published, one) for one in order if getattr(published, one, None)), 0
             )
             kind = {
-                "attention": "sparse" if sparse else name,
+                "attention": "compressed" if grouped else "sparse" if sparse else name,
                 "window": None if beyond is None else size + beyond,
             }
+            if grouped and mask is not None:
+                visible = (mask[0, 0, :, TEXT:] == 0).sum(dim=-1)
+                kind["entries seen"] = visible.tolist()
+                kind["held"] = {str(length): held[length][place] for length in HELD}
         kind["cached"] = cached[place]
         if place in near.rotations:
             rotation, other = (read_rotation(one.rotations[place]) for one in (near, far))
@@ -390,6 +432,8 @@ def named_block(published: Any, index: int) -> dict[str, Any]:
     words = getattr(published, "layer_types", None)
     if words and words[index] in block:
         block = block[words[index]]
+    elif words and "compress" in block:  # of DeepSeek V4
+        block = block["main" if words[index] == "sliding_attention" else "compress"]
     if block.get("alpha"):  # HunYuan's own type: a larger base
         power = published.head_dim / (published.head_dim - 2)
         return {"base": block["rope_theta"] * block["alpha"] ** power, "scaling": "default"}
