@@ -19,7 +19,6 @@ from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, Verdict, training
 
-
 used_controls = UsedControls(
     tuple(sorted({name for claim in CLAIMS.values() for name in claim.uses})), schemes=False
 )
