@@ -19,22 +19,21 @@ NAME = r"array-[0-9a-f]{12}"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UploadedNumbers:
-    """A table, or cosines and sines.
+    """A table of one file, or cosines and sines of two.
 
-    source: its file, for people. notes: what was assumed. files: names of the file, or of the two of
-    cosines and of sines. tensor: its name in the file, or None.
+    source: its file, for people. files: names of the file, or of the two. tensor: its name where the file
+    has several tables, of which another may be chosen.
     """
 
-    table: Tensor
-    sines: Tensor | None
+    table: NumberTable
     source: str
-    notes: tuple[str, ...]
     files: tuple[str, ...] = ()
     tensor: str | None = None
 
 
 def _size(numbers: UploadedNumbers) -> int:
-    return numbers.table.nbytes + (0 if numbers.sines is None else numbers.sines.nbytes)
+    table = numbers.table
+    return table.table.nbytes + (0 if table.sines is None else table.sines.nbytes)
 
 
 cached_numbers: UploadCache[UploadedNumbers] = UploadCache(MAX_TABLES, MAX_BYTES, _size)
@@ -74,20 +73,24 @@ def without_extra_rows(table: NumberTable) -> NumberTable:
     )
 
 
-def cache_numbers(
-    table: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None,
-    owner: str | None = None,
-) -> str:  # fmt: skip
+def cache_numbers(numbers: UploadedNumbers, owner: str | None = None) -> str:
     """Cache a table without extra rows and return its name, which is the same in every process.
 
     Equal numbers from another file have another name, so that nobody sees the name of somebody else's
-    file. source: the file as people see it. files, tensor: what a script reads again.
+    file.
     """
-    numbers = UploadedNumbers(table.table, table.sines, source, table.notes, files, tensor)
+    table = numbers.table
     # Everything that a visitor sees of it: results are cached by the name.
-    visible = (numbers.table.shape, numbers.table.dtype, source, numbers.notes, files, tensor)
+    visible = (
+        table.table.shape,
+        table.table.dtype,
+        numbers.source,
+        table.notes,
+        numbers.files,
+        numbers.tensor,
+    )
     content = hashlib.sha256(repr(visible).encode())
-    for part in (numbers.table, numbers.sines):
+    for part in (table.table, table.sines):
         if part is not None:
             content.update(b"\0")
             content.update(part.contiguous().view(torch.uint8).numpy().tobytes())

@@ -331,7 +331,8 @@ def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: i
 
 
 def hold(rows: np.ndarray, source: str) -> str:
-    return uploaded_numbers.cache_numbers(NumberTable(torch.tensor(rows), None, ""), source)
+    table = NumberTable(torch.tensor(rows), None, "")
+    return uploaded_numbers.cache_numbers(uploaded_numbers.UploadedNumbers(table, source))
 
 
 def test_first_rows_of_an_upload_are_probed_and_20_are_needed() -> None:
@@ -404,7 +405,7 @@ def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
     monkeypatch.chdir(tmp_path)
     result = run(script(setting, choice))
     assert result.returncode == 0, result.stderr
-    assert_prints(result.stdout, data.answer(setting, choice.table).facts)
+    assert_prints(result.stdout, data.answer(setting, choice.table).numbers)
     if form == "two files":
         probes = data.decoding(setting, choice.table).numbers.iloc[[0, 2]]
         assert_prints(run(script(setting, choice, DECODING)).stdout, probes)

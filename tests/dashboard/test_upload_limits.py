@@ -16,6 +16,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 from dashboard import limits
 from dashboard.compute import uploaded_numbers
 from dashboard.compute.upload_cache import UploadCache, cache_table, cached_tables
+from dashboard.compute.uploaded_numbers import UploadedNumbers, cache_numbers
 from dashboard.server import upload_limit
 from dashboard.server.settings import ServerSettingError
 from dashboard.server.upload_limit import LEAST, UploadLimit
@@ -72,7 +73,7 @@ def test_number_tables_are_limited_and_long_ones_cut(monkeypatch: pytest.MonkeyP
     for name, value in (("_entries", {}), ("max_items", 4), ("max_bytes", 200)):
         monkeypatch.setattr(cache, name, value)
     tables = [NumberTable(torch.full((4, 4), float(n)), None, "") for n in range(4)]
-    names = [uploaded_numbers.cache_numbers(table, "x") for table in tables]  # of 64 bytes each
+    names = [cache_numbers(UploadedNumbers(table, "x")) for table in tables]  # of 64 bytes each
     assert [name in cache for name in names] == [False, True, True, True]
     monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 16)
     cut = uploaded_numbers.without_extra_rows(NumberTable(torch.zeros(8, 4), None, ""))
@@ -90,10 +91,8 @@ def test_name_of_uploaded_numbers_depends_on_all_that_is_shown() -> None:
         (table, "a.npy", (), {"tensor": "wpe"}),
     ]  # fmt: skip
     names = [
-        uploaded_numbers.cache_numbers(
-            NumberTable(numbers.clone(), None, "", notes), source, **more
-        )
-        for numbers, source, notes, more in [*asked, asked[0]]
+        cache_numbers(UploadedNumbers(NumberTable(rows.clone(), None, "", notes), source, **more))
+        for rows, source, notes, more in [*asked, asked[0]]
     ]
     assert names[-1] == names[0]
     assert len({*names}) == len(asked)

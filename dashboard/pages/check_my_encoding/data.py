@@ -1,7 +1,9 @@
 """What Check my encoding shows of one table, of RoPE's layouts, and of how vectors tell positions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -34,9 +36,6 @@ from posenc.settings import Setting
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of
 
-_SHAPE = (
-    "queries and keys must be an array of 2 x positions x head width, with 2 positions or more."
-)
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
 NO_TABLE = "There is no table to check."
 FIELDS = (
@@ -47,20 +46,21 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What one table is, or why there is no answer.
+    """What one table is, or how well positions are decoded from it, or why there is no answer.
 
-    largest, worst: the largest error against exact angles, and the sentence on where it is; None and ""
-    if no formula fits. notes: what was assumed, how near the
-    formula comes. facts: one row in full. by_column: largest differences of each column.
+    numbers: a row per table that is compared. The rest is of a table that was looked at alone. largest,
+    worst: the largest error against exact angles, and the sentence on where it is; None and "" if no
+    formula fits. notes: what was assumed, how near the formula comes. by_column: largest differences of
+    each column.
     """
 
     headline: str
     reason: str = ""
+    numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
     result: Identification | None = None
     largest: float | None = None
     worst: str = ""
     notes: tuple[str, ...] = ()
-    facts: pd.DataFrame = field(default_factory=pd.DataFrame)
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)
     tables: tuple[Panel, ...] = ()
 
@@ -79,15 +79,6 @@ class Layouts:
     conversion: str
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """How well positions are decoded from a table, or why there are no numbers."""
-
-    headline: str
-    reason: str = ""
-    numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-
 # One table ----------------------------------------------------------------------------------
 
 
@@ -98,11 +89,20 @@ def without_model(setting: Setting) -> Setting:
 
 def answer(setting: Setting, name: str) -> Answer:
     """Return what the table of a name is; an upload's numbers have nothing of the setting in them."""
+    return _read(_identified, name, without_model(setting) if name in EXAMPLES else Setting())
+
+
+def decoding(setting: Setting, name: str) -> Answer:
+    """Return how well positions are decoded from the table of a name."""
+    return _read(_decoded, name, without_model(setting))
+
+
+def _read(compute: Callable[[str, Setting], Answer], name: str, setting: Setting) -> Answer:
+    """Return the answer on a table, which may be cached, or why there is none."""
     try:
-        if name in EXAMPLES:
-            return _answer(name, without_model(setting))
-        cached_numbers.get(name)  # raises once the upload is gone, whose answer may still be cached
-        return _answer(name, Setting())
+        if name not in EXAMPLES:
+            cached_numbers.get(name)  # raises once the upload is gone
+        return compute(name, setting)
     except PosencError as error:
         return Answer(NO_TABLE, str(error))
 
@@ -111,12 +111,12 @@ def tables(name: str, setting: Setting) -> Tables:
     """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
     if name in EXAMPLES:
         return examples.make(name, setting)
-    uploaded = cached_numbers.get(name)
+    uploaded = cached_numbers.get(name).table
     return uploaded.table, uploaded.sines
 
 
 @cache_result
-def _answer(name: str, setting: Setting) -> Answer:
+def _identified(name: str, setting: Setting) -> Answer:
     table, sines = tables(name, setting)
     result = identify(table, sines)
     error = from_exact(result, table, sines) if result.known else None
@@ -126,18 +126,18 @@ def _answer(name: str, setting: Setting) -> Answer:
             notes.append(f"All numbers are rounded to {setting.precision}.")
     else:
         uploaded = cached_numbers.get(name)
-        source, notes = f"{uploaded.source}: ", [*uploaded.notes]
+        source, notes = f"{uploaded.source}: ", list(uploaded.table.notes)
     if error is None or (result.recipe is not None and result.recipe.low):
         notes.append(fit_sentence(result))  # else the largest error says the same
     values = record(result)
     scheme = (values["config"] or {}).get("kind")
     return Answer(
         headline=f"{source}{headline(result)}",
+        numbers=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         result=result,
         largest=None if error is None else error.largest,
         worst="" if error is None else error_sentence(result, error),
         notes=tuple(notes),
-        facts=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),
     )
@@ -147,17 +147,18 @@ def _by_column(result: Identification, error: Differences | None) -> pd.DataFram
     """Return the largest differences of every column from the formula, none where none fits."""
     if error is None or result.arrangement is None or result.by_column is None:
         return pd.DataFrame()
-    sines = result.arrangement.columns(len(result.by_column)).sines.tolist()
-    cache = result.arrangement.form != "table"
-    index = range(len(sines))
+    sines = result.arrangement.columns(len(result.by_column)).sines.numpy()
+    index = np.arange(len(sines))
+    if result.arrangement.form == "table":
+        part = np.full(len(index), "table")
+    else:
+        part = np.where(index >= result.width, "sines", "cosines")
     return pd.DataFrame(
         {
-            "part": [
-                ("sines" if n >= result.width else "cosines") if cache else "table" for n in index
-            ],
-            "column": [n % result.width for n in index],
+            "part": part,
+            "column": index % result.width,
             "x": index,
-            "function": ["sine" if is_sine else "cosine" for is_sine in sines],
+            "function": np.where(sines, "sine", "cosine"),
             "rounded angles": result.by_column.numpy(),
             "exact angles": error.by_column.numpy(),
         }
@@ -205,45 +206,47 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
 
     Base, width and heads are those of the chosen model where it has RoPE.
     """
-    width, heads, base = (
-        setting.rope_width,
-        1 if setting.equal_width else setting.heads,
-        setting.base,
-    )
+    width, base = setting.rope_width, setting.base
+    heads = 1 if setting.equal_width else setting.heads
     model = setting.real_model
     if model is not None and isinstance(model.scheme, RopeConfig):
         width, base, heads = model.scheme.rotary_dim, model.scheme.base, model.layer_kind.heads
-    if vectors is not None:
-        if vectors.sines is None:
-            raise CheckpointError(_SHAPE)
-        own = vectors.table[:MAX_POSITIONS], vectors.sines[:MAX_POSITIONS]
-        if not all(numbers.any() for numbers in own):
-            raise CheckpointError("all queries or all keys are 0, so no layout can be compared.")
-        rows, width = own[0].shape
-        inspection = inspect_layouts(rows, width, base, vectors=own)
-        return _described(inspection, heads, width, base)
-    return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, base, setting.seed)
+    if vectors is None:
+        return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, base, setting.seed)
+    queries, keys = (part[:MAX_POSITIONS] for part in _queries_and_keys(vectors))
+    if not (queries.any() and keys.any()):
+        raise CheckpointError("all queries or all keys are 0, so no layout can be compared.")
+    rows, width = queries.shape
+    inspection = inspect_layouts(rows, width, base, vectors=(queries, keys))
+    return _described(inspection, heads, width, base)
 
 
 def rotations(setting: Setting, before: NumberTable | None, after: NumberTable | None) -> list[str]:
     """Return how a visitor's queries, and the keys, were rotated, a paragraph each."""
     if before is None or after is None:
         return []
-    parts = {"queries": (before.table, after.table), "keys": (before.sines, after.sines)}
+    model = setting.real_model
     paragraphs = []
-    for name, (x, y) in parts.items():
-        if x is None or y is None:
-            raise CheckpointError(_SHAPE)
+    for name, x, y in zip(
+        ("queries", "keys"), _queries_and_keys(before), _queries_and_keys(after), strict=True
+    ):
         rotation = rotation_of(x, y)
         sentences = [f"Your {name}: {rotation.sentence}"]
         if rotation.identified is not None:
             sentences.append(headline(rotation.identified))
-        if setting.real_model is not None:
-            kinds = setting.real_model.config.layer_kinds
-            schemes = {kind.name: kind.scheme for kind in kinds}
+        if model is not None:
+            schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
             sentences.append(match_rotation(rotation, schemes).sentence)
         paragraphs.append(" ".join(sentences))
     return paragraphs
+
+
+def _queries_and_keys(vectors: NumberTable) -> tuple[Tensor, Tensor]:
+    if vectors.sines is None:
+        raise CheckpointError(
+            "queries and keys must be an array of 2 x positions x head width, with 2 positions or more."
+        )
+    return vectors.table, vectors.sines
 
 
 @cache_result
@@ -264,36 +267,24 @@ def _described(inspection: LayoutInspection, heads: int, width: int, base: float
         for use in uses
     ]
     titles = ("Permuted", "Wrong in both", "Wrong in queries", "Wrong cache")
-    scores = [
-        Panel(
-            title=title,
-            values=Full.from_tensor(use.alike),
-            subtitle=use.words,
-        )
-        for title, use in zip(titles, uses, strict=True)
-    ]
-    intended = Panel(
-        title="As intended",
-        values=Full.from_tensor(inspection.alike),
-        subtitle="interleaved pairs in queries and keys",
-    )
-    return Layouts(
-        _layout_sentence(inspection, width),
-        f"Base {base:,.15g}, {width:,} rotated dimensions per head.",
-        pd.DataFrame(numbers),
-        (intended, *scores),
-        conversion(heads, width),
-    )
-
-
-def _layout_sentence(inspection: LayoutInspection, width: int) -> str:
-    """Return what a consistent mix-up changes and what tests do not find."""
-    if width == 2:
-        return "A head of width 2 has one pair, so its two layouts are the same."
+    pictures = [("As intended", inspection.alike, "interleaved pairs in queries and keys")]
+    pictures += [(title, use.alike, use.words) for title, use in zip(titles, uses, strict=True)]
     both = inspection.mistakes["both"]
-    return (
+    sentence = (
         f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
         f"(correlation {both.correlation:.2f}). Tests of norms and offsets do not notice it."
+    )
+    if width == 2:
+        sentence = "A head of width 2 has one pair, so its two layouts are the same."
+    return Layouts(
+        sentence,
+        f"Base {base:,.15g}, {width:,} rotated dimensions per head.",
+        pd.DataFrame(numbers),
+        tuple(
+            Panel(title=title, values=Full.from_tensor(scores), subtitle=subtitle)
+            for title, scores, subtitle in pictures
+        ),
+        conversion(heads, width),
     )
 
 
@@ -310,39 +301,35 @@ def conversion(heads: int, width: int) -> str:
 # Position decoding --------------------------------------------------------------------------
 
 
-def decoding(setting: Setting, name: str) -> Decoding:
-    """Return how well positions are decoded from the table of a name."""
-    try:
-        if name not in EXAMPLES:
-            cached_numbers.get(name)  # raises once the upload is gone
-        return _decoding(name, without_model(setting))
-    except PosencError as error:
-        return Decoding(NO_TABLE, str(error))
-
-
 @cache_result
-def _decoding(name: str, setting: Setting) -> Decoding:
+def _decoded(name: str, setting: Setting) -> Answer:
     """Probe the first rows of a table beside a sinusoidal one and random numbers of its shape."""
     vectors = TableInput.of(*tables(name, setting)).columns
     all_rows, width = vectors.shape
     vectors = vectors[: probed_rows(width)]
     same = sinusoidal_table(len(vectors), width + width % 2, dtype=torch.float64)[:, :width]
     one_thread_for_numpy()
-    ours, sinusoidal = probe_each([vectors, same], seed=setting.seed)
+    probes, sinusoidal = probe_each([vectors, same], seed=setting.seed)
     source = name[0].upper() + name[1:] if name in EXAMPLES else cached_numbers.get(name).source
-    index, order, shape = ours.index_error, ours.order_accuracy, f"{ours.positions:,} x {width:,}"
-    first = f" (first {ours.positions:,} of {all_rows:,} rows)" if ours.positions < all_rows else ""
+    index, order, shape = (
+        probes.index_error,
+        probes.order_accuracy,
+        f"{probes.positions:,} x {width:,}",
+    )
+    first = (
+        f" (first {probes.positions:,} of {all_rows:,} rows)" if probes.positions < all_rows else ""
+    )
     sentence = (
         f"{source}{first}: a linear map decodes a vector's position with an error of {index.value:.2g} "
-        f"(MAE; guessing: {ours.guessing:.3g}, control with random numbers: {index.control:.3g}). It "
+        f"(MAE; guessing: {probes.guessing:.3g}, control with random numbers: {index.control:.3g}). It "
         f"orders {order.value:.0%} of pairs of vectors correctly (control: {order.control:.0%})."
     )
     numbers = [
-        _row(f"table: {source}", ours, "value"),
+        _row(f"table: {source}", probes, "value"),
         _row(f"sinusoidal, {shape}", sinusoidal, "value"),
-        _row(f"random numbers, {shape}", ours, "control"),
+        _row(f"random numbers, {shape}", probes, "control"),
     ]
-    return Decoding(sentence, numbers=pd.DataFrame(numbers))
+    return Answer(sentence, numbers=pd.DataFrame(numbers))
 
 
 def _row(name: str, probes: Probes, which: str) -> dict[str, object]:

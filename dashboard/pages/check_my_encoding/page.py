@@ -112,7 +112,7 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
         "the columns is one of those in public code.",
         identify,
     )
-    page.numbers(both.map(lambda answer: answer.facts), "what this table is")
+    page.numbers(both.map(lambda answer: answer.numbers), "what this table is")
     page.numbers(both.map(lambda answer: answer.by_column), "largest difference by column")
 
 

@@ -93,9 +93,11 @@ def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
         code += (
             f"read = read_number_table({files[0]!r}{tensor})\ntable, sines = read.table, read.sines"
         )
-    if numbers is not None and len(numbers.table) >= max_rows(numbers.table.shape[1]):
-        rows, width = numbers.table.shape  # the page looks at the first rows alone
+    if numbers is None:
+        return code
+    rows, width = numbers.table.table.shape
+    if rows >= max_rows(width):  # the page looks at the first rows alone
         code += f"\ntable = table.reshape(-1, {width})[:{rows}]"
-        if numbers.sines is not None:
+        if numbers.table.sines is not None:
             code += f"\nsines = sines.reshape(-1, {width})[:{rows}]"
     return code

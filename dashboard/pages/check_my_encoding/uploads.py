@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -108,28 +108,14 @@ def _vectors(place: DeltaGenerator, label: str, key: str, help: str) -> NumberTa
         return None
 
 
-class _TableFile(NamedTuple):
-    """A table of uploaded files: its numbers, its name for people, and the files to read again.
-
-    tensor: its name where the file has several tables, of which another may be chosen.
-    """
-
-    table: NumberTable
-    source: str
-    files: tuple[str, ...]
-    tensor: str | None = None
-
-
-def _take(file: UploadedFile, read: Callable[[], _TableFile]) -> str:
+def _take(file: UploadedFile, read: Callable[[], UploadedNumbers]) -> str:
     """Cache the table of a file and choose it; return that it cannot be checked, after saying why."""
     name = printable_name(file.name)
     try:
         new = read()
         table = without_extra_rows(new.table)
         TableInput.of(table.table, table.sines)  # raises for what cannot be identified
-        array = cache_numbers(
-            table, new.source, files=new.files, tensor=new.tensor, owner=uploads.owner()
-        )
+        array = cache_numbers(replace(new, table=table), uploads.owner())
     except PosencError as error:
         reason = error.sentence if isinstance(error, PickleRefused) else str(error)
         st.error(plain(f"{name}: {reason}"), icon=":material/block:")
@@ -155,19 +141,19 @@ def _refused(name: str, file_id: str) -> str:
     return f"{name} cannot be checked." if before[1] == chosen() else ""
 
 
-def _read_file(file: UploadedFile, place: DeltaGenerator) -> _TableFile:
+def _read_file(file: UploadedFile, place: DeltaGenerator) -> UploadedNumbers:
     """Return the table of a file; of several the one that is chosen in `place`."""
     name, content = printable_name(file.name), file.getvalue()
     tensors = [] if content.startswith(b"\x93NUMPY") else _tensors(content)
     if len(tensors) < 2:
         table = read_number_table(content)
-        return _TableFile(table, f"{name}, {table.name}" if table.name else name, (name,))
+        return UploadedNumbers(table, f"{name}, {table.name}" if table.name else name, (name,))
     digest = hashlib.sha256(content).hexdigest()
     tensor = place.selectbox(
         "Several tables", tensors, format_func=printable_name, key=f"check_tensor_{digest}"
     )
     table = _read_tensor(digest, tensor, content)
-    return _TableFile(table, f"{name}, {table.name}", (name,), tensor)
+    return UploadedNumbers(table, f"{name}, {table.name}", (name,), tensor)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
@@ -196,14 +182,14 @@ def _cosines() -> UploadedNumbers | None:
     if name in EXAMPLES or name not in cached_numbers:
         return None
     numbers = cached_numbers.get(name)
-    alone = numbers.sines is None and not numbers.table.is_complex()
+    alone = numbers.table.sines is None and not numbers.table.table.is_complex()
     return numbers if alone and numbers.files == (numbers.source,) else None
 
 
-def _with_sines(cosines: UploadedNumbers, file: UploadedFile) -> _TableFile:
+def _with_sines(cosines: UploadedNumbers, file: UploadedFile) -> UploadedNumbers:
     """Return a cached table of cosines with the sines of a file."""
     second, sines = printable_name(file.name), read_number_table(file.getvalue())
     if sines.sines is not None:
         raise CheckpointError("it holds two tables.")
-    table = NumberTable(cosines.table, without_extra_rows(sines).table, "", cosines.notes)
-    return _TableFile(table, f"{cosines.source} and {second}", (*cosines.files, second))
+    table = replace(cosines.table, sines=without_extra_rows(sines).table, name="")
+    return UploadedNumbers(table, f"{cosines.source} and {second}", (*cosines.files, second))
