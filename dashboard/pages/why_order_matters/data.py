@@ -1,23 +1,21 @@
 """Why order matters: one attention layer reads a sentence in two orders, with and without position."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 
 from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import Array
+from dashboard.compute.schemes import Array, per_scheme
 from dashboard.frame.script import script as whole
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
 from posenc.analysis import OrderReading, RandomLayer, read_orders
-from posenc.errors import CheckpointError, PositionOutOfRange
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
 NO_POSITION = "none"  # first, whatever is chosen: every scheme is compared with it
-MASKS = ("no mask", "causal mask")
 SAME = 1e-12  # what rounding in float64 leaves of outputs about 1
 _IMPORTS = """
 import csv
@@ -35,41 +33,35 @@ torch.set_num_threads(1)
 
 @dataclass(frozen=True, eq=False)
 class SchemeOutputs:
-    """What one scheme's layer gives, by mask; the layer and where a table's numbers come from."""
+    """What one scheme's layer gives, without and with a causal mask; where a table's numbers come from."""
 
     layer: RandomLayer
     provenance: str
-    by_mask: Mapping[str, OrderReading]
+    readings: tuple[OrderReading, OrderReading]
 
 
 @dataclass(frozen=True, eq=False)
 class WhyPosition:
     """All that the page shows of one setting.
 
-    order: the other order as a permutation; `other[i]` is `words[order[i]]`. mask: that of `patterns`.
-    patterns: by scheme, the weights (n, n) of the head drawn, in the first order and in the other.
-    differences: a row per scheme, mask and word. weights: `patterns`, a row per pair of words.
+    other: the words in the other order; mirrored: whether that is the first one reversed.
+    patterns: by scheme, which head is drawn and its weights, (2, n, n), in the first order and in the
+    other. differences: a row per scheme, mask and word. weights: `patterns`, a row per pair of words.
     """
 
     words: tuple[str, ...]
     other: tuple[str, ...]
-    order: tuple[int, ...]
-    mask: str
+    mirrored: bool
+    causal: bool
     schemes: Mapping[str, SchemeOutputs]
     reasons: Mapping[str, str]
-    patterns: Mapping[str, tuple[Array, Array]]
-    heads: Mapping[str, str]
+    patterns: Mapping[str, tuple[str, Array]]
     differences: pd.DataFrame
     weights: pd.DataFrame
 
-    @property
-    def mirrored(self) -> bool:
-        """Whether the other order is the first one reversed."""
-        return self.order == tuple(range(len(self.words)))[::-1]
-
     def reading(self, kind: str) -> OrderReading:
         """Return what a scheme's layer gives under the mask of the page."""
-        return self.schemes[kind].by_mask[self.mask]
+        return self.schemes[kind].readings[self.causal]
 
 
 @cache_result
@@ -79,27 +71,38 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
     order = order_of(len(words), chosen.reorder, swap)
     names = ("dim", "heads", "equal_width", "seed", "learned_source")
     layer_setting = Setting(length=2, **{name: getattr(setting, name) for name in names})
-    schemes: dict[str, SchemeOutputs] = {}
-    reasons: dict[str, str] = {}
-    for kind in dict.fromkeys((NO_POSITION, *setting.schemes)):
-        query = Query.of(setting, kind, "cpu", len(words))
-        try:
-            schemes[kind] = _read_scheme(query, layer_setting, words, order)
-        except (CheckpointError, PositionOutOfRange) as reason:
-            reasons[kind] = str(reason)
-    mask, head, named = MASKS[chosen.causal], chosen.pattern_head, labels(words)
-    patterns = {kind: _pattern(outputs.by_mask[mask], head) for kind, outputs in schemes.items()}
+    kinds = dict.fromkeys((NO_POSITION, *setting.schemes))
+    queries = {kind: Query.of(setting, kind, "cpu", len(words)) for kind in kinds}
+    schemes, reasons = per_scheme(_read_scheme, queries, layer_setting, words, order)
+    patterns = {
+        kind: _pattern(outputs.readings[chosen.causal], chosen.pattern_head)
+        for kind, outputs in schemes.items()
+    }
+    readings = [reading for outputs in schemes.values() for reading in outputs.readings]
+    names_of_words, labels = word_labels(words), [SCHEMES[kind].label for kind in schemes]
     return WhyPosition(
         words=words,
         other=tuple(words[index] for index in order),
-        order=order,
-        mask=mask,
+        mirrored=order == tuple(reversed(range(len(words)))),
+        causal=chosen.causal,
         schemes=schemes,
         reasons=reasons,
         patterns=patterns,
-        heads={kind: _head(outputs.layer.heads, head) for kind, outputs in schemes.items()},
-        differences=_differences(named, schemes),
-        weights=_weights(named, patterns),
+        differences=_tidy(
+            torch.stack([reading.differences for reading in readings]).numpy(),
+            "difference",
+            scheme=labels,
+            mask=("no mask", "causal mask"),
+            word=names_of_words,
+        ),
+        weights=_tidy(
+            np.stack([weights for _, weights in patterns.values()]),
+            "weight",
+            scheme=labels,
+            order=("first", "other"),
+            query=names_of_words,
+            key=names_of_words,
+        ),
     )
 
 
@@ -110,67 +113,36 @@ def _read_scheme(
     """Return what one scheme's layer gives; `setting` holds only what changes the layer."""
     scheme = query.build("cpu")
     layer = RandomLayer.of(setting, scheme)
-    by_mask = {
-        mask: read_orders(scheme, layer, words, order, causal=mask == "causal mask")
-        for mask in MASKS
-    }
-    return SchemeOutputs(layer, scheme.provenance, by_mask)
+    without, with_mask = (
+        read_orders(scheme, layer, words, order, causal=causal) for causal in (False, True)
+    )
+    return SchemeOutputs(layer, scheme.provenance, (without, with_mask))
 
 
-def labels(words: tuple[str, ...]) -> list[str]:
+def word_labels(words: tuple[str, ...]) -> list[str]:
     """Return a name for every word: itself, with its occurrence where it stands more than once."""
-    count, place = Counter(words), Counter[str]()
-    named = []
-    for word in words:
-        place[word] += 1
-        named.append(word if count[word] == 1 else f"{word} ({place[word]})")
-    return named
+    return [
+        word if words.count(word) == 1 else f"{word} ({words[: n + 1].count(word)})"
+        for n, word in enumerate(words)
+    ]
 
 
-def _head(heads: int, chosen: int) -> str:
-    """Say which head is drawn of a layer with so many."""
-    if heads == 1:
-        return "one head"
-    return f"mean of {heads} heads" if chosen == 0 else f"head {min(chosen, heads)} of {heads}"
-
-
-def _pattern(reading: OrderReading, chosen: int) -> tuple[Array, Array]:
-    """Return the weights of one head, or their mean over heads, in both orders."""
-    first, other = reading.patterns.numpy(), reading.other_patterns.numpy()
+def _pattern(reading: OrderReading, chosen: int) -> tuple[str, Array]:
+    """Return which head is drawn, 0 being the mean, and its weights in both orders."""
+    both = np.stack([reading.patterns.numpy(), reading.other_patterns.numpy()])
+    heads = both.shape[1]
     if chosen == 0:
-        return first.mean(axis=0), other.mean(axis=0)
-    head = min(chosen, len(first)) - 1
-    return first[head], other[head]
+        name, weights = f"mean of {heads} heads", both.mean(axis=1)
+    else:
+        head = min(chosen, heads)
+        name, weights = f"head {head} of {heads}", both[:, head - 1]
+    return "one head" if heads == 1 else name, weights
 
 
-def _differences(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:
-    """Return the change of each output, by scheme, mask and word."""
-    rows = [
-        {"scheme": SCHEMES[kind].label, "mask": mask, "word": word, "difference": difference}
-        for kind, outputs in schemes.items()
-        for mask, reading in outputs.by_mask.items()
-        for word, difference in zip(named, reading.differences.tolist(), strict=True)
-    ]
-    return pd.DataFrame(rows)
-
-
-def _weights(named: list[str], patterns: Mapping[str, tuple[Array, Array]]) -> pd.DataFrame:
-    """Return the attention weights of both orders."""
-    count = len(named)
-    parts = [
-        pd.DataFrame(
-            {
-                "scheme": SCHEMES[kind].label,
-                "order": order,
-                "query": np.repeat(named, count),
-                "key": np.tile(named, count),
-                "weight": values.ravel(),
-            }
-        )
-        for kind, both in patterns.items()
-        for order, values in zip(("first", "other"), both, strict=True)
-    ]
-    return pd.concat(parts, ignore_index=True)
+def _tidy(values: Array, name: str, **axes: Sequence[str]) -> pd.DataFrame:
+    """Return values as a column, a row each, beside the names along each axis."""
+    rows = pd.MultiIndex.from_product([*axes.values()], names=[*axes])
+    return pd.DataFrame({name: values.ravel()}, rows).reset_index()
 
 
 def script(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> str:

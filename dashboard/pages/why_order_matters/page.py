@@ -9,7 +9,7 @@ from dashboard.controls import sidebar
 from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page, panels
 from dashboard.pages.why_order_matters import data, sentences
-from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, labels
+from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, word_labels
 from dashboard.pages.why_order_matters.options import SWAPPED, OrderChoice, SwapChoice
 from posenc import attention
 from posenc.analysis import word_order
@@ -59,9 +59,7 @@ def draw() -> None:
             )
         if any(shown in result.schemes for result in both.each):
             _draw_patterns(both, shown)
-            st.caption(
-                f"{sentences.pattern_caption(read)} {sentences.layers(settings.current, read)}"
-            )
+            st.caption(sentences.caption(settings.current, read))
 
     page.how_to_read(
         "Both orders go through the same layer. Outputs are compared word by word. Each word is "
@@ -89,7 +87,7 @@ def draw() -> None:
 
 def _draw_chips(both: AB[WhyPosition], shown: str) -> None:
     """Draw a row of chips without position and one with the scheme, of B and of A."""
-    words = labels(both.current.words)
+    words = word_labels(both.current.words)
     with st.container(gap="xsmall"):
         for kind in dict.fromkeys((NO_POSITION, shown)):
             name = "Without position" if kind == NO_POSITION else page.label(kind)
@@ -121,19 +119,17 @@ def _panels(read: WhyPosition, kind: str) -> list[Panel]:
         return []
     ticks = [
         (n, word if len(word) <= LONGEST_TICK else word[: LONGEST_TICK - 1] + "\u2026")
-        for n, word in enumerate(labels(read.words))
+        for n, word in enumerate(word_labels(read.words))
     ]
+    head, weights = read.patterns[kind]
+    orders = ("first order", "other order, words listed as in the first")
     return [
         Panel(
-            title=f"{SCHEMES[kind].label}, {read.heads[kind]}, {order}",
+            title=f"{SCHEMES[kind].label}, {head}, {order}",
             values=Full(values),
             row_ticks=ticks,
             column_ticks=ticks,
             color=theme.COLOURS[kind],
         )
-        for order, values in zip(
-            ("first order", "other order, words listed as in the first"),
-            read.patterns[kind],
-            strict=True,
-        )
+        for order, values in zip(orders, weights, strict=True)
     ]

@@ -6,8 +6,6 @@ from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
-CAUSAL = "causal mask"
-
 
 def headline(read: WhyPosition, kind: str) -> str:
     """Say what reordering does without position, and with one scheme."""
@@ -16,7 +14,7 @@ def headline(read: WhyPosition, kind: str) -> str:
             f"Both orders are the same sentence, {quoted_words(read.words)}. Choose another order."
         )
     orders = f"{quoted_words(read.words)} and {quoted_words(read.other)}"
-    if read.mask == CAUSAL:
+    if read.causal:
         gap = read.reading(NO_POSITION).largest
         first = (
             f"Without position, a causal mask alone tells {orders} apart: outputs change by up to "
@@ -46,18 +44,18 @@ def _changed(read: WhyPosition, kind: str) -> str:
 
 def chips(words: list[str], read: WhyPosition, kind: str) -> str:
     """Return a chip per word in Markdown: whether its output changes."""
-    chips = []
-    for word, gap in zip(words, read.reading(kind).differences, strict=True):
-        same = gap < SAME
-        colour, says = ("gray", "unchanged") if same else ("orange", "changed")
-        chips.append(f":{colour}-badge[{plain(word)}: {says}]")
-    return " ".join(chips)
+    return " ".join(
+        f":gray-badge[{plain(word)}: unchanged]"
+        if change < SAME
+        else f":orange-badge[{plain(word)}: changed]"
+        for word, change in zip(words, read.reading(kind).differences, strict=True)
+    )
 
 
-def layers(setting: Setting, read: WhyPosition) -> str:
-    """Say what the layer is, and for which schemes it is another."""
+def caption(setting: Setting, read: WhyPosition) -> str:
+    """Say how the two patterns are compared, what the layer is, and for which schemes it is another."""
     usual = read.schemes[NO_POSITION].layer
-    own = []
+    others = []
     for kind, outputs in read.schemes.items():
         parts = [plain(outputs.provenance)] if outputs.provenance else []
         if outputs.layer.width != usual.width:
@@ -65,20 +63,13 @@ def layers(setting: Setting, read: WhyPosition) -> str:
         if outputs.layer.heads != usual.heads:
             parts.append(f"{_heads(outputs.layer)}, because widths are equal")
         if parts:
-            own.append(f" {SCHEMES[kind].label}: {', '.join(parts)}.")
+            others.append(f" {SCHEMES[kind].label}: {', '.join(parts)}.")
     return (
-        f"One attention layer, width {usual.width:,}, {_heads(usual)}, random weights from seed "
-        f"{setting.seed}.{''.join(own)}"
+        f"Each row sums to 1. Both pictures list the words as in {quoted_words(read.words)}, so a word has "
+        f"the same row and column in both. One attention layer, width {usual.width:,}, {_heads(usual)}, "
+        f"random weights from seed {setting.seed}.{''.join(others)}"
     )
 
 
 def _heads(layer: RandomLayer) -> str:
     return "one head" if layer.heads == 1 else f"{layer.heads} heads of {layer.head_dim}"
-
-
-def pattern_caption(read: WhyPosition) -> str:
-    """Say how the two patterns are to be compared."""
-    return (
-        f"Each row sums to 1. Both pictures list the words as in {quoted_words(read.words)}, so a "
-        "word has the same row and column in both."
-    )
