@@ -1,4 +1,4 @@
-"""What the Similarity page says of a setting, and the same as Python."""
+"""What the Similarity page shows of a setting, and the script that prints similarity by distance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, Similarity
-from dashboard.frame.script import script as whole
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.text import listed
 from posenc.schemes import SCHEMES
@@ -21,7 +20,7 @@ import posenc
 from posenc.analysis import scheme_similarity
 from posenc.settings import Query, Setting
 """
-CURVES = """
+SCRIPT = """
 print("scheme,distance,mean,low,high,spread")
 for kind in setting.schemes:
     found = scheme_similarity(Query.of(setting, kind))
@@ -59,9 +58,6 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     reference, key = (
         min(position, setting.length - 1) for position in (chosen.reference, chosen.key_position)
     )
-    if not results:
-        nothing = pd.DataFrame()
-        return Read(setting, results, reasons, "", nothing, reference, key, "", nothing, ())
     boundary = frames.boundary(setting)
     rows = {kind: schemes.reference_row(queries[kind], reference) for kind in results}
     return Read(
@@ -86,37 +82,32 @@ def first_below_half(similarity: Similarity) -> int | None:
 
 def headline(results: Mapping[str, Similarity]) -> str:
     """Say how far apart two positions still look alike, per scheme."""
-    parts, others = [], []
+    distances, sentences = [], []
     for kind, result in results.items():
-        label = SCHEMES[kind].label
-        below = first_below_half(result)
-        noise = f", {result.kernel.start}" if result.kernel.untrained else ""
+        label, below = SCHEMES[kind].label, first_below_half(result)
+        start = f", {result.kernel.start}" if result.kernel.untrained else ""
         if not np.isfinite(result.mean).any():
-            others.append(f"{label} has no similarity at all.")
+            sentences.append(f"{label} has no similarity at all.")
         elif below is None:
-            others.append(f"{label} does not drop below 0.5 within the positions shown{noise}.")
+            sentences.append(f"{label} does not drop below 0.5 within the positions shown{start}.")
         else:
-            parts.append(f"{below:,} ({label}{noise})")
-    first = f"Position similarity first drops below 0.5 at distance {', '.join(parts)}."
-    return " ".join([first, *others] if parts else others)
+            distances.append(f"{below:,} ({label}{start})")
+    if distances:
+        first = f"Position similarity first drops below 0.5 at distance {', '.join(distances)}."
+        sentences.insert(0, first)
+    return " ".join(sentences)
 
 
 def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -> str:
     """Say how similar one query and one key are, and which scheme has no row at the key."""
-    values = [
-        f"{row[1][key]:.3g} ({SCHEMES[kind].label})"
-        for kind, row in rows.items()
-        if row is not None and key < len(row[1])
-    ]
-    place = f"query {query:,}, key {key:,}, distance {abs(query - key):,}"
-    absent = [
-        SCHEMES[kind].label for kind, row in rows.items() if row is not None and key >= len(row[1])
-    ]
+    values, absent = [], []
+    for kind, row in rows.items():
+        label = SCHEMES[kind].label
+        if row is not None and key < len(row[1]):
+            values.append(f"{row[1][key]:.3g} ({label})")
+        elif row is not None:
+            absent.append(label)
     if absent:
         values.append(f"no row {key:,} ({listed(absent)})")
-    return f"{place}: {', '.join(values)}" if values else f"{place}: no scheme has a value"
-
-
-def script(setting: Setting) -> str:
-    """Return a script that prints the numbers called "similarity by distance"."""
-    return whole(IMPORTS, setting, CURVES)
+    similarities = ", ".join(values) or "no scheme has a value"
+    return f"Query {query:,}, key {key:,}, distance {abs(query - key):,}: {similarities}."

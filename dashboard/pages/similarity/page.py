@@ -11,6 +11,7 @@ from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels, quiz
+from dashboard.frame.script import script
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions
@@ -19,10 +20,8 @@ from posenc import fields
 from posenc.analysis import similarity
 from posenc.schemes import SCHEMES
 
-KEY = "similarity"
-SHARED = Scale(-1.0, 1.0, "diverging", "position similarity")
 FROM_ZERO = Scale(0.0, 1.0, "sequential", "position similarity")
-
+FROM_MINUS_ONE = Scale(-1.0, 1.0, "diverging", "position similarity")
 
 used_controls = UsedControls(SHOWN)
 
@@ -51,7 +50,7 @@ def draw() -> None:
         page.show_notices(current.results)
     with pictures:
         if looks:
-            _draw_matrices(read, FROM_ZERO if chosen.from_zero else SHARED)
+            _draw_matrices(read, FROM_ZERO if chosen.from_zero else FROM_MINUS_ONE)
         else:
             notes = {kind: result.kernel.provenance for kind, result in current.results.items()}
             st.caption(page.panel_notes(settings.current, notes) or "")
@@ -70,7 +69,7 @@ def draw() -> None:
             )  # fmt: skip
     with one_position:
         if looks:
-            st.caption(f"{current.cell[0].upper()}{current.cell[1:]}.")
+            st.caption(current.cell)
             page.curves(
                 read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
                 lines.by_offset, kinds, "key position", "position similarity", band=False,
@@ -107,7 +106,7 @@ def draw() -> None:
             "similarity to one position",
             {"x": "position", "y": "cosine"},
         )
-        page.script(data.script(settings.current))
+        page.script(script(data.IMPORTS, settings.current, data.SCRIPT))
 
 
 def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
@@ -122,7 +121,7 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
     panels.rows_of_both(
         read.map(_panels),
         lambda _: scale,
-        key=KEY,
+        key="similarity",
         unit="similarity",
         cell=(read.current.reference, read.current.key),
         on_cell=pin_cell,
@@ -147,22 +146,19 @@ def pin_cell(key: str) -> None:
 
 def _panels(read: data.Read) -> list[Panel]:
     """Return the panels of similarity, the training length drawn where it is inside."""
-    setting = read.setting
-    return [
-        Panel(
-            title=SCHEMES[kind].label,
-            values=result.matrix,
-            subtitle=page.panel_note(setting, kind, result.kernel.provenance) + _cut(read, kind),
-            boundary=setting.train_length
-            if setting.train_length < result.matrix.shape[0]
-            else None,
-            color=theme.COLOURS[kind],
+    setting, drawn_panels = read.setting, []
+    for kind, result in read.results.items():
+        drawn = result.matrix.shape[0]
+        note = page.panel_note(setting, kind, result.kernel.provenance)
+        if drawn < setting.length:
+            note += f"; the first {drawn} of {setting.length:,} positions"
+        drawn_panels.append(
+            Panel(
+                title=SCHEMES[kind].label,
+                values=result.matrix,
+                subtitle=note,
+                boundary=setting.train_length if setting.train_length < drawn else None,
+                color=theme.COLOURS[kind],
+            )
         )
-        for kind, result in read.results.items()
-    ]
-
-
-def _cut(read: data.Read, kind: str) -> str:
-    """Say how many positions of a long setting are drawn, "" where all are."""
-    drawn, length = read.results[kind].matrix.shape[0], read.setting.length
-    return f"; the first {drawn} of {length:,} positions" if drawn < length else ""
+    return drawn_panels

@@ -13,13 +13,11 @@ from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
 NEVER, NONE = "never", "none of them"
-YES, NO = "yes", "no"
 
 
 def questions(setting: Setting, similarities: Mapping[str, Similarity]) -> list[Question]:
     """Return the questions on the schemes whose similarity is defined."""
-    means = {kind: similarity.mean for kind, similarity in similarities.items()}
-    means = {kind: mean[np.isfinite(mean)] for kind, mean in means.items()}
+    means = {kind: result.mean[np.isfinite(result.mean)] for kind, result in similarities.items()}
     kinds = [kind for kind, mean in means.items() if mean.size]
     below = {kind: first_below_half(similarities[kind]) for kind in kinds}
     distances = Slider(
@@ -39,17 +37,15 @@ def questions(setting: Setting, similarities: Mapping[str, Similarity]) -> list[
         )
         for kind, distance in below.items()
     ]
-    for kind in kinds:
-        rise = first_rise(torch.from_numpy(means[kind]))
-        asked.append(
-            Question(
-                key=f"rise.{kind}",
-                text=f"Does the position similarity of {SCHEMES[kind].label} ever rise again with "
-                "distance?",
-                control=OneOf(options=(YES, NO)),
-                truth=frozenset({NO if rise is None else YES}),
-            )
+    asked += [
+        Question(
+            key=f"rise.{kind}",
+            text=f"Does the position similarity of {SCHEMES[kind].label} ever rise again with distance?",
+            control=OneOf(options=("yes", "no")),
+            truth=frozenset({"no" if first_rise(torch.from_numpy(means[kind])) is None else "yes"}),
         )
+        for kind in kinds
+    ]
     if len(kinds) > 1:
         shortest = min((distance for distance in below.values() if distance), default=None)
         first = [SCHEMES[kind].label for kind in kinds if shortest and below[kind] == shortest]
