@@ -4,16 +4,20 @@ With a pinned setting, A, its curves stand pale beside those of the current one.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from dashboard.charts import theme
 from dashboard.charts.palette import DASHES, PALETTE
-from dashboard.pages.extend_context.data import AS_TRAINED, DEMANDED
+from dashboard.pages.extend_context.data import AS_TRAINED, DEMANDED, PlannerRead
 from posenc.planner import METHODS
 from posenc.planner.methods import CONFIGURED, CONFIGURED_LABEL, LARGER_BASE, UNSCALED
+
+WAVELENGTHS, BOUND = "Wavelengths", "B(k) and base"
 
 # The scalings last: one more changes no colour of the others.
 _NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METHODS)))
@@ -37,77 +41,104 @@ _LEGEND = alt.Legend(
 _LOG = alt.Scale(type="log", nice=False)
 
 
-def _logarithmic(form: str = "~s") -> alt.Axis:
-    axis = theme.decades(form)
+def _logarithmic() -> alt.Axis:
+    axis = theme.decades("~s")
     axis.labelOverlap, axis.tickCount = True, 4
     return axis
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A line of each method, or of each base, by pair or distance.
+
+    frame: of a plan; its column `names` says whose line a row is on. tooltip: the format of each column
+    that it names. rule: where a dashed line is drawn across, if anywhere.
+    """
+
+    frame: Callable[[PlannerRead], pd.DataFrame]
+    names: str
+    x: alt.X
+    y: alt.Y
+    tooltip: Mapping[str, str]
+    rule: Mapping[str, Any]
+    key: str
+    caption: str
+
+
 _PAIR = alt.X("pair:Q", title="pair (0 is the fastest)", scale=alt.Scale(nice=False, zero=True))
 _DISTANCE = alt.X("x:Q", title="distance", scale=_LOG, axis=_logarithmic())
+PICTURES = {
+    WAVELENGTHS: Picture(
+        lambda read: read.pairs,
+        "method",
+        _PAIR,
+        alt.Y("wavelength:Q", title="wavelength in positions", scale=_LOG, axis=_logarithmic()),
+        {"pair": "d", "wavelength": ",.3~r", "before": ",.3~r", "turns": ",.3~r"},
+        {"y": "min(boundary):Q"},
+        "plan_wavelengths",
+        "Positions per full turn of each pair at the target. Dashed: the trained length. Longer waves "
+        "never completed a turn in training.",
+    ),
+    "Change per pair": Picture(
+        lambda read: read.pairs,
+        "method",
+        _PAIR,
+        alt.Y("ratio:Q", title="frequency, after / before"),
+        {"pair": "d", "ratio": ".3~r"},
+        {},
+        "plan_ratios",
+        "1 is the frequency of training. At the lowest level it is divided by the factor.",
+    ),
+    "Expected logit": Picture(
+        lambda read: read.kernel,
+        "method",
+        _DISTANCE,
+        alt.Y("y:Q", title="expected logit"),
+        {"x": ",", "y": ".3f"},
+        {"x": "min(boundary):Q"},
+        "plan_kernels",
+        "Expected logit of equal unit content by distance. Dashed: the trained length.",
+    ),
+    BOUND: Picture(
+        lambda read: read.bound,
+        "ladder",
+        _DISTANCE,
+        alt.Y("y:Q", title="lowest B(k)"),
+        {"x": ",", "y": ".3f"},
+        {"y": alt.datum(0)},
+        "plan_bounds",
+        "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher than a "
+        "similar one.",
+    ),
+}
 
 
-def _lines(
-    field: str, labels: tuple[str, ...], x: alt.X, y: alt.Y, tooltip: Mapping[str, str],
-    rule: Mapping[str, Any] | None = None, *, pinned: bool,
-) -> theme.Spec:  # fmt: skip
-    """Return a line of each label, and of A where something is pinned.
-
-    field: the column of labels. tooltip: the format of each column that it names. rule: where a line is
-    drawn across.
-    """
-    names = [_LINES[label] for label in labels]
-    colours = alt.Scale(domain=labels, range=[METHOD_COLOURS[name] for name in names])
-    strokes = alt.Scale(domain=labels, range=[_STROKES[name] for name in names])
-    columns = [alt.Tooltip(f"{name}:Q", format=form) for name, form in tooltip.items()]
+@functools.cache
+def lines(title: str, labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
+    """Return the specification of a picture with these lines, and those of A where something is pinned."""
+    picture = PICTURES[title]
+    methods = [_LINES[label] for label in labels]
+    colours = alt.Scale(domain=labels, range=[METHOD_COLOURS[name] for name in methods])
+    strokes = alt.Scale(domain=labels, range=[_STROKES[name] for name in methods])
+    name = f"{picture.names}:N"
+    columns = [alt.Tooltip(f"{column}:Q", format=form) for column, form in picture.tooltip.items()]
     setting = [alt.Tooltip("setting:N", title="setting (B current, A pinned)")] if pinned else []
     line = (
         alt.Chart()
         .mark_line(strokeWidth=1.8)
         .encode(
-            x=x,
-            y=y,
-            color=alt.Color(f"{field}:N", scale=colours, legend=_LEGEND),
-            strokeDash=alt.StrokeDash(f"{field}:N", scale=strokes, legend=_LEGEND),
-            tooltip=[f"{field}:N", *columns, *setting],
+            x=picture.x,
+            y=picture.y,
+            color=alt.Color(name, scale=colours, legend=_LEGEND),
+            strokeDash=alt.StrokeDash(name, scale=strokes, legend=_LEGEND),
+            tooltip=[name, *columns, *setting],
             **theme.by_setting(pinned, "bottom"),
         )
     )
     layers = [line]
-    if rule is not None:
+    if picture.rule:
         dashed = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
-        layers.append(dashed.encode(**rule, **({"detail": "setting:N"} if pinned else {})))
+        detail = {"detail": "setting:N"} if pinned else {}
+        layers.append(dashed.encode(**picture.rule, **detail))
     height = _HEIGHT + (theme.SETTINGS_LEGEND if pinned else 0)
     return theme.spec_of(alt.layer(*layers).properties(height=height))
-
-
-@functools.cache
-def wavelengths(labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
-    """Wavelength by pair at the target. Frame: method, pair, wavelength, before, turns, boundary."""
-    y = alt.Y("wavelength:Q", title="wavelength in positions", scale=_LOG, axis=_logarithmic())
-    tooltip = {"pair": "d", "wavelength": ",.3~r", "before": ",.3~r", "turns": ",.3~r"}
-    rule = {"y": "min(boundary):Q"}
-    return _lines("method", labels, _PAIR, y, tooltip, rule, pinned=pinned)
-
-
-@functools.cache
-def ratios(labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
-    """Frequency at the target over that of training, by pair. Frame: method, pair, ratio."""
-    y = alt.Y("ratio:Q", title="frequency, after / before")
-    return _lines("method", labels, _PAIR, y, {"pair": "d", "ratio": ".3~r"}, pinned=pinned)
-
-
-@functools.cache
-def kernels(labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
-    """Expected logit of unit content by distance. Frame: method, x, y, boundary."""
-    y = alt.Y("y:Q", title="expected logit")
-    tooltip, rule = {"x": ",", "y": ".3f"}, {"x": "min(boundary):Q"}
-    return _lines("method", labels, _DISTANCE, y, tooltip, rule, pinned=pinned)
-
-
-@functools.cache
-def bounds(labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
-    """B(k), the lowest of every step, with 0 marked. Frame: ladder, x, y."""
-    y = alt.Y("y:Q", title="lowest B(k)")
-    tooltip, rule = {"x": ",", "y": ".3f"}, {"y": alt.datum(0)}
-    return _lines("ladder", labels, _DISTANCE, y, tooltip, rule, pinned=pinned)

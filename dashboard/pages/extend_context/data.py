@@ -1,6 +1,6 @@
 """What Extend a model's context shows of a model, a target and methods: a plan, advice, frames."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, plan, recommendation
 from posenc.planner.advice import TO_DO, Advice, advice_of, times_longer
 from posenc.planner.methods import Readiness
+from posenc.planner.plan import MethodPlan
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
 from posenc.settings import Setting, chosen_model
@@ -129,6 +130,7 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         scan=None if every else SCANNED,
     )
     assumed = [*planned.assumed] if planned.trained is not None else []
+    at = _steps(planned.reach)  # distances of expected logits
     if assumed:
         assumed.append("Enter the trained length if you know it.")
     return PlannerRead(
@@ -138,8 +140,10 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         assumed=" ".join((*assumed, *planned.model.assumed)),
         partial="" if every or planned.trained is None else _partial(planned),
         methods=_methods(planned),
-        pairs=_pairs(planned),
-        kernel=_kernel(planned),
+        pairs=_of_each(planned, _pair_columns),
+        kernel=_of_each(
+            planned, lambda method: {"x": at, "y": kernel_at(method.config, at, planned.target)}
+        ),
         bound=_bound(planned),
     )
 
@@ -188,43 +192,30 @@ def _methods(planned: ContextPlan) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(counts)
 
 
-def _of_each(planned: ContextPlan, columns: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def _of_each(planned: ContextPlan, columns: Callable[[MethodPlan], dict[str, Any]]) -> pd.DataFrame:
     """Return the columns of every method under each other, its name and the trained length beside them."""
     parts = [
-        pd.DataFrame({"method": method.method.label} | own | {"boundary": planned.trained_length})
-        for method, own in zip(planned.methods, columns, strict=True)
+        pd.DataFrame(
+            {"method": method.method.label, **columns(method), "boundary": planned.trained_length}
+        )
+        for method in planned.methods
     ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _pairs(planned: ContextPlan) -> pd.DataFrame:
-    """Return one row per method and pair: wavelength and frequency before and after, ratio, turns."""
-    columns = [
-        {
-            "pair": np.arange(len(method.pairs.before)),
-            "before": method.pairs.wavelengths[0],
-            "wavelength": method.pairs.wavelengths[1],
-            "trained_inv_freq": method.pairs.before,
-            "inv_freq": method.pairs.after,
-            "ratio": method.pairs.ratio,
-            "state": method.pairs.states,
-            "turns": method.pairs.turns,
-        }
-        for method in planned.methods
-    ]
-    return _of_each(planned, columns)
-
-
-def _kernel(planned: ContextPlan) -> pd.DataFrame:
-    """Return the expected logit of unit content by distance, out to the target, for each method."""
-    at = _steps(planned.reach)
-    return _of_each(
-        planned,
-        [
-            {"x": at, "y": kernel_at(method.config, at, planned.target)}
-            for method in planned.methods
-        ],
-    )
+def _pair_columns(method: MethodPlan) -> dict[str, Any]:
+    """Return a row per pair: wavelength and frequency before and after, ratio, turns."""
+    pairs = method.pairs
+    return {
+        "pair": np.arange(len(pairs.before)),
+        "before": pairs.wavelengths[0],
+        "wavelength": pairs.wavelengths[1],
+        "trained_inv_freq": pairs.before,
+        "inv_freq": pairs.after,
+        "ratio": pairs.ratio,
+        "state": pairs.states,
+        "turns": pairs.turns,
+    }
 
 
 def _bound(planned: ContextPlan) -> pd.DataFrame:

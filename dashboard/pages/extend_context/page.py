@@ -69,7 +69,7 @@ def draw() -> None:
         panels.advice(current)
         panels.paste_and_cache(both)
     with places["pictures"]:
-        if panels.pictures(both, panels.WAVELENGTHS if page.presenting() else None):
+        if panels.pictures(both):
             st.session_state[_SEARCHED] = asked
             st.rerun()
     with rest:

@@ -1,6 +1,7 @@
 """The parts of Extend a model's context: advice, what to paste, KV cache, pictures, warnings."""
 
 import json
+from collections import Counter
 
 import pandas as pd
 import streamlit as st
@@ -44,11 +45,11 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
     scaled = [
         method for method in plan.methods if plan.longer and method.method.name != UNSCALED.name
     ]
-    left, right = st.columns([2, 1]) if scaled else (None, st.container())
-    if left is not None:
-        with left:
+    places = st.columns([2, 1]) if scaled else [st.container()]
+    if scaled:
+        with places[0]:
             _paste(plan, scaled)
-    with right:
+    with places[-1]:
         st.subheader("KV cache per sequence, GiB", anchor=False)
         page.table(both.map(_cache))
         if note := full_cache_note(plan.model, plan.target):
@@ -58,16 +59,14 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
 
 def _cache(read: PlannerRead) -> pd.DataFrame:
     """Return the cache by number type, in all and of each kind of layer where there are several."""
-    cache, kinds = pd.Series(read.plan.cache), read.plan.model.layer_kinds
-    numbers = pd.Series([kind.cache_numbers(read.plan.target) for kind in kinds])
-    shares = numbers.groupby([kind.name for kind in kinds], sort=False).sum() / max(
-        numbers.sum(), 1
-    )
-    parts = {
-        str(name).replace("_", " "): cache.to_numpy() * share for name, share in shares.items()
-    }
-    whole = {"number type": cache.index, "all layers": cache.to_numpy()}
-    return pd.DataFrame(whole | (parts if len(parts) > 1 else {}))
+    plan, numbers = read.plan, Counter[str]()
+    for kind in plan.model.layer_kinds:
+        numbers[kind.name.replace("_", " ")] += kind.cache_numbers(plan.target)
+    cache = pd.DataFrame({"number type": [*plan.cache], "all layers": [*plan.cache.values()]})
+    if len(numbers) > 1:
+        for name, count in numbers.items():
+            cache[name] = cache["all layers"] * (count / max(numbers.total(), 1))
+    return cache
 
 
 def _paste(plan: ContextPlan, methods: list[MethodPlan]) -> None:
@@ -89,17 +88,13 @@ def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
     written = paste(plan, method)
     st.caption(plain(f"{method.config.words or method.method.label}: {method.readiness_text}."))
     texts = {
-        "config.json, transformers 5": written.rope_parameters,
-        "config.json, transformers 4": written.rope_scaling,
+        "config.json, transformers 5": json.dumps(written.rope_parameters, indent=2),
+        "config.json, transformers 4": json.dumps(written.rope_scaling, indent=2),
         "vLLM": written.vllm,
         "SGLang": written.sglang,
         "llama.cpp": written.llama_cpp,
     }
-    blocks = {
-        title: text if isinstance(text, str) else json.dumps(text, indent=2)
-        for title, text in texts.items()
-        if text
-    }
+    blocks = {title: text for title, text in texts.items() if text not in ("", "{}")}
     for place, text in zip(st.tabs([*blocks]) if blocks else (), blocks.values(), strict=True):
         # Without colours: those of the highlighting have too little contrast.
         place.code(text, language=None, wrap_lines=True)
@@ -117,87 +112,45 @@ def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
     )
 
 
-WAVELENGTHS = "Wavelengths"
-PICTURES = (
-    TRADE_OFFS,
-    COVERAGE,
-    WAVELENGTHS,
-    "Change per pair",
-    "Expected logit",
-    "B(k) and base",
-)
+PICTURES = (TRADE_OFFS, COVERAGE, *charts.PICTURES)
 
 
-def pictures(both: AB[PlannerRead], first: str | None = None) -> bool:
+def pictures(both: AB[PlannerRead]) -> bool:
     """Draw the compared methods, a tab for each picture, sent when it is opened.
 
-    first: the tab that is open at first. Returns whether a visitor asked for what was left for later.
+    Returns whether a visitor asked for what was left for later.
     """
     if not any(len(read.methods) for read in both.each):
         return False
-    methods = both.map(lambda read: read.methods)
-    labels = _labels(methods, "method")
-    pairs = both.map(lambda read: read.pairs)
+    first = charts.WAVELENGTHS if page.presenting() else None
     tabs = st.tabs(PICTURES, default=first, key="plan_pictures", on_change="rerun")
-    name, tab = next(pair for pair in zip(PICTURES, tabs, strict=True) if pair[1].open)
+    title, tab = next(pair for pair in zip(PICTURES, tabs, strict=True) if pair[1].open)
     with tab:
-        if name in (TRADE_OFFS, COVERAGE):
-            titles = [column.title for column in COLUMNS if column.part in ("", name)]
+        if title in (TRADE_OFFS, COVERAGE):
+            titles = [column.title for column in COLUMNS if column.part in ("", title)]
+            methods = both.map(lambda read: read.methods)
             page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
             st.caption(RANKING)
-        elif name == WAVELENGTHS:
-            page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths", title=name)
-            st.caption(
-                "Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
-                "waves never completed a turn in training."
-            )
-        elif name == "Change per pair":
-            page.chart(pairs, charts.ratios, labels, key="plan_ratios", title=name)
-            st.caption(
-                "1 is the frequency of training. At the lowest level it is divided by the factor."
-            )
-        elif name == "Expected logit":
-            page.chart(
-                both.map(lambda read: read.kernel),
-                charts.kernels,
-                labels,
-                key="plan_kernels",
-                title=name,
-            )
-            st.caption(
-                "Expected logit of equal unit content by distance. Dashed: the trained length."
-            )
-        else:
-            bounds = both.map(lambda read: read.bound)
-            page.chart(
-                bounds, charts.bounds, _labels(bounds, "ladder"), key="plan_bounds", title=name
-            )
-            st.caption(
-                "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher "
-                f"than a similar one. {plain(bound_sentence(both.current.plan))}"
-            )
-            return _search(both.current.partial)
-    return False
-
-
-def _labels(frames: AB[pd.DataFrame], column: str) -> tuple[str, ...]:
-    """Return the labels of both, those of B first."""
-    return tuple(
-        dict.fromkeys(label for frame in frames.each if len(frame) for label in frame[column])
-    )
-
-
-def _search(partial: str) -> bool:
-    """Draw the button that computes what was left for later; return whether it was pressed."""
-    if not partial:
-        return False
-    st.caption(partial)
-    return st.button(
-        "Search the base and scan every distance",
-        key="plan_search",
-        icon=":material/search:",
-        help="Takes seconds to about a minute, the longer the target is.",
-    )
+            return False
+        picture = charts.PICTURES[title]
+        frames = both.map(picture.frame)
+        labels = (label for frame in frames.each if len(frame) for label in frame[picture.names])
+        page.chart(
+            frames, charts.lines, title, tuple(dict.fromkeys(labels)), key=picture.key, title=title
+        )
+        if title != charts.BOUND:
+            st.caption(picture.caption)
+            return False
+        st.caption(f"{picture.caption} {plain(bound_sentence(both.current.plan))}")
+        if not both.current.partial:
+            return False
+        st.caption(both.current.partial)
+        return st.button(
+            "Search the base and scan every distance",
+            key="plan_search",
+            icon=":material/search:",
+            help="Takes seconds to about a minute, the longer the target is.",
+        )
 
 
 def beside_scalings(read: PlannerRead) -> None:
