@@ -16,14 +16,15 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
-from dashboard.pages.extrapolation import questions, script
+from dashboard.frame.script import script
+from dashboard.pages.extrapolation import questions
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
 from dashboard.text import listed
 from posenc import analysis
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
 from posenc.analysis.extrapolation import SAMPLED_DISTANCES
 from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 
 HEIGHT = 320
 NO_PICTURE = "No scheme shown has this picture at these settings."
@@ -33,12 +34,27 @@ STEPS = (
     "B(k) can turn negative inside the context: a token then attends less to a similar token than to a "
     "random one. A learned table has rows and no formula, so it has no line."
 )
-CAPTIONS = {
-    TURNS: "A pair below one turn (dashed) meets angles that training never showed.",
-    NEAREST: "Relative to the vector norm. 0: identical to a training position. A bias needs no small "
-    "distance: it adds a number per distance to the logit, and no vector of the position enters the "
-    "model. ALiBi's number keeps falling, so far tokens only fade further.",
-}
+TURNS_CAPTION = "A pair below one turn (dashed) meets angles that training never showed."
+NEAREST_CAPTION = (
+    "Relative to the vector norm. 0: identical to a training position. A bias needs no small distance: it "
+    "adds a number per distance to the logit, and no vector of the position enters the model. ALiBi's "
+    "number keeps falling, so far tokens only fade further."
+)
+
+IMPORTS = """
+import posenc
+from posenc.analysis import scheme_kernel_past
+from posenc.settings import Query, Setting
+"""
+SCRIPT = """
+length = {reach} * setting.train_length
+print("scheme,distance,cosine")
+for kind in setting.schemes:
+    query = Query.of(setting, kind, length=length)
+    found = scheme_kernel_past(query, setting.train_length)
+    for distance, cosine in zip(found.distances.tolist(), found.cosine.tolist()):
+        print(posenc.SCHEMES[kind].label, distance, cosine, sep=",")
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,6 @@ class Read:
 
     setting: Setting
     length: int
-    queries: dict[str, Query]
     past: dict[str, SchemeKernelPast]
     reasons: dict[str, str]
     headline: str
@@ -85,7 +100,6 @@ def read(setting: Setting, reach: int) -> Read:
     return Read(
         setting=exact,
         length=length,
-        queries=queries,
         past=past,
         reasons=reasons,
         headline=headline(setting, past) if past else "",
@@ -162,22 +176,17 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
         if turns
         else partial(questions.of_formula, settings.current, current.past)
     )
-    without_length = (
-        current.setting.replace(length=2),
-        current.length,
-    )  # positions shown have no effect
-    shows = quiz.ask("formula", without_length, make_questions, row)
+    asked_at = current.setting.replace(length=2), current.length  # positions shown have no effect
+    shows = quiz.ask("formula", asked_at, make_questions, row)
+    answer = results.map(lambda result: result.headline) if shows else quiz.WITHHELD
     with header:
-        page.head(
-            "Extrapolation",
-            results.map(lambda result: result.headline) if shows else quiz.WITHHELD,
-        )
+        page.head("Extrapolation", answer)
     if shows:
         if turns:
             _draw_turns(turns, current)
         else:
             _draw_curves(settings, results, chosen.reason)
-        page.script(script.formula(settings.current, chosen))
+        page.script(script(IMPORTS, current.setting, SCRIPT.format(reach=chosen.reach)))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)
     page.definition(
@@ -195,39 +204,43 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
 
 def _caption(text: str, current: Read) -> None:
     """Draw the caption of a picture; its tooltip says what each scheme really is."""
-    sources = {kind: schemes.provenance(current.queries[kind]) for kind in current.past}
+    sources = {
+        kind: schemes.provenance(schemes.query(current.setting, kind, current.length))
+        for kind in current.past
+    }
     st.caption(text, help=page.panel_notes(current.setting, sources))
 
 
 def _draw_curves(settings: AB[Setting], results: AB[Read], reason: str) -> None:
     """Draw similarity by distance, or the distance of each position to the nearest trained one."""
-    current, nearest = results.current, reason == NEAREST
-    curves = results.map(lambda result: result.nearest if nearest else result.curves)
+    current = results.current
+    if reason == NEAREST:
+        curves = results.map(lambda result: frames.drawn(result.nearest))
+        titles, key = ("position", "distance / norm"), "nearest"
+        title, lead = "Distance to the nearest training position", NEAREST_CAPTION
+        page.numbers(
+            results.map(lambda result: result.nearest), reason, {"x": "position", "y": "distance"}
+        )
+    else:
+        curves = results.map(lambda result: frames.drawn(result.curves, most=SAMPLED_DISTANCES))
+        titles, key = ("query-key distance (tokens)", "position similarity"), "past"
+        title, lead = "Position similarity by distance", "The dashed line is the training length."
+        page.numbers(
+            results.map(lambda result: result.curves),
+            "past the training length",
+            {"x": "distance", "y": "cosine"},
+        )
     labels = {label for frame in curves.each for label in frame.get("scheme", ())}
     kinds = tuple(kind for kind in page.kinds(settings) if SCHEMES[kind].label in labels)
     if kinds:
-        points = frames.MOST_POINTS if nearest else SAMPLED_DISTANCES
         page.curves(
-            curves.map(partial(frames.drawn, most=points)),
-            lines.by_offset,
-            kinds,
-            "position" if nearest else "query-key distance (tokens)",
-            "distance / norm" if nearest else "position similarity",
-            band=False,
-            height=HEIGHT,
-            key="nearest" if nearest else "past",
-            title="Distance to the nearest training position"
-            if nearest
-            else "Position similarity by distance",
+            curves, lines.by_offset, kinds, *titles, band=False, height=HEIGHT, key=key, title=title
         )
     else:
         st.caption(NO_PICTURE)
     sampled = any(len(each.distances) and each.outside is None for each in current.past.values())
     how = "at a sample of distances" if sampled else "at every distance"
-    lead = CAPTIONS.get(reason, "The dashed line is the training length.")
     _caption(f"{lead} Evaluated up to distance {current.length - 1:,}, {how}.", current)
-    columns = {"x": "position", "y": "distance"} if nearest else {"x": "distance", "y": "cosine"}
-    page.numbers(curves, reason if nearest else "past the training length", columns)
 
 
 def _draw_turns(turns: AB[Turns], current: Read) -> None:
@@ -239,7 +252,7 @@ def _draw_turns(turns: AB[Turns], current: Read) -> None:
     curves, tables = turns.map(lambda result: result.curves), turns.map(lambda result: result.table)
     title = "Turns of each pair within the training length"
     page.curves(curves.map(frames.drawn), turns_chart, kinds, key="turns", title=title, log=True)
-    _caption(CAPTIONS[TURNS], current)
+    _caption(TURNS_CAPTION, current)
     page.table(tables)
     page.numbers(curves, "turns per pair", {"x": "pair", "y": "turns"})
     page.numbers(tables, "frequencies")
@@ -251,9 +264,8 @@ def turns_chart(kinds: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
 
     Frame: scheme, x (pair), y (turns); pinned: setting, too.
     """
-    x_title = "pair (0: highest frequency)"
+    x_title, y_title = "pair (0: highest frequency)", "turns within the training length"
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False))
-    y_title = "turns within the training length"
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(type="log"), axis=theme.decades("~g"))
     spec = lines.line_spec(kinds, x, y, x_title, height=HEIGHT, pinned=pinned)
     one_turn = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")

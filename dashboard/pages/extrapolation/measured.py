@@ -11,7 +11,8 @@ from dashboard.compute import run_descriptions, run_results, runs
 from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
-from dashboard.pages.extrapolation import comparison, questions, script
+from dashboard.frame.script import script
+from dashboard.pages.extrapolation import comparison, questions
 from dashboard.pages.extrapolation.options import LossChoice, MeasuredChoice, VariantChoice
 from dashboard.text import listed, plain
 from posenc import fields
@@ -33,6 +34,24 @@ STEPS = (
     "more training. A model can keep its loss by ignoring distant tokens; copy and recall show whether it "
     "still uses them."
 )
+IMPORTS = """
+import posenc
+from posenc.checkpoints.sources import RESULTS
+from posenc.lab import Store, summary
+from posenc.settings import Setting
+"""
+SCRIPT = """
+store = Store({store})
+runs = [run for run in store if run.specification.scheme.kind in setting.schemes]
+runs = [run for run in runs if summary.comparison(run.specification) == "{comparison}"]
+curves = summary.curves(runs, "{measure}")
+print("scheme,read,x,mean,low,high,seeds")
+for curve in curves:
+    for point in curve.points:
+        label = curve.specification.scheme.label
+        values = point.x, point.mean, point.low, point.high, curve.seeds
+        print(label, curve.variant, *values, sep=",")
+"""
 
 
 def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
@@ -75,8 +94,9 @@ def _draw_comparison(
     row: DeltaGenerator,
 ) -> None:
     """Draw the runs of the schemes shown, and the table of all runs of a comparison."""
-    shown = runs.of_kinds(compared, page.kinds(settings))
-    specification = compared[0].specification
+    kinds, specification = page.kinds(settings), compared[0].specification
+    shown = runs.of_kinds(compared, kinds)
+    trained = tuple(kind for kind in kinds if runs.of_kinds(shown, (kind,)))
     measure, language = run_results.measure(specification), specification.task == Language.kind
     curves = runs.curves(shown, measure)
     question, picture = st.container(), st.container()
@@ -85,8 +105,7 @@ def _draw_comparison(
     has_variants = runs.as_trained(curves) != curves
     variants = has_variants and sidebar.choices(VariantChoice, controls).variants
     with question:
-        about = page.kinds(settings), name
-        shows = quiz.ask("measured", about, partial(questions.of_runs, curves), row)
+        shows = quiz.ask("measured", (kinds, name), partial(questions.of_runs, curves), row)
 
     def headline(setting: Setting) -> str:
         infos = runs.of_kinds(compared, setting.schemes)
@@ -98,7 +117,8 @@ def _draw_comparison(
         page.head("Extrapolation", settings.map(headline) if shows else quiz.WITHHELD)
     if shows and curves:
         with picture:
-            _draw_picture(shown, chosen, variants=variants)
+            by = "position" if chosen.axis == "position" else measure
+            _draw_picture(shown, trained, by, chosen.unit, variants=variants)
         st.caption(
             plain(run_results.about(curves)),
             help=run_results.rules_in_percent() if language else None,
@@ -111,42 +131,36 @@ def _draw_comparison(
             title = f"measured loss by {by}" if language else f"measured {by}"
             page.numbers(loss.points(runs.curves(shown, by)), title, columns)
         page.numbers(table, "measured classes")
-        ships = shown[0].run_id in runs.shipped()
-        page.script(script.measured(settings.current, name, measure, ships=ships))
-    _draw_notes(settings, shown)
+        store = "str(RESULTS)" if shown[0].run_id in runs.shipped() else ""
+        body = SCRIPT.format(store=store, comparison=name, measure=measure)
+        page.script(script(IMPORTS, Setting(schemes=settings.current.schemes), body))
+    _draw_notes(settings, shown, trained)
 
 
-def _draw_picture(shown: list[RunInfo], chosen: LossChoice, *, variants: bool) -> None:
+def _draw_picture(
+    shown: list[RunInfo], trained: tuple[str, ...], measure: str, unit: str, *, variants: bool
+) -> None:
     """Draw loss, perplexity or accuracy of these runs, one line per scheme, and of its variants."""
-    measure = run_results.measure(shown[0].specification)
-    if measure == "context" and chosen.axis == "position":
-        measure = "position"
     curves = runs.curves(shown, measure)
     if not variants:
         curves = runs.as_trained(curves)
     if not curves:
         st.caption("These models were not evaluated along one long text.")
         return
-    perplexity = chosen.unit == "perplexity"
-    frame, kinds = loss.frame(curves, perplexity=perplexity), _kinds(shown)
-    spec = loss.by_length(frame, kinds, measure, perplexity=perplexity, labels=not page.on_phone())
+    perplexity, labels = unit == "perplexity", not page.on_phone()
+    frame = loss.frame(curves, perplexity=perplexity)
+    spec = loss.by_length(frame, trained, measure, perplexity=perplexity, labels=labels)
     title = f"Models trained on: {run_descriptions.title(shown[0].specification)}"
     page.picture(frame, spec, key=f"measured_{measure}", title=title)
 
 
-def _kinds(infos: list[RunInfo]) -> tuple[str, ...]:
-    """Return the schemes of these runs, in their fixed order."""
-    return tuple(kind for kind in SCHEMES if runs.of_kinds(infos, (kind,)))
-
-
-def _draw_notes(settings: AB[Setting], shown: list[RunInfo]) -> None:
+def _draw_notes(settings: AB[Setting], shown: list[RunInfo], trained: tuple[str, ...]) -> None:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
-    kinds = _kinds(shown)
     description = run_descriptions.full_description(shown[0].specification)
     st.caption(plain(f"{description}."))
-    if missing := tuple(kind for kind in page.kinds(settings) if kind not in kinds):
+    if missing := tuple(kind for kind in page.kinds(settings) if kind not in trained):
         st.caption(f"Not trained in this comparison: {page.names(missing)}.")
-    if pinned := tuple(kind for kind in kinds if kind not in settings.current.schemes):
+    if pinned := tuple(kind for kind in trained if kind not in settings.current.schemes):
         st.caption(f"Only in the pinned setting, A: {page.names(pinned)}.")
     for info in shown:
         if info.stopped:
@@ -160,6 +174,6 @@ def _draw_notes(settings: AB[Setting], shown: list[RunInfo]) -> None:
             "are shown.",
             icon=":material/warning:",
         )
-    for kind in kinds:
+    for kind in trained:
         if SCHEMES[kind].in_training:
             st.caption(f"{SCHEMES[kind].label}: {SCHEMES[kind].in_training}")

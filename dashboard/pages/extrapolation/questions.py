@@ -66,13 +66,13 @@ def of_runs(curves: Sequence[Curve]) -> list[Question]:
 
 def of_losses(curves: Sequence[Curve]) -> list[Question]:
     """Return the questions on loss by context: its change past L, and who is best where."""
-    length = curves[0].specification.train_length
+    length, trained = curves[0].specification.train_length, _trained(curves)
     longest = max(point.x for curve in curves for point in curve.points)
     lengths = [x for x in dict.fromkeys((2 * length, longest)) if x > length]
     losses = {
         x: {
             label: loss
-            for label, curve in _trained(curves).items()
+            for label, curve in trained.items()
             if (loss := curve.at(x)) is not None and math.isfinite(loss)
         }
         for x in (length, *lengths)
@@ -96,17 +96,18 @@ def of_losses(curves: Sequence[Curve]) -> list[Question]:
         for label, loss in losses[length].items()
         if label in losses[x]
     ]
-    for x, by_label in losses.items():
-        lowest = summary.lowest(_trained(curves).values(), x)
-        if len(by_label) > 1:
-            asked.append(
-                Question(
-                    key=f"best.{x}",
-                    text=f"Which scheme has the lowest loss at {x:,} tokens?",
-                    control=OneOf(options=(*by_label,)),
-                    truth=frozenset(summary.label(curve, curves) for curve in lowest),
-                )
-            )
+    asked += [
+        Question(
+            key=f"best.{x}",
+            text=f"Which scheme has the lowest loss at {x:,} tokens?",
+            control=OneOf(options=(*by_label,)),
+            truth=frozenset(
+                summary.label(curve, curves) for curve in summary.lowest(trained.values(), x)
+            ),
+        )
+        for x, by_label in losses.items()
+        if len(by_label) > 1
+    ]
     return asked
 
 
