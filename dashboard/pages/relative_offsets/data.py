@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
+STRAIGHT = 1 - 1e-9  # R squared of a line that rounding alone bends
 LEAST_ERROR = 1e-17  # where an exact 0 is drawn on a logarithmic axis
 MAP_COLUMNS = {
     "closed": "closed form",
@@ -55,10 +57,6 @@ class Read:
     reasons: dict[str, str]
     maps: dict[str, OffsetMap]
 
-    @property
-    def headline(self) -> str:
-        return _headline(self.maps, self.claims)
-
 
 @cache_result
 def read(setting: Setting, chosen: OffsetChoice) -> Read:
@@ -82,8 +80,8 @@ def map_table(read: Read) -> pd.DataFrame:
         | {"verdict": result.verdict}
         for kind, result in read.maps.items()
     ]
-    numbers = dict.fromkeys(MAP_COLUMNS.values(), float)
-    return pd.DataFrame(rows, columns=["scheme", *numbers, "verdict"]).astype(numbers)
+    frame = pd.DataFrame(rows)
+    return frame.astype(dict.fromkeys(frame.columns[1:-1], float))
 
 
 @memoize_on
@@ -103,16 +101,17 @@ def claim_table(read: Read) -> pd.DataFrame:
 @memoize_on
 def by_offset(read: Read) -> pd.DataFrame:
     """Return the error that each verdict rests on, by offset, and its random control."""
-    errors_by_kind = {kind: schemes.map_errors(query) for kind, query in read.queries.items()}
-    parts = [
-        {
-            "scheme": SCHEMES[kind].label,
-            "x": errors.offset.numpy(),
-            "y": np.maximum(errors.error.numpy(), LEAST_ERROR),
-            "control": errors.control.numpy(),
-        }
-        for kind, errors in errors_by_kind.items()
-    ]
+    parts = []
+    for kind, query in read.queries.items():
+        errors = schemes.map_errors(query)
+        parts.append(
+            {
+                "scheme": SCHEMES[kind].label,
+                "x": errors.offset.numpy(),
+                "y": np.maximum(errors.error.numpy(), LEAST_ERROR),
+                "control": errors.control.numpy(),
+            }
+        )
     return frames.stacked(parts, ["scheme", "x", "y", "control"])
 
 
@@ -136,30 +135,43 @@ def dense_fits(fits: Mapping[str, DenseFit]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(numbers)
 
 
-def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
+class Verdict(NamedTuple):
+    """Whether a claim holds for one scheme, the number that says so, and that of a random control."""
+
+    holds: bool
+    value: float | None
+    control: float | None
+    note: str
+
+
+def verdicts(read: Read) -> tuple[dict[str, Verdict], dict[str, Verdict], dict[str, Verdict]]:
+    """Return the verdicts on the three claims, each by scheme."""
+    linear, alone, straight = {}, {}, {}
+    for kind, result in read.maps.items():
+        numbers = result.closed, result.closed_control
+        if result.closed is None:
+            numbers = result.fitted, result.fitted_control
+        linear[kind] = Verdict(result.verdict.startswith("exact"), *numbers, result.verdict)
+        only, line = read.claims[kind].only, read.claims[kind].straight
+        holds = only.error is not None and only.error < OFFSET_ONLY
+        alone[kind] = Verdict(holds, only.error, only.control, only.reason or "")
+        holds = line.r_squared is not None and line.r_squared > STRAIGHT
+        straight[kind] = Verdict(holds, line.r_squared, line.control, line.reason or "")
+    return linear, alone, straight
+
+
+def headline(read: Read) -> str:
     """Say which schemes meet which of the three claims."""
-    linear = [kind for kind, result in maps.items() if result.verdict.startswith("exact")]
-    alone = [kind for kind, result in claims.items() if is_small(result.only.error)]
-    straight = [kind for kind, result in claims.items() if is_line(result)]
-
-    def names(kinds: list[str]) -> str:
-        return listed([SCHEMES[kind].label for kind in kinds]) if kinds else "no scheme here"
-
-    return (
-        f"A shift is exactly linear for {names(linear)}. The position kernel depends on the offset only "
-        f"for {names(alone)}. The logit falls in a straight line with distance for {names(straight)}"
-        f"{' only' if straight else ''}."
+    linear, alone, straight = (
+        [SCHEMES[kind].label for kind, verdict in by_scheme.items() if verdict.holds]
+        for by_scheme in verdicts(read)
     )
-
-
-def is_small(error: float | None) -> bool:
-    """Whether a spread along the diagonals is rounding alone."""
-    return error is not None and error < OFFSET_ONLY
-
-
-def is_line(claims: OffsetClaims) -> bool:
-    """Whether what position adds to a logit is a straight line in the distance."""
-    return claims.straight.r_squared is not None and claims.straight.r_squared > 1 - 1e-9
+    nothing = ["no scheme here"]
+    return (
+        f"A shift is exactly linear for {listed(linear or nothing)}. The position kernel depends on the "
+        f"offset only for {listed(alone or nothing)}. The logit falls in a straight line with distance for "
+        f"{listed(straight or nothing)}{' only' if straight else ''}."
+    )
 
 
 def script(setting: Setting, chosen: OffsetChoice) -> str:

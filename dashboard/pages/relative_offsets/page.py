@@ -24,6 +24,7 @@ from posenc.schemes import alibi
 SUBSCRIPTS = str.maketrans(
     "0123456789", "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
 )
+YES, NO = ":green-badge[:material/check: yes]", ":red-badge[:material/close: no]"
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 
 
@@ -40,7 +41,7 @@ def draw() -> None:
     current = read.current
     with header:
         page.show_excluded(read, current.claims, "Relative offsets")
-        page.head("Relative offsets", read.map(lambda result: result.headline))
+        page.head("Relative offsets", read.map(data.headline))
     sources = {kind: schemes.provenance(query) for kind, query in current.queries.items()}
     notes = page.panel_notes(settings.current, sources)
     meaning_of_phi = (
@@ -91,52 +92,37 @@ def draw() -> None:
 
 def _draw_cards(read: data.Read, prefix: str) -> None:
     """Draw the three claims beside each other: question, and per scheme verdict, number and control."""
-    first, second, third = (
-        column.container(border=True, height="stretch") for column in st.columns(3)
+    cards = (
+        (
+            r"Is a shift linear?** $\varphi(i+k) = M_k\,\varphi(i)$",
+            "Relative residual: 0 is exact.",
+            "a random table",
+        ),
+        (
+            r"Depends on the offset only?** $K(i, i+k) = f(k)$",
+            "Spread along diagonals over overall spread: 0 is yes.",
+            "a random table",
+        ),
+        (
+            r"A straight line?** $f(k) = a - s\,k$",
+            "$R^2$ against the distance: only 1 is a line.",
+            "noise",
+        ),
     )
-    with first:
-        st.markdown(rf"**{prefix}Is a shift linear?** $\varphi(i+k) = M_k\,\varphi(i)$")
-        for kind, result in read.maps.items():
-            error = result.fitted if result.closed is None else result.closed
-            control = result.fitted_control if result.closed is None else result.closed_control
-            _line(kind, result.verdict.startswith("exact"), error, control, note=result.verdict)
-        st.caption("Relative residual: 0 is exact. In parentheses: the same for a random table.")
-    with second:
-        st.markdown(rf"**{prefix}Depends on the offset only?** $K(i, i+k) = f(k)$")
-        for kind, claim in read.claims.items():
-            only = claim.only
-            _line(kind, data.is_small(only.error), only.error, only.control, note=only.reason or "")
-        st.caption(
-            "Spread along diagonals over overall spread: 0 is yes. In parentheses: the same for a "
-            "random table."
-        )
-    with third:
-        st.markdown(rf"**{prefix}A straight line?** $f(k) = a - s\,k$")
-        for kind, claim in read.claims.items():
-            line = claim.straight
-            _line(kind, data.is_line(claim), line.r_squared, line.control,
-                  reference="noise", note=line.reason or "")  # fmt: skip
-        st.caption(
-            "$R^2$ against the distance: only 1 is a line. In parentheses: the same for noise."
-        )
-
-
-def _line(
-    kind: str,
-    holds: bool,
-    value: float | None,
-    control: float | None,
-    *,
-    reference: str = "random table",
-    note: str,
-) -> None:
-    """Draw one scheme's verdict; the reason is its tooltip. reference: what the control is of."""
-    if value is None:
-        st.markdown(f":gray-badge[–] {page.label(kind)}", help=plain(note) or None)
-        return
-    badge = ":green-badge[:material/check: yes]" if holds else ":red-badge[:material/close: no]"
-    beside = "" if control is None else f" :small[({reference}: {number(control)})]"
-    st.markdown(f"{badge} {page.label(kind)}: {number(value)}{beside}", help=plain(note) or None)
+    for column, (question, meaning, reference), verdicts in zip(
+        st.columns(3), cards, data.verdicts(read), strict=True
+    ):
+        with column.container(border=True, height="stretch"):
+            st.markdown(f"**{prefix}{question}")
+            for kind, verdict in verdicts.items():
+                text = f":gray-badge[–] {page.label(kind)}"
+                if verdict.value is not None:
+                    text = f"{YES if verdict.holds else NO} {page.label(kind)}: {number(verdict.value)}"
+                    if verdict.control is not None:
+                        control = number(verdict.control)
+                        text += f" :small[({reference.removeprefix('a ')}: {control})]"
+                st.markdown(text, help=plain(verdict.note) or None)
+            st.caption(f"{meaning} In parentheses: the same for {reference}.")
 
 
 def _composed(read: data.Read) -> str:
@@ -168,23 +154,23 @@ def _draw_maps(read: AB[data.Read], chosen: OffsetChoice) -> None:
 
 def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
     first, second = (
-        "M" + str(offset).translate(SUBSCRIPTS) for offset in (chosen.offset, chosen.second)
+        f"M{offset}".translate(SUBSCRIPTS) for offset in (chosen.offset, chosen.second)
+    )
+    moved, composed = (
+        f"{first}: {chosen.offset}",
+        f"{first}{second}: {chosen.offset + chosen.second}",
     )
     return [
         Panel(
             title=page.label(kind) + added,
             values=Full(corner.numpy()),
-            subtitle=f"{text}, first {len(corner)} features",
+            subtitle=f"{text} further, first {len(corner)} features",
             color=theme.COLOURS[kind],
         )
         for kind, result in read.maps.items()
         for added, text, corner in (
-            ("", f"{first}: {chosen.offset} further", result.corner),
-            (
-                ", composed",
-                f"{first}{second}: {chosen.offset + chosen.second} further",
-                result.composed_corner,
-            ),
+            ("", moved, result.corner),
+            (", composed", composed, result.composed_corner),
         )
         if corner is not None
     ]
@@ -198,8 +184,8 @@ def _draw_errors(read: AB[data.Read], kinds: tuple[str, ...]) -> None:
     if not drawer.open:
         return
     errors = read.map(data.by_offset)
-    checked = pd.concat([frame.dropna(subset="y") for frame in errors.each])
-    drawn = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
+    checked = pd.concat(errors.each).dropna(subset="y")["scheme"].unique()
+    drawn = tuple(kind for kind in kinds if page.label(kind) in checked)
     with drawer:
         if drawn:
             page.curves(
