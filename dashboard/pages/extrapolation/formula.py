@@ -170,22 +170,20 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     results = settings.map(lambda setting: read(setting, int(chosen.reach)))
     current = results.current
     page.show_excluded(results, current.past, "Extrapolation")
-    turns = settings.map(read_turns) if chosen.reason == TURNS else None
-    make_questions = (
-        partial(questions.of_turns, settings.current, turns.current.coverage)
-        if turns
-        else partial(questions.of_formula, settings.current, current.past)
-    )
+    if chosen.reason == TURNS:
+        turns = settings.map(read_turns)
+        draw_picture = partial(_draw_turns, turns, current)
+        make_questions = partial(questions.of_turns, settings.current, turns.current.coverage)
+    else:
+        draw_picture = partial(_draw_curves, settings, results, chosen.reason)
+        make_questions = partial(questions.of_formula, settings.current, current.past)
     asked_at = current.setting.replace(length=2), current.length  # positions shown have no effect
     shows = quiz.ask("formula", asked_at, make_questions, row)
-    answer = results.map(lambda result: result.headline) if shows else quiz.WITHHELD
+    headlines = results.map(lambda result: result.headline)
     with header:
-        page.head("Extrapolation", answer)
+        page.head("Extrapolation", headlines if shows else quiz.WITHHELD)
     if shows:
-        if turns:
-            _draw_turns(turns, current)
-        else:
-            _draw_curves(settings, results, chosen.reason)
+        draw_picture()
         page.script(script(IMPORTS, current.setting, SCRIPT.format(reach=chosen.reach)))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)

@@ -30,6 +30,5 @@ def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     results, reasons = schemes.per_scheme(schemes.cosine, queries)
-    curves = frames.by_offset(results) if results else pd.DataFrame()
     places, _ = schemes.per_scheme(lambda query: place(query.build("cpu")), queries)
-    return Start(results, reasons, curves, places)
+    return Start(results, reasons, frames.by_offset(results), places)

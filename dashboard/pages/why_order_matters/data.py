@@ -37,7 +37,7 @@ class SchemeOutputs:
 
     layer: RandomLayer
     provenance: str
-    readings: tuple[OrderReading, OrderReading]
+    readings: Sequence[OrderReading]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +113,8 @@ def _read_scheme(
     """Return what one scheme's layer gives; `setting` holds only what changes the layer."""
     scheme = query.build("cpu")
     layer = RandomLayer.of(setting, scheme)
-    without, with_mask = (
-        read_orders(scheme, layer, words, order, causal=causal) for causal in (False, True)
-    )
-    return SchemeOutputs(layer, scheme.provenance, (without, with_mask))
+    readings = [read_orders(scheme, layer, words, order, causal=causal) for causal in (False, True)]
+    return SchemeOutputs(layer, scheme.provenance, readings)
 
 
 def word_labels(words: tuple[str, ...]) -> list[str]:
