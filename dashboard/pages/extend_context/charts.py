@@ -47,7 +47,7 @@ def _logarithmic() -> alt.Axis:
     return axis
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Picture:
     """A line of each method, or of each base, by pair or distance.
 
@@ -56,11 +56,11 @@ class Picture:
     """
 
     frame: Callable[[PlannerRead], pd.DataFrame]
-    names: str
+    names: str = "method"
     x: alt.X
     y: alt.Y
     tooltip: Mapping[str, str]
-    rule: Mapping[str, Any]
+    rule: Mapping[str, Any] | None = None
     key: str
     caption: str
 
@@ -69,46 +69,42 @@ _PAIR = alt.X("pair:Q", title="pair (0 is the fastest)", scale=alt.Scale(nice=Fa
 _DISTANCE = alt.X("x:Q", title="distance", scale=_LOG, axis=_logarithmic())
 PICTURES = {
     WAVELENGTHS: Picture(
-        lambda read: read.pairs,
-        "method",
-        _PAIR,
-        alt.Y("wavelength:Q", title="wavelength in positions", scale=_LOG, axis=_logarithmic()),
-        {"pair": "d", "wavelength": ",.3~r", "before": ",.3~r", "turns": ",.3~r"},
-        {"y": "min(boundary):Q"},
-        "plan_wavelengths",
-        "Positions per full turn of each pair at the target. Dashed: the trained length. Longer waves "
-        "never completed a turn in training.",
+        frame=lambda read: read.pairs,
+        x=_PAIR,
+        y=alt.Y("wavelength:Q", title="wavelength in positions", scale=_LOG, axis=_logarithmic()),
+        tooltip={"pair": "d", "wavelength": ",.3~r", "before": ",.3~r", "turns": ",.3~r"},
+        rule={"y": "min(boundary):Q"},
+        key="plan_wavelengths",
+        caption="Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
+        "waves never completed a turn in training.",
     ),
     "Change per pair": Picture(
-        lambda read: read.pairs,
-        "method",
-        _PAIR,
-        alt.Y("ratio:Q", title="frequency, after / before"),
-        {"pair": "d", "ratio": ".3~r"},
-        {},
-        "plan_ratios",
-        "1 is the frequency of training. At the lowest level it is divided by the factor.",
+        frame=lambda read: read.pairs,
+        x=_PAIR,
+        y=alt.Y("ratio:Q", title="frequency, after / before"),
+        tooltip={"pair": "d", "ratio": ".3~r"},
+        key="plan_ratios",
+        caption="1 is the frequency of training. At the lowest level it is divided by the factor.",
     ),
     "Expected logit": Picture(
-        lambda read: read.kernel,
-        "method",
-        _DISTANCE,
-        alt.Y("y:Q", title="expected logit"),
-        {"x": ",", "y": ".3f"},
-        {"x": "min(boundary):Q"},
-        "plan_kernels",
-        "Expected logit of equal unit content by distance. Dashed: the trained length.",
+        frame=lambda read: read.kernel,
+        x=_DISTANCE,
+        y=alt.Y("y:Q", title="expected logit"),
+        tooltip={"x": ",", "y": ".3f"},
+        rule={"x": "min(boundary):Q"},
+        key="plan_kernels",
+        caption="Expected logit of equal unit content by distance. Dashed: the trained length.",
     ),
     BOUND: Picture(
-        lambda read: read.bound,
-        "ladder",
-        _DISTANCE,
-        alt.Y("y:Q", title="lowest B(k)"),
-        {"x": ",", "y": ".3f"},
-        {"y": alt.datum(0)},
-        "plan_bounds",
-        "The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher than a "
-        "similar one.",
+        frame=lambda read: read.bound,
+        names="ladder",
+        x=_DISTANCE,
+        y=alt.Y("y:Q", title="lowest B(k)"),
+        tooltip={"x": ",", "y": ".3f"},
+        rule={"y": alt.datum(0)},
+        key="plan_bounds",
+        caption="The lowest B(k) in each step of distance. Below 0, a dissimilar token scores higher than "
+        "a similar one.",
     ),
 }
 
@@ -136,7 +132,7 @@ def lines(title: str, labels: tuple[str, ...], *, pinned: bool = False) -> theme
         )
     )
     layers = [line]
-    if picture.rule:
+    if picture.rule is not None:
         dashed = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
         detail = {"detail": "setting:N"} if pinned else {}
         layers.append(dashed.encode(**picture.rule, **detail))
