@@ -12,7 +12,7 @@ from dashboard.compute.schemes import Array
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import listed
 from posenc import PosencError, fields
-from posenc.claims import CLAIMS, Claim, Status, Verdict
+from posenc.claims import CLAIMS, Claim, Number, Status, Verdict
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.settings import Setting, own_rules
 
@@ -116,18 +116,18 @@ def _weights(setting: Setting) -> tuple[Array, Array, int]:
 
 def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
     """One row per claim: its verdict, the number that decides, and its control."""
-    rows = []
+    rows, no_number = [], Number("", None)
     for name, verdict in verdicts.items():
-        decides, control = verdict.decides, verdict.control
+        decides, control = verdict.decides or no_number, verdict.control or no_number
         rows.append(
             {
                 "id": name,
                 "state": str(verdict.status),
-                "number": decides.value if decides else None,
-                "what": decides.name if decides else "",
-                "unit": decides.unit if decides else "",
-                "control": control.value if control else None,
-                "control of": control.name if control else "",
+                "number": decides.value,
+                "what": decides.name,
+                "unit": decides.unit,
+                "control": control.value,
+                "control of": control.name,
                 "sentence": CLAIMS[name].sentence,
             }
         )
