@@ -295,6 +295,9 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
     if per_layer is None:
         name = "num_global_key_value_heads"
         width = keys.get("global_head_dim", HEAD_WIDTH_LIMIT, family.global_head_dim, family.source)
+        if family.encoder:  # EmbeddingGemma 2
+            kv_heads = read_kv_heads(keys, name, sizes.heads, 1, family.source)
+            return _plain_heads(sizes.heads, kv_heads, width, width)
         has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
         kv_heads = read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
         return _plain_heads(sizes.heads, kv_heads, width, width)

@@ -40,7 +40,13 @@ class BlockReader:
 
     def has(self, name: str) -> bool:
         """Return whether the block, or its class, has a key."""
-        return self.keys.record.get(name) is not None or bool(self.family.block_defaults.get(name))
+        written = any(self.keys.record.get(key) is not None for key in self._names(name))
+        return written or bool(self.family.block_defaults.get(name))
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        """Return the names of a key; HunYuan's files have another one of the sections."""
+        has_other = name == "mrope_section" and self.family.config_class == "HunYuanVLTextConfig"
+        return (name, "xdrope_section") if has_other else (name,)
 
     def own(self, owner: type, *names: str, required: bool = False) -> dict[str, Any]:
         """Return keys named as fields of `owner`, by the fields' rules and with their defaults."""
@@ -107,7 +113,9 @@ class BlockReader:
         """Return a list of at most 4 counts, by default those of the model's class."""
         rule = fields.Numbers(low=0, high=total, least=1, most=4, whole=True)
         default = self.family.block_defaults.get(name)
-        counts: tuple[int, ...] = self.keys.get(name, rule, default, self.family.source)
+        counts: tuple[int, ...] = self.keys.get(
+            self._names(name), rule, default, self.family.source
+        )
         return counts
 
     def factor(self, trained: int | None = None, *, absent: bool = True) -> float:

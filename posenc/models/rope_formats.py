@@ -42,8 +42,9 @@ def _read_dynamic(block: BlockReader) -> RopeConfig:
     if block.family.config_class.startswith("HunYuan") and block.has("alpha"):
         # NTK-aware scaling of a fixed factor: plain RoPE with a larger base.
         alpha, shared = block.keys.get("alpha", _ALPHA), block.shared()
+        has_axes = block.has("mrope_section")
+        plain = _read_sections(block) if has_axes else RopeConfig(**shared)
         block.keys.read.update(block.keys.record)  # beta_fast, mscale and others have no effect
-        plain = RopeConfig(**shared)
         power = plain.rotary_dim / max(plain.rotary_dim - 2, 1)
         block.keys.assume(
             f"The base is rope_theta {plain.base:,.10g} times alpha {alpha:,g}^{power:.4g}, as in "

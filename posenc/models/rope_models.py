@@ -120,6 +120,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a config with RoPE says, by Llama's keys where there is no such type."""
     family = family_of(model_type)
     sizes = read_sizes(keys, family)
+    if family.config_class == "Molmo2TextConfig":
+        _check_scaled_layers(keys, sizes.layers)
     kind_of = (state_kinds if family.state else kinds_by_layer)(keys, family, sizes.layers)
     if not {FULL, SLIDING, INDEXED} & {*kind_of} and family.state in kind_of:
         raise keys.error("layer_types", "names no layer with attention, which alone has positions")
@@ -223,6 +225,14 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     )
 
 
+def _check_scaled_layers(keys: Keys, layers: int) -> None:
+    """Check that the scaling of Molmo 2 is one of all layers."""
+    name = "rope_scaling_layers"
+    rule = fields.Numbers(low=0, high=layers - 1, least=0, most=layers, whole=True)
+    if {*keys.get(name, rule, tuple(range(layers)))} != {*range(layers)}:
+        raise keys.error(name, "must list all layers: a scaling of some of them is not read")
+
+
 def _shared_layers(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> int:
     """Return how many of the last layers use the keys and values of an earlier layer of their kind."""
     name, last = "num_kv_shared_layers", len(kinds) - 1
@@ -252,8 +262,13 @@ def _rotates(keys: Keys, family: RopeFamily) -> bool:
         return False
     if family.config_class == "Zamba2Config":
         return bool(keys.flag("use_mem_rope", False))
+    name = "position_embedding_type"
+    if family.config_class == "EsmConfig":
+        if keys.text(name) != "rotary" or keys.flag("is_decoder", False):
+            raise keys.error(name, "must be rotary, of an encoder: other forms of ESM are not read")
+        return True
     if family.rotates == "key":
-        return keys.text("position_embedding_type") == "rope"
+        return keys.text(name) == "rope"
     return family.rotates == "always"
 
 

@@ -280,6 +280,46 @@ def test_configs_of_deepseek_4_that_its_class_reads_otherwise_are_refused(
         read_config({"model_type": "deepseek_v4"} | changes)
 
 
+XDROPE: Config = {
+    "type": "xdrope", "alpha": 1_000.0, "xdrope_section": [16, 16, 16, 16], "beta_fast": 32,
+    "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+}  # fmt: skip
+FILES: dict[str, Config] = {  # keys that published files have in place of those of the class
+    "hunyuan_vl_text": {"head_dim": 128, "rope_theta": 1e4, "rope_scaling": XDROPE},
+    "embedding_gemma2_text": {
+        "sliding_window_pattern": 4, "global_head_dim": 128, "num_global_key_value_heads": 2,
+        "sliding_window": 100,
+    },
+    "molmo2_text": {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 1e6},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", FILES)
+def test_keys_of_published_files_are_read_as_the_class_reads_them(model_type: str) -> None:
+    config = config_of(model_type, FILES[model_type])
+    model = read_config({"model_type": model_type} | FILES[model_type])
+    whole = json.loads(json.dumps(config.to_dict(), default=str))
+    assert model.layer_kinds == read_config(whole).layer_kinds
+    check_frequencies(model, class_of(model_type, "RotaryEmbedding")(config))
+    check_written(model, config, model_type)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "words"),
+    [
+        ("esm", {}, "position_embedding_type must be rotary"),
+        ("esm", {"position_embedding_type": "rotary", "is_decoder": True}, "must be rotary"),
+        ("molmo2_text", {"rope_scaling_layers": [0, 1]}, "rope_scaling_layers must list all"),
+        ("ernie4_5_vl_moe_text", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "of default"),
+    ],
+)
+def test_forms_of_a_class_that_are_not_read_are_refused(
+    model_type: str, changes: Config, words: str
+) -> None:
+    with pytest.raises(ConfigFileError, match=words):
+        read_config({"model_type": model_type} | changes)
+
+
 def test_roformer_rotates_as_its_class() -> None:
     config = config_of("roformer", {"hidden_size": 48, "num_attention_heads": 3})
     module = module_of("roformer")

@@ -47,7 +47,7 @@ STATE = re.compile(
     "Mamba|Mixer|GatedDelta|DeltaAttention|ShortConv|Lightning|(?<!Kimi)LinearAttention|MLP|MOE|Moe.*Block"
     "|MoE(?!V1(?:Attention|DecoderLayer))"
 )
-TWO_RESULTS = re.compile("Lightning|Llama4TextMoe|GptOssMLP|ZayaSparseMoe")
+TWO_RESULTS = re.compile("Lightning|VLMoeMoeBlock|Llama4TextMoe|GptOssMLP|ZayaSparseMoe")
 ROTATES = re.compile(r"^apply_.*rot")
 SHALLOW = 4  # layers of a class whose layers are all alike, where its width cannot be made small
 
@@ -59,7 +59,7 @@ UNIFORM = {
 # Classes of narrow models whose head width follows from the width of a token.
 NARROW = {
     "modernbert", "modernbert-decoder", "nomic_bert", "mllama_text_model", "qwen2_vl_text",
-    "qwen2_5_vl_text", "zamba", "zamba2",
+    "qwen2_5_vl_text", "zamba", "zamba2", "esm",
 }  # fmt: skip
 # Classes that compute attention themselves. None of them knows a window.
 ENTRIES = ("compressed_kv", "compressor")
@@ -370,6 +370,7 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
         held = {length: numbers_held(*whole, length) for length in HELD}
     own = published.model_type in OWN_ATTENTION
     kinds: dict[str, dict[str, Any]] = {}
+    wider: Observer | None = None
     for index in range(published.num_hidden_layers):
         place = index % len(layers)  # of a uniform class only some layers were built
         attends = own or place in near.masks
@@ -381,13 +382,17 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
         if attends:
             mask, grouped = masked.masks.get(place), compresses(layers[place])
             name, beyond = seen_keys(mask if mask is None else mask[..., :TEXT])
+            slope = 1
+            if beyond is not None and beyond > 1:  # such as a window that counts one side
+                wider = wider or run(*build(config, WINDOW + 1), list(range(TEXT)))[0]
+                slope = (seen_keys(wider.masks[place])[1] or 0) - beyond
             order = ("attention_chunk_size",) if name == "chunk" else _window_keys(published)
             size = next(
                 (getattr(published, one) for one in order if getattr(published, one, None)), 0
             )
             kind = {
                 "attention": "compressed" if grouped else "sparse" if sparse else name,
-                "window": None if beyond is None else size + beyond,
+                "window": None if beyond is None else WINDOW + beyond + slope * (size - WINDOW),
             }
             if grouped and mask is not None:
                 visible = (mask[0, 0, :, TEXT:] == 0).sum(dim=-1)
