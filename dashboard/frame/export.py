@@ -108,6 +108,12 @@ def _readme(contents: PageContents, link: str, *, compared: bool) -> str:
         if isinstance(row, Row)
         for figure, panel in _panels(row)
     ]
+    captions += [
+        f"figures/{file_name(name)}.png: {picture.spec['title']['text']}."
+        for name, picture in contents.pictures.items()
+        if isinstance(picture, Picture)
+    ]
+    captions += [f"numbers/{file_name(name)}.csv: {name}." for name in contents.tables]
     parts = [contents.title, *contents.sentences, *contents.pinned, *captions, f"Link: {link}"]
     settings = "settings.json (B)" if compared else "settings.json"
     if contents.script:

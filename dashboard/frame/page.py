@@ -79,11 +79,12 @@ def head(text: str, headline: str | AB[str]) -> None:
     """Draw the page's title and the sentence that answers its question, of A under that of B."""
     sentence = headline if isinstance(headline, AB) else AB(headline)
     title(text)
-    st.markdown(f"**{sentence.current}**")
+    lead = f"{setting_name('B')}. " if sentence.pinned is not None else ""
+    st.markdown(f"**{lead}{sentence.current}**")
     contents = page_contents.current()
     contents.sentences.append(sentence.current)
     if sentence.pinned is not None:
-        same = "The same." if sentence.pinned == sentence.current else sentence.pinned
+        same = "The same result." if sentence.pinned == sentence.current else sentence.pinned
         st.caption(f"{setting_name('A')}. {same or 'Nothing to show.'}")
         contents.pinned.append(f"Pinned setting, A (pinned.json): {sentence.pinned}")
 

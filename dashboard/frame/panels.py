@@ -34,9 +34,9 @@ def rows_of_both(
 ) -> None:
     """Draw matrices of B, and where a setting is pinned those of A and the differences beside them.
 
-    scale: makes the colours of B's and A's matrices together. Panels belong together by their title.
-    on_cell: called with a row's key when a visitor pins a cell of it. change: of two panels, by default the
-    difference of their first cells.
+    scale: makes the colours of B's and A's matrices together. Panels belong together by their title; those
+    that are equal in both settings are named and left out. on_cell: called with a row's key when a visitor
+    pins a cell of it. change: of two panels, by default the difference of their first cells.
     """
     pinned = {panel.title: panel for panel in panels.pinned or ()}
     changes = [
@@ -46,15 +46,16 @@ def rows_of_both(
         for panel in panels.current
         if panel.title in pinned
     ]
-    changed = [panel for panel in changes if not _all_zero(panel)]
-    titles = {panel.title for panel in changed}
-    unaffected = [panel.title for panel in changes if panel.title not in titles]
-    # What differs stands first, A and the difference at the right of B.
-    of_now, of_pinned = (
-        sorted(row, key=lambda panel: panel.title not in titles)
-        for row in (panels.current, pinned.values())
+    equal = [panel.title for panel in changes if _all_zero(panel)]
+    of_now, of_pinned, changed = (
+        [panel for panel in row if panel.title not in equal]
+        for row in (panels.current, pinned.values(), changes)
     )
-    colours = scale([*of_now, *of_pinned])
+    beside = bool(pinned and (of_now or of_pinned))
+    if equal:
+        st.caption(_no_difference(equal))
+        of_now = of_now if beside else [*panels.current]
+    colours = scale([*panels.current, *pinned.values()])
     difference = Scale.around_zero([panel.values for panel in changed], f"difference of {unit}")
     names = pin.names(page.settings())
     rows = [
@@ -63,24 +64,21 @@ def rows_of_both(
         ("Difference: B minus A", changed, f"{key}_change", difference,
          "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
-    rows = [row for row in rows if row[1] or (row[1] is changed and unaffected)]
+    rows = [row for row in rows if row[1]]
     # Names in a row of their own, so that matrices stay level where one is long.
-    headings = st.columns(len(rows)) if pinned and not page.on_phone() else None
-    places = st.columns(len(rows)) if pinned else [st.container() for _ in rows]
+    headings = st.columns(len(rows)) if beside and not page.on_phone() else None
+    places = st.columns(len(rows)) if beside else [st.container() for _ in rows]
     for i, (name, shown, row_key, shades, lead, own_layout) in enumerate(rows):
-        if pinned:
+        if beside:
             (headings or places)[i].markdown(f"**{plain(name)}**")
         with places[i]:
-            if shown:
-                saved = f"{names['B']} minus {names['A']}" if shown is changed else name
-                page.matrices(
-                    shown, name=saved if pinned else "", key=row_key, scale=shades,
-                    text_alternative=f"{lead}{text_alternative}",
-                    on_cell=functools.partial(on_cell, row_key) if on_cell else None,
-                    **(layout | own_layout),
-                )  # fmt: skip
-            if shown is changed and unaffected:
-                st.caption(_no_difference(unaffected))
+            saved = f"{names['B']} minus {names['A']}" if shown is changed else name
+            page.matrices(
+                shown, name=saved if beside else "", key=row_key, scale=shades,
+                text_alternative=f"{lead}{text_alternative}",
+                on_cell=functools.partial(on_cell, row_key) if on_cell else None,
+                **(layout | own_layout),
+            )  # fmt: skip
 
 
 def _all_zero(panel: Panel) -> bool:
@@ -95,6 +93,9 @@ def _no_difference(titles: Sequence[str]) -> str:
     changed = [label for label, *_ in pin.changed(page.settings())]
     controls = [f"the {label}" for label in changed if label != "schemes"]
     if not controls:
-        return f"A and B are equal for {names}: no difference is drawn."
+        return f"A and B are equal for {names}."
     text = listed(controls)
-    return f"T{text[1:]} {'do' if len(controls) > 1 else 'does'} not affect {names}."
+    verb = "do" if len(controls) > 1 else "does"
+    return (
+        f"T{text[1:]} {verb} not affect {names}: no matrices are drawn of what is equal in A and B."
+    )

@@ -76,10 +76,11 @@ class Slider:
     @property
     def hint(self) -> str:
         """The unit, and how far an answer may be off."""
-        near = f"{self.near:.{self.digits}f} {self.unit}" if self.near else ""
+        unit = self.unit.removesuffix("s") if self.near == 1 else self.unit
+        near = f"{self.near:.{self.digits}f} {unit}" if self.near else ""
         share = f"{self.within:.0%}" if self.within else ""
         limits = " or ".join(filter(None, (share, near)))
-        return f"In {self.unit}." + (f" An answer within {limits} is right." if limits else "")
+        return f"in {self.unit}" + (f", right within {limits}" if limits else "")
 
     def say(self, value: Answer) -> str:
         """Return an answer in words."""
@@ -232,7 +233,7 @@ def _draw_control(page: str, question: Question) -> Answer | None:
         return st.radio("Your answer", control.options, None, key=key, horizontal=True)
     stops = [*control.answers.values()]
     return st.select_slider(
-        f"Your answer. {control.hint}",
+        f"Your answer {control.hint}",
         stops,
         # Not in the middle, which may be near the correct answer: a reader moves it from zero.
         min((stop for stop in stops if not isinstance(stop, str)), key=abs),

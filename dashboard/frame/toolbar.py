@@ -54,7 +54,8 @@ class Toolbar:
         self.controls = None
         if presenting() and page_controls.any_here():
             self.controls = _menu(tools, "Controls", "tune")
-        self.compare = _menu(tools, "A/B", "compare", "menu_compare")
+        compare = "A/B: pinned" if pin.token() else "A/B"
+        self.compare = _menu(tools, compare, "compare", "menu_compare")
         self.link = tools.container(width="content")
         self.python = _menu(tools, "Python", "code")
         self.export = _menu(tools, "Export", "download")

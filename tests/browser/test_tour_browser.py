@@ -138,6 +138,14 @@ WINDOWS = {str(width): kind for width, kind in SCREENS.items()}
 WINDOWS["narrow"] = {"viewport": SCREENS[390]["viewport"]}
 
 
+def test_menu_over_a_narrow_window_closes_when_a_page_is_chosen(visitor: Visit) -> None:
+    page = visitor(**WINDOWS["narrow"]).open()
+    click(page, page.get_by_test_id("stExpandSidebarButton"))
+    expect(page.get_by_test_id("stSidebar")).to_be_in_viewport()
+    go(page, "similarity")
+    expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
+
+
 @pytest.mark.parametrize(
     ("path", "window"), mostly(product(PAGES, WINDOWS), ("pca", "narrow"), ("pca", "390"))
 )

@@ -250,7 +250,7 @@ def test_number_is_judged_by_its_distance(
     words = "Right." if right else "Not quite."
     text = f"{words} Your answer: {own}. The correct answer: {correct}."
     assert judge(question, answer) == (right, text)
-    assert metres.hint == "In m. An answer within 10% or 0.5 m is right."
+    assert metres.hint == "in m, right within 10% or 0.5 m"
 
 
 def test_each_of_several_correct_options_is_accepted() -> None:

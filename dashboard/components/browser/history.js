@@ -49,6 +49,14 @@ function turnStep(event) {
   target.click();
 }
 
+// Streamlit closes a menu that covers the page on phones alone, not in a narrow window.
+function closeMenu() {
+  const menu = document.querySelector("[data-testid=stSidebar]");
+  if (menu?.getBoundingClientRect().left >= 0) {
+    menu.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
+  }
+}
+
 export default () => {
   const patched = Symbol.for("posenc.history");
   if (history[patched]) return;
@@ -65,6 +73,7 @@ export default () => {
     else {
       push(state, unused, url);
       document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0); // a new page begins at its top
+      if (innerWidth < 768) closeMenu();
     }
   };
 };
