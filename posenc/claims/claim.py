@@ -26,11 +26,13 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Status(StrEnum):
     """The outcome of a claim's test at one setting.
 
-    THEOREM: true at every setting by proof; the test confirms it to rounding. NOT_HERE: a claim about
-    trained models that this library's small runs contradict, which refutes nothing of larger models.
+    THEOREM: true at every setting by proof; the test confirms it to rounding. HOLDS_HERE and NOT_HERE: a
+    claim about trained models that this library's small runs bear out or contradict, which proves and
+    refutes nothing of larger models.
     """
 
     HOLDS = "holds"
+    HOLDS_HERE = "holds in these models"
     THEOREM = "theorem holds"
     PARTLY = "partly"
     FALSE = "false"

@@ -29,10 +29,11 @@ def lines(at: AppTest) -> dict[str, str]:
 
 
 def by_rank(names: Iterable[str], setting: Setting) -> list[str]:
-    """Claims in the order of the page: false, false in small models, partly true, true, undecided."""
+    """Claims in the order of the page: false, false in small models, partly true, true, true in small
+    models, undecided."""
     groups = (
         (Status.FALSE,), (Status.NOT_HERE,), (Status.PARTLY,), (Status.HOLDS, Status.THEOREM),
-        (Status.NOT_MEASURED, Status.UNDECIDED),
+        (Status.HOLDS_HERE,), (Status.NOT_MEASURED, Status.UNDECIDED),
     )  # fmt: skip
     places = {state: n for n, states in enumerate(groups) for state in states}
     last = len(data.FIRST) + 1
@@ -73,6 +74,7 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     for heading, own in {
         "false": ("False",), "false in small models": ("False in small models",),
         "partly true": ("Partly true",), "true": ("True", "Proven"),
+        "true in small models": ("True in small models",),
         "undecided": ("Not measured", "Undecided"),
     }.items():  # fmt: skip
         count = sum(word in own for word in words)
@@ -81,7 +83,8 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
 
 def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
     left: dict[str, set[Status]] = {
-        "all": {*Status}, "holds": {Status.HOLDS, Status.THEOREM}, "partly": {Status.PARTLY},
+        "all": {*Status}, "holds": {Status.HOLDS, Status.THEOREM, Status.HOLDS_HERE},
+        "partly": {Status.PARTLY},
         "false": {Status.FALSE},
         "small": {Status.NOT_HERE},
         "undecided": {Status.NOT_MEASURED, Status.UNDECIDED},

@@ -239,7 +239,7 @@ def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
 
 @pytest.mark.parametrize(
     ("learned", "state"),
-    [([1.0, 1.004], Status.HOLDS), ([0.9, 1.3], Status.PARTLY), ([1.3, 1.4], Status.NOT_HERE)],
+    [([1.0, 1.004], Status.HOLDS_HERE), ([0.9, 1.3], Status.PARTLY), ([1.3, 1.4], Status.NOT_HERE)],
 )
 def test_losses_decide_whether_learned_and_sinusoidal_are_alike(
     store: Store, learned: list[float], state: Status
@@ -251,7 +251,12 @@ def test_losses_decide_whether_learned_and_sinusoidal_are_alike(
 
 @pytest.mark.parametrize(
     ("far", "state"),
-    [(0.9, Status.HOLDS), (1.005, Status.HOLDS), (1.05, Status.PARTLY), (1.2, Status.NOT_HERE)],
+    [
+        (0.9, Status.HOLDS_HERE),
+        (1.005, Status.HOLDS_HERE),
+        (1.05, Status.PARTLY),
+        (1.2, Status.NOT_HERE),
+    ],
 )
 def test_losses_decide_whether_rope_extrapolates(store: Store, far: float, state: Status) -> None:
     add_runs(store, "rope", [{64: 1.0, 128: far}, {64: 1.0, 128: far}])

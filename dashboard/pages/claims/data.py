@@ -35,6 +35,9 @@ OUTCOMES = {
     Status.PARTLY: Outcome("Partly true", "partly", "Partly true", "contrast"),
     Status.HOLDS: Outcome("True", "holds", "True", "check"),
     Status.THEOREM: Outcome("True", "holds", "Proven", "done_all"),
+    Status.HOLDS_HERE: Outcome(
+        "True in small models", "holds", "True in small models", "model_training"
+    ),
     Status.NOT_MEASURED: Outcome("Undecided", "undecided", "Not measured", "hourglass_empty"),
     Status.UNDECIDED: Outcome("Undecided", "undecided", "Undecided", "remove"),
 }
