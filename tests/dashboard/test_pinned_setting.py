@@ -229,15 +229,24 @@ def test_page_says_why_a_scheme_of_a_is_left_out(page: str) -> None:
     assert any(text.startswith("Pinned setting, A:") and gone in text for text in boxes)
 
 
-def test_encoding_draws_a_under_b_as_clocks_and_as_matrices() -> None:
-    then = pin.to_token(SMALL.replace(schemes=("sinusoidal", "rope")))
+def test_encoding_draws_a_beside_b_as_clocks_and_as_matrices() -> None:
+    then = pin.to_token(SMALL.replace(schemes=("sinusoidal", "rope"), base=500.0, train_length=6))
     at = drawn(visit("encoding", SIZES | {"schemes": "rope,alibi", "a": then}))
     clocks = [
-        [face["title"] for face in json.loads(element.proto.json)["faces"]]
+        [
+            (face["title"], face["subtitle"].partition(":")[0], face["trained"])
+            for face in json.loads(element.proto.json)["faces"]
+        ]
         for element in at.get("bidi_component")
         if element.proto.component_name.endswith("posenc_clock_row")
     ]
-    assert clocks == [["RoPE"], ["Sinusoidal", "RoPE"]]
+    length = pages.setting(at).train_length
+    assert clocks == [
+        [("Sinusoidal", "A", 6), ("RoPE", "B", length), ("RoPE", "A", 6)]
+    ]  # one slider
+    factors = [text for text in captions(at) if "by the factor" in text]
+    for base, text in zip((pages.setting(at).base, 500.0), factors, strict=True):
+        assert f"{base ** (2 / 16):.3g} (RoPE)" in text  # a head has 16 dimensions
     rows = [{*row} for _, row in rows_of_matrices(at)]
     assert rows.count({"RoPE"}) == 3  # B, A and their difference
     assert len(charts(at)) == 1  # the slopes of B, which alone has ALiBi

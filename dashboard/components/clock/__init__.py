@@ -41,8 +41,9 @@ class Face:
     """One clock: a hand per chosen pair of one scheme, MOST_HANDS at most.
 
     pairs: the number of each hand's pair. inv_freq: (hands,) float64, radians per position. color: #rrggbb.
-    offset: how many positions the hands are ahead of the slider. waves: (hands, 2, positions) sine and
-    cosine of every pair, drawn beside the clock; None draws the clock alone.
+    offset: how many positions the hands are ahead of the slider. trained: the training length, None for
+    that of the row. waves: (hands, 2, positions) sine and cosine of every pair, drawn beside the clock;
+    None draws the clock alone.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Face:
     pairs: tuple[int, ...]
     inv_freq: Array
     offset: int = 0
+    trained: int | None = None
     waves: Array | None = None
 
 
@@ -62,14 +64,17 @@ def clock_row(
     trained: int,
     text_alternative: str,
     first: int = 0,
+    two: bool = False,
 ) -> None:
     """Draw `faces` side by side under one play button, one speed and one position slider.
 
     first: where the slider stands at first; last: its last position; trained: the training length, marked
-    on it. With the same `key` a rerun changes the hands and leaves the position where it is.
+    on it. two: whether no more than two stand in a line. With the same `key` a rerun changes the hands and
+    leaves the position where it is.
     """
+    data = encode(faces, last, trained, text_alternative, first) | {"two": two}
     with st.container(gap=None):
-        _row(key=key, data=encode(faces, last, trained, text_alternative, first))
+        _row(key=key, data=data)
         _code(key=f"{key}-code", data={"style": _style})
 
 
@@ -91,13 +96,14 @@ def encode(
                 "subtitle": face.subtitle,
                 "color": face.color,
                 "offset": face.offset,
+                "trained": trained if face.trained is None else face.trained,
                 "waves": None if face.waves is None else _as_text(face.waves),
                 "hands": [
                     {
                         "pair": pair,
                         "frequency": frequency,
                         "period": 2 * math.pi / frequency if frequency else None,
-                        "turns": frequency * trained / (2 * math.pi),
+                        "turns": frequency * (face.trained or trained) / (2 * math.pi),
                     }
                     for pair, frequency in zip(face.pairs, face.inv_freq.tolist(), strict=True)
                 ],

@@ -62,7 +62,7 @@ function seenPath(radius, turns) {
 
 /** Sine and cosine of every pair by position, one pair under the other, and a line where the hands are. */
 class WavesView {
-  constructor({ hands, waves }, trained, parent) {
+  constructor({ hands, waves, trained }, parent) {
     const bytes = Uint8Array.from(atob(waves), (letter) => letter.charCodeAt(0));
     const values = new Float32Array(bytes.buffer);
     const count = values.length / (2 * hands.length);
@@ -112,7 +112,7 @@ class WavesView {
  *
  * shifted: whether its title says its position. */
 class FaceView {
-  constructor(face, trained, parent, shifted) {
+  constructor(face, parent, shifted) {
     this.face = face;
     this.shifted = shifted;
     const figure = make("figure", "face", parent);
@@ -124,7 +124,7 @@ class FaceView {
     const pictures = make("div", "pictures", figure);
     this.picture = draw("svg", "dial", pictures, { role: "img" });
     this.drawDial(parseFloat(getComputedStyle(parent).getPropertyValue("--dial-text")) || 9);
-    if (face.waves) this.waves = new WavesView(face, trained, pictures);
+    if (face.waves) this.waves = new WavesView(face, pictures);
     this.makeTable(face.waves ? figure : pictures);
   }
 
@@ -246,8 +246,9 @@ class Clock {
     }
     write(this.markText, `training length ${whole(row.trained)}`);
     this.faces.replaceChildren();
+    this.faces.classList.toggle("two", row.two);
     const shifted = row.faces.some(({ offset }) => offset); // the slider's position is not that of every clock
-    this.views = row.faces.map((face) => new FaceView(face, row.trained, this.faces, shifted));
+    this.views = row.faces.map((face) => new FaceView(face, this.faces, shifted));
     this.at = Math.min(this.at ?? row.first, row.last);
     this.play(this.playing && this.at < this.last);
     this.root.dataset.paints = ++this.paints;

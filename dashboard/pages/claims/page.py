@@ -49,9 +49,10 @@ def draw() -> None:
     page.how_to_read(
         "A verdict holds at these settings. *True* and *false*: the number decides. *Proven*: true at "
         "every setting by proof; its control is the same check on something that must fail. *Partly "
-        "true*: one reading of the claim is true and another is not. *True* and *false in small models*: the "
-        "small models trained here bear the claim out or contradict it; larger models may differ. *Not measured*: no trained "
-        "model has this training length and base. *Undecided*: the setting is too small for the test."
+        "true*: one reading of the claim is true and another is not. *True* and *false in small "
+        "models*: the small models trained here bear the claim out or contradict it; larger models may "
+        "differ. *Not measured*: no trained model has this training length and base. *Undecided*: the "
+        "setting is too small for the test."
     )
     page.definition(
         r"\theta_m = b^{-2m/d}, \quad \lambda_m = \frac{2\pi}{\theta_m}, \quad "

@@ -7,15 +7,17 @@ from dashboard.ab import AB
 from dashboard.charts import frames, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.compute.result_cache import memoize_on
-from dashboard.controls import sidebar
+from dashboard.controls import pin, sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
 from dashboard.pages.encoding import charts, data, matrices, sentences, worked_example
 from dashboard.pages.encoding.data import EncodingPage
 from dashboard.pages.encoding.options import EncodingChoice
+from dashboard.text import plain
 from posenc.analysis import embedding_sum, spectrum
 from posenc.encoding import encoding
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 TABS = ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand")
 
@@ -43,8 +45,6 @@ def draw() -> None:
         _cards(current)
     with clocks:
         _clocks(both)
-        if ratios := sentences.ratios(current):
-            st.caption(ratios)
     if matrix.open:
         with matrix:
             matrices.draw(both, both.map(lambda read: _joined(read, "slopes")))
@@ -109,33 +109,45 @@ def _cards(read: EncodingPage) -> None:
 
 
 def _clocks(both: AB[EncodingPage]) -> None:
-    """Draw the chosen pairs as hands that turn and as waves, of A under those of B."""
-    for read, key in zip(both.each, ("clocks", "clocks_pinned"), strict=False):
-        if not read.with_pairs:
-            continue
-        if key == "clocks_pinned":
-            st.caption(page.setting_name("A"))
-        setting = read.setting
-        faces = [
-            Face(
-                title=SCHEMES[kind].label,
-                subtitle=page.panel_note(setting, kind, rounded=False),
-                color=theme.COLOURS[kind],
-                pairs=scheme.pairs,
-                inv_freq=scheme.frequencies["inv_freq"].to_numpy()[[*scheme.pairs]],
-                # Of each pair its sines, then its cosines.
-                waves=scheme.waves["y"].to_numpy().reshape(len(scheme.pairs), 2, -1),
-            )
-            for kind, scheme in read.with_pairs.items()
-        ]
-        clock_row(
-            faces,
-            key=key,
-            first=10,  # where hands of different speeds stand apart
-            last=max(setting.length - 1, setting.train_length),
-            trained=setting.train_length,
-            text_alternative=sentences.clocks(read),
+    """Draw the chosen pairs as hands that turn and as waves, those of A beside those of B."""
+    settings = both.map(lambda read: read.setting)
+    names = pin.names(settings) if both.compared else {"B": "", "A": ""}
+    faces = [
+        Face(
+            title=SCHEMES[kind].label,
+            subtitle=_numbers(read.setting, kind, names[letter]),
+            color=theme.COLOURS[kind],
+            pairs=scheme.pairs,
+            inv_freq=scheme.frequencies["inv_freq"].to_numpy()[[*scheme.pairs]],
+            trained=read.setting.train_length,
+            # Of each pair its sines, then its cosines.
+            waves=scheme.waves["y"].to_numpy().reshape(len(scheme.pairs), 2, -1),
         )
+        for kind in page.kinds(both.map(lambda read: read.with_pairs))
+        for letter, read in zip("BA", both.each, strict=False)
+        if (scheme := read.with_pairs.get(kind))
+    ]
+    if not faces:
+        return
+    clock_row(
+        faces,
+        key="clocks",
+        first=10,  # where hands of different speeds stand apart
+        last=max(max(setting.length - 1, setting.train_length) for setting in settings.each),
+        trained=settings.current.train_length,
+        text_alternative=" ".join(map(sentences.clocks, both.each)),
+        two=both.compared,
+    )
+    for letter, read in zip("BA", both.each, strict=False):
+        if ratios := sentences.ratios(read):
+            st.caption(f"{plain(names[letter])}. {ratios}" if names[letter] else ratios)
+
+
+def _numbers(setting: Setting, kind: str, name: str) -> str:
+    """Return the width and the base of a scheme, which a lecturer sees while the controls are closed."""
+    text = "; ".join(filter(None, (name, page.panel_note(setting, kind, rounded=False))))
+    base = getattr(setting.config(kind), "base", None)
+    return text if base is None or "base" in text else f"{text}, base {base:,.10g}"
 
 
 def _wavelengths(both: AB[EncodingPage]) -> None:
