@@ -103,8 +103,8 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
         ),
         f"Models with {NAMES[kind]} ({_model(curve)}) have a loss of {loss:.4f} nats at "
         f"{count_of(length, 'token')} and {last.mean:.4f} at {last.x:,}, {_seeds(curve.seeds)}: the model "
-        f"{outcome} ({outcome.rule}). Perplexity {passes} and ends at {figure(times)} times. The loss on text "
-        "says nothing of copying and recall at longer lengths, which other models here measure.",
+        f"{outcome} ({outcome.rule}). Perplexity {passes} and ends at {figure(times)} times. The loss on "
+        "text says nothing of copying and recall at longer lengths, which other models here measure.",
     )
 
 
