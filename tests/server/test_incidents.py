@@ -25,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 # Name of a case: page, module of the dashboard, function, link. The first are what every page reads first.
 FOLDERS = {
-    "learn": "lessons",
     "why_position": "why_order_matters",
     "overview": "at_a_glance",
     "context_planner": "extend_context",
@@ -38,6 +37,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "answer",
         {"part": "x"},
     ),
+    "learn": ("learn", "pages.lessons.data", "swap", {}),
     "extrapolation": ("extrapolation", "pages.extrapolation.formula", "read", {}),
     "train": ("train", "pages.train.form", "draw", {}),
     "extrapolation, measured": (
