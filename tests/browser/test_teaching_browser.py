@@ -145,13 +145,26 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
         for element in ("answer_of_step", "lesson_clock", "lesson_orders"):
             for one in page.locator(f"[class*=st-key-{element}]").all():
                 assert box_of(one)["y"] + box_of(one)["height"] <= 720
+        keys = (
+            ".st-key-step button >> nth=0",
+            ".st-key-back_step button",
+            ".st-key-next_step button",
+        )
+        levels = [
+            (box_of(page.locator(key))["y"], box_of(page.locator(key))["height"]) for key in keys
+        ]
+        assert levels == [pytest.approx(levels[0], abs=0.6)] * 3
         answer = page.locator("[class*=st-key-answer_of_step] details")
-        if number < 5:  # the last step has an answer once a guess is there
-            expect(answer).not_to_have_attribute("open", "")
+        if number == 5:  # which has an answer once the curves are drawn
             page.keyboard.press("PageDown")
-            expect(answer).to_have_attribute("open", "")
-            expect(page.locator("h1")).to_contain_text(f"{number}. ")
-            page.keyboard.press("PageDown")
+        expect(answer).not_to_have_attribute("open", "")
+        page.keyboard.press("PageDown")
+        expect(answer).to_have_attribute("open", "")
+        expect(page.locator("h1")).to_contain_text(f"{number}. ")
+        settled(page)
+        page.wait_for_timeout(500)  # until it is open
+        assert box_of(answer)["y"] + box_of(answer)["height"] <= 720
+        page.keyboard.press("PageDown")
     assert places == [places[0]] * 5
     page.keyboard.press("PageUp")
     expect(page.locator("h1")).to_contain_text("4. ")
@@ -170,10 +183,13 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
 
 def test_clocks_of_query_and_key_name_their_positions_as_the_slider_moves(visitor: Visit) -> None:
     page = visitor().open("learn?step=3")
-    titles = page.locator(".st-key-lesson_clock .face .title")
+    titles = page.locator("[class*=st-key-lesson_clock] .face .title")
     expect(titles).to_have_text(["Key at position 9", "Query at position 12"])
-    page.locator(".st-key-lesson_clock .slider").fill("50")
+    page.locator("[class*=st-key-lesson_clock] .slider").fill("50")
     expect(titles).to_have_text(["Key at position 50", "Query at position 53"])
+    page.locator(".st-key-moved_by").get_by_text("100", exact=True).click()
+    expect(titles).to_have_text(["Key at position 109", "Query at position 112"])
+    expect(headline(page)).to_contain_text("Key 109, query 112: logit")
 
 
 def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> None:

@@ -28,6 +28,10 @@ def answer(at: AppTest) -> str:
     return pages.as_read(drawer.markdown[0].value)
 
 
+def linked(at: AppTest) -> list[str]:
+    return [one.page for one in pages.messages(at) if one.DESCRIPTOR.name == "PageLink"]
+
+
 def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None:
     at = step(1, words="the cat saw the dog")
     said = pages.as_read(headline(at)).replace("\u2068", "").replace("\u2069", "")
@@ -71,21 +75,33 @@ def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
     size = np.sqrt((first**2).mean())
     at = step(1)
     assert (
-        f"entries of the outputs change by up to {change:.3g}; the root mean square of all entries "
-        f"is {size:.3g}." in headline(at)
+        f"entries of the outputs change by up to {change:.3g}, more than a typical entry ({size:.3g}, root "
+        "mean square)." in headline(at)
     )
     none = np.zeros((3, 512))
     masked = outputs(words, none, masked=True) - outputs(swapped, none, masked=True)[::-1]
     assert f"entries of the outputs by up to {np.abs(masked).max():.3g}:" in answer(at)
 
 
+@pytest.mark.parametrize("words", ["dog bites man", "a b", "the cat saw the dog at night"])
+def test_change_of_a_swap_is_compared_with_a_typical_entry(words: str) -> None:
+    said = re.search(
+        r"up to ([\d.]+), (.+) a typical entry \(([\d.]+),", headline(step(1, words=words))
+    )
+    assert said is not None
+    change, size = float(said[1]), float(said[3])
+    assert (
+        said[2] == "as much as" if change == size else "more than" if change > size else "less than"
+    )
+
+
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float) -> None:
     at = step(2, wave_base=f"{base:.0f}")
     _, shown = pages.matrices(at)
-    angles = np.arange(1024)[:, None] * base ** (-np.arange(0, 64, 2) / 64)
-    table = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(1024, 64)
-    assert np.allclose(shown["Sinusoidal"], table[:64], atol=1e-6)
+    angles = np.arange(64)[:, None] * base ** (-np.arange(0, 64, 2) / 64)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(64, 64)
+    assert np.allclose(shown["Sinusoidal"], table, atol=1e-6)
     squares = (table**2).sum(axis=1)
     apart = squares[:, None] + squares[None, :] - 2 * table @ table.T
     np.fill_diagonal(apart, np.inf)
@@ -98,18 +114,30 @@ def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float)
 
 
 def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
+    frequencies = 10_000.0 ** (-np.arange(0, 64, 2) / 64)
+    assert np.allclose(data.rotate(0).arrays["inv_freq"], frequencies, rtol=1e-14)
+    draw = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 64, generator=draw, dtype=torch.float64).numpy().reshape(2, 32, 2)
+
+    def logit(apart: int) -> float:  # q and k as complex numbers, one turned by the distance
+        q_pairs, k_pairs = q @ [1, 1j], k @ [1, 1j]
+        return float((q_pairs * k_pairs.conj() * np.exp(1j * apart * frequencies)).real.sum())
+
     at = step(3)
-    before = re.search(r"the logit is (-?[\d.]+)\.", headline(at))
-    assert before is not None
-    assert answer(at).startswith(f"Still {before[1]} ")
-    assert f"logit becomes {before[1]}" not in answer(at)
-    expected = 10_000.0 ** (-np.arange(0, 64, 2) / 64)
-    assert np.allclose(data.rotate().arrays["inv_freq"], expected, rtol=1e-14)
-    (clock,) = [one for one in at.get("bidi_component") if one.key == "lesson_clock"]
-    row = json.loads(clock.proto.json)
-    ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
-    assert ahead == {"Key": 9, "Query": 12}
-    assert row["last"] >= 109  # where the answer moves the key
+    for moved in (0, 1, 10, 100):
+        at.segmented_control(key="moved_by").set_value(str(moved)).run()
+        key, query = 9 + moved, 12 + moved
+        assert headline(drawn(at)).endswith(f" Key {key}, query {query}: logit {logit(3):.3f}.")
+        assert answer(at).startswith("No (change ")
+        assert answer(at).endswith(f" Key {key}, query {query + 1}: logit {logit(4):.3f}.")
+        (clock,) = [
+            one for one in at.get("bidi_component") if str(one.key).startswith("lesson_clock")
+            and not str(one.key).endswith("code")
+        ]  # fmt: skip
+        row = json.loads(clock.proto.json)
+        ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
+        assert ahead == {"Key": key, "Query": query}
+        assert row["last"] >= key
     degrees = [3 * 10_000.0 ** (-pair / 32) * 180 / np.pi for pair in (0, 8, 16, 24)]
     listed = ", ".join(f"{angle:.3g}°" for angle in degrees)
     assert row["faces"][1]["subtitle"] == f"3 positions later, so ahead of the key by {listed}"
@@ -127,6 +155,14 @@ def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
     assert 32 * slope <= 20  # where the axis ends
     factors = [float(text) for text in re.findall(r"by (\d[\d.]*\d)", answer(at))]
     assert factors[0] == pytest.approx(np.exp(-32 / 256), abs=5e-4)
+    named = frame[frame["label_y"].notna()].set_index("head")
+    assert named.index.tolist() == [
+        *range(1, 9)
+    ]  # every head has its number at the end of its line
+    assert named["x"].tolist() == [40, 80, *6 * (127,)]
+    heights = named["label_y"]
+    assert np.diff(heights[2:]).min() >= 1.3 - 1e-9
+    assert np.abs(heights - named["y"]).max() < 1.3
     assert "of head 1 by 1.1\u00a0×\u00a010⁻⁷." in answer(at)  # exp(-16)
 
 
@@ -141,6 +177,15 @@ def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(trained)
     assert not [one for one in at.expander if one.label == "Answer"]
     assert "nats" not in headline(at)
+    assert linked(at) == ["context_planner"]  # not to the page with the curves
+    at.button(key="next_step").click().run()
+    assert headline(drawn(at)).startswith("The loss of ALiBi rises least. Change")
+    assert charts(at)[0]["y"].notna().sum() > len(shown)
+    assert linked(at) == ["context_planner"]
+    assert not at.button(key="next_step").disabled
+    at.button(key="next_step").click().run()
+    assert linked(drawn(at)) == ["context_planner", "extrapolation"]
+    assert at.button(key="next_step").disabled
 
 
 @pytest.mark.parametrize(("guess", "verdict"), [("ALiBi", "Right"), ("RoPE", "Not quite")])
@@ -172,15 +217,22 @@ def test_how_to_read_describes_the_picture_of_the_step(number: int, word: str) -
     assert ("model dimension 512" in guide) == (number == 1)
 
 
-def test_next_goes_through_all_five_steps_and_each_leads_to_full_pages() -> None:
+def test_next_opens_each_answer_and_goes_through_all_five_steps_to_full_pages() -> None:
     at = step(1)
     assert at.button(key="back_step").disabled
-    for number in range(1, 6):
-        assert at.title[0].value.startswith(f"{number}. ")
-        links = [one for one in pages.messages(at) if one.DESCRIPTOR.name == "PageLink"]
-        assert len(links) == 2
-        if number < 5:
+    for number in range(1, 5):
+        for opened in (False, True):  # the answer first
+            assert at.title[0].value.startswith(f"{number}. ")
+            assert at.session_state[f"answer_of_step_{number}"] is opened
+            assert len(linked(at)) == 2
             at.button(key="next_step").click().run()
             drawn(at)
-    assert at.button(key="next_step").disabled
+    assert at.title[0].value.startswith("5. ")
     assert drawn(at.button(key="back_step").click().run()).title[0].value.startswith("4. ")
+    assert at.session_state["answer_of_step_4"] is False
+
+
+def test_next_skips_the_answer_of_a_step_without_a_question() -> None:
+    at = step(1, first_word="1", second_word="1")
+    at.button(key="next_step").click().run()
+    assert drawn(at).title[0].value.startswith("2. ")

@@ -6,8 +6,8 @@
 // - Less room beside a page in a window of a projector or a small laptop, and Start's cards by the width.
 // - A chart with a width of its own fits a narrow window, and code has smaller letters there. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
-// - Page Up and Page Down, which the remote control of a projector sends, turn the steps of Learn, also where a
-//   slider or a field would take them. Page Down opens a closed answer first.
+// - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
+//   where a slider or a field would take them. These are as high as the numbers of the steps beside them.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
@@ -21,6 +21,7 @@ const STYLE = `
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
 @media (max-width: 640px) { [data-testid=stCode] code { font-size: 0.75rem !important; } }
+:is(.st-key-back_step, .st-key-next_step) button { min-height: 2rem; padding-block: 0; }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
 .stVegaLiteChart:has(.role-title) { overflow: clip; }
 .stVegaLiteChart svg:has(.role-title) { margin-top: calc(-1 * var(--chart-title, 35px)); }
@@ -38,11 +39,8 @@ function watchRuns(app) {
 }
 
 function turnStep(event) {
-  const closed = "[class*=st-key-answer_of_step] details:not([open]) > summary";
-  const button = (name) => document.querySelector(`.st-key-${name}_step button`);
-  const target = {
-    PageUp: () => button("back"), PageDown: () => document.querySelector(closed) ?? button("next"),
-  }[event.key]?.();
+  const name = { PageUp: "back", PageDown: "next" }[event.key];
+  const target = name && document.querySelector(`.st-key-${name}_step button`);
   if (!target) return;
   event.preventDefault();
   event.stopPropagation(); // from Streamlit's shortcut too, which the button shows

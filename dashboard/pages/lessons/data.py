@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 
 from dashboard.charts import loss
+from dashboard.charts.lines import apart
 from dashboard.compute import run_results, runs
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
@@ -19,13 +20,12 @@ from posenc.schemes.base import Scheme
 from posenc.settings import Setting
 
 ROWS, WIDTH = 64, 64  # of the table that the second step draws
-COMPARED = 1_024  # rows of it that are compared
-QUERY, KEY, MOVED = 12, 9, 100  # positions of the third step, and how far both move
+KEY, APART, MOVED = 9, 3, 100  # of the third step: positions, and how far the question moves both
 HEADS, FAR = 8, 32  # of the fourth step; a distance
-LOWEST = -20  # of its picture
+LOWEST, LABEL_GAP = -20, 1.3  # of its picture, where a label is as high as that
 ALIBI = (
-    "ALiBi lowers the weight of a key by its distance, so a key beyond the distances of training counts "
-    "less than all that it met there (Chi et al. 2022, arXiv 2212.10356). "
+    "ALiBi lowers the weight of a key by its distance, so a key farther away than any in training only "
+    "counts less (Chi et al. 2022, arXiv 2212.10356). "
 )
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
 # How to read the picture of each step.
@@ -56,6 +56,7 @@ class Lesson:
     arrays: dict[str, Array] = field(default_factory=dict)
     frame: pd.DataFrame = field(default_factory=pd.DataFrame)
     words: tuple[str, ...] = ()
+    key: int = 0
 
 
 def scheme(kind: str) -> Scheme:
@@ -79,7 +80,17 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
         return read_orders(scheme(kind), layer, words, order, causal=causal)
 
     none, sinusoidal = outputs("none"), outputs("sinusoidal")
-    masked = outputs("none", causal=True)
+    masked, change, size = (
+        outputs("none", causal=True),
+        *map(number, (sinusoidal.largest, sinusoidal.size)),
+    )
+    than = (
+        "as much as"
+        if change == size
+        else "more than"
+        if sinusoidal.largest > sinusoidal.size
+        else "less than"
+    )
     arrays = {}
     for name, outcome in (("No position", none), ("Sinusoidal", sinusoidal)):
         arrays[f"{name}, your order"] = outcome.patterns.mean(0).numpy()
@@ -88,8 +99,7 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
         "Swap two words",
         f"{quoted_words(words)} becomes {quoted_words(swapped)}. Without position, each word keeps "
         f"its output (largest change {number(none.largest)}, rounding). With the sinusoidal table, entries "
-        f"of the outputs change by up to {number(sinusoidal.largest)}; the root mean square of all "
-        f"entries is {number(sinusoidal.size)}.",
+        f"of the outputs change by up to {change}, {than} a typical entry ({size}, root mean square).",
         "A causal mask hides later words. Does the mask alone show the order?",
         f"Yes. With a causal mask and no position, the same swap changes entries of the outputs by up to "
         f"{number(masked.largest)}: the first word sees one word, the last word sees all.",
@@ -101,23 +111,24 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
 @cache_result
 def add(base: str) -> Lesson:
     """Add a row of the sinusoidal table to each word."""
-    table = sinusoidal_table(COMPARED, WIDTH, base=float(base), dtype=torch.float64)
+    table = sinusoidal_table(ROWS, WIDTH, base=float(base), dtype=torch.float64)
     slowest = 2 * math.pi * float(base) ** (1 - 2 / WIDTH)
     return Lesson(
         "Add a position to the word",
         f"Row p of this table, {WIDTH} numbers, is added to the vector of the word at position p. Each "
         f"pair of columns is a wave: the fastest repeats after {2 * math.pi:.3g} positions, the slowest "
-        f"after {number(slowest)}.",
-        f"Do two of the first {COMPARED:,} positions have the same row?",
+        f"after {number(slowest)}. Learned adds such a table too, but trains it; it ends with its last "
+        "row.",
+        f"Do two of the {ROWS} rows shown have the same numbers?",
         f"No. The two closest rows are {number(torch.pdist(table).min().item())} apart (Euclidean "
         f"distance; each row has the length {number(math.sqrt(WIDTH / 2))}).",
-        {"table": table[:ROWS].numpy()},
+        {"table": table.numpy()},
     )
 
 
 @cache_result
-def rotate() -> Lesson:
-    """Rotate a query and a key by their positions."""
+def rotate(shift: int) -> Lesson:
+    """Rotate a query and a key by their positions, both moved by a shift."""
     rope = scheme("rope")
     assert rope.frequencies is not None
     draw = torch.Generator().manual_seed(0)
@@ -127,15 +138,18 @@ def rotate() -> Lesson:
         rotated = rope.rotate(q, k, torch.tensor([query]), torch.tensor([key]))
         return (rotated[0] * rotated[1]).sum().item()
 
-    first, moved = logit(QUERY, KEY), logit(QUERY + MOVED, KEY + MOVED)
+    key, query = KEY + shift, KEY + APART + shift
+    shown, alone = logit(query, key), logit(query + 1, key)
+    change = abs(logit(KEY + APART + MOVED, KEY + MOVED) - logit(KEY + APART, KEY))
     return Lesson(
         "Rotate query and key",
         "RoPE rotates each pair of dimensions of query and key by position times frequency. "
-        f"With the query at position {QUERY} and the key at position {KEY}, the logit is {first:.3f}.",
-        f"The slider moves both. What is the logit {MOVED} positions later?",
-        f"Still {moved:.3f} (change {number(abs(moved - first))}, rounding): only the distance counts. "
-        f"If the query alone moves to position {QUERY + 1}, the logit becomes {logit(QUERY + 1, KEY):.3f}.",
+        f"Key {key}, query {query}: logit {shown:.3f}.",
+        f"Move both {MOVED} positions. Does the logit change?",
+        f"No (change {number(change)}, rounding): only the distance counts. "
+        f"If the query alone moves, the logit changes. Key {key}, query {query + 1}: logit {alone:.3f}.",
         {"inv_freq": rope.frequencies.inv_freq.numpy()},
+        key=key,
     )
 
 
@@ -146,7 +160,11 @@ def lower(head: int) -> Lesson:
     heads = np.arange(1, HEADS + 1).repeat(len(distance))
     lines = {"head": heads, "x": np.tile(distance, HEADS), "y": np.outer(-slopes, distance).ravel()}
     slope, factors = slopes[head - 1], np.exp(-FAR * slopes)
-    last = np.minimum(len(distance) - 1, LOWEST // -slopes).repeat(len(distance))
+    frame = pd.DataFrame(lines).assign(chosen=heads == head)
+    ends = frame.loc[frame[frame["y"] >= LOWEST].groupby("head")["x"].idxmax()]
+    right = ends[ends["x"] == distance[-1]]
+    frame["label_y"] = ends["y"]
+    frame.loc[right.index, "label_y"] = apart(right["y"].to_numpy(), LABEL_GAP)
     return Lesson(
         "Lower distant logits",
         "ALiBi subtracts slope times distance from each logit and changes nothing else. "
@@ -155,7 +173,7 @@ def lower(head: int) -> Lesson:
         f"Head {HEADS}: its slope is the smallest. Before normalization, its bias at distance {FAR} "
         f"multiplies the attention weight by {number(factors[-1])}, the bias of head 1 by "
         f"{number(factors[0])}.",
-        frame=pd.DataFrame(lines).assign(chosen=heads == head, last=lines["x"] == last),
+        frame=frame,
     )
 
 
@@ -182,9 +200,11 @@ def evaluate_longer(guess: str) -> Lesson:
         )
     holding = [label for label, result in results.items() if result.effect is Effect.HOLDS]
     broken = [label for label, result in results.items() if result.effect is Effect.BREAKS]
+    right = f"{'Right' if guess == order[0] else 'Not quite'}: it is {order[0]}."
+    verdict = f"The loss of {order[0]} rises least." if guess == "shown" else right
     return Lesson(
         title,
-        f"{'Right' if guess == order[0] else 'Not quite'}: it is {order[0]}. Change of the loss per byte, "
+        f"{verdict} Change of the loss per byte, "
         f"{lengths}: {listed([f'{label} {results[label].text}' for label in order])}.",
         "A formula is defined at every position. Does a model with this formula work at every position?",
         f"No. These break: {listed(broken) if broken else 'none'}. A model only learns what it meets in "

@@ -41,6 +41,15 @@ class WaveChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShiftChoice:
+    """How far the query and the key of the third step move."""
+
+    moved_by: str = fields.Choice(
+        options=("0", "1", "10", "100"), label="Move both by (positions)"
+    ).field("0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlopeChoice:
     """The head whose bias the fourth step draws."""
 
@@ -54,5 +63,7 @@ class GuessChoice:
     """The answer that was guessed in the fifth step."""
 
     guess: str = fields.Choice(
-        options=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi"), label="Your guess"
-    ).field("not yet")
+        options=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi", "shown"),
+        labels=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi", "show the curves"),
+        label="Your guess",
+    ).field("not yet")  # fmt: skip

@@ -23,15 +23,15 @@ from posenc.settings import Setting
 
 # CSS pixels; each fits a lecture's screen.
 TABLE_HEIGHT, PRESENTED_TABLE, CHART_HEIGHT = 280, 210, 300
-WIDE = ("1", "3")  # steps whose picture takes the width of the page
 HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
 LINKS = {
     "1": ("why_order_matters", "claims"),
     "2": ("encoding", "similarity"),
     "3": ("encoding", "relative_offsets"),
     "4": ("similarity", "at_a_glance"),
-    "5": ("extrapolation", "extend_context"),
+    "5": ("extend_context",),
 }
+ANSWERS = {"5": ("extrapolation",)}  # links to pages that give the answer away
 
 
 used_controls = UsedControls(schemes=False)
@@ -44,38 +44,53 @@ def draw() -> None:
     header = st.container()
     step = sidebar.choices(options.LessonChoice, way).step
     phone = page.on_phone()
-    for name, to, key, hint in (
-        ("Back", int(step) - 1, "PageUp", None),
-        ("Next", int(step) + 1, "PageDown", "The key Page Down opens the answer first."),
+    for name, go, key, end in (
+        ("Back", _go_back, "PageUp", step == "1"),
+        ("Next", _go_on, "PageDown", step == "5" and st.session_state.get("answer_of_step_5")),
     ):
         way.button(
             name,
             key=f"{name.lower()}_step",
-            on_click=set_value,
-            args=("step", str(to)),
-            disabled=str(to) not in LINKS,
+            on_click=go,
+            args=(step,),
+            disabled=bool(end),
             shortcut=None if phone else key,
-            help=None if phone else hint,
         )
     lesson, draw_picture = _read(step, controls)
     with header:
         page.head(f"{step}. {lesson.title}", lesson.sentences)
-    if step in WIDE:
+    if step == "3":  # whose picture takes the width of the page
         picture = st.container()
-        question, answer = st.columns(2, gap="large")
+        question, place = st.columns(2, gap="large")
     else:
-        picture, question = st.columns([3, 2], gap="large")
-        answer = question
+        picture, question = st.columns([3, 1 if step == "1" else 2], gap="medium")
+        place = question
     with picture:
         draw_picture(lesson)
+    links = LINKS[step]
     if lesson.question:
         question.markdown(f"**Question.** {lesson.question}")
-        with answer.expander("Answer", key=f"answer_of_step_{step}"):
-            st.markdown(lesson.answer)
-    row = answer.container(horizontal=True)
-    for folder in LINKS[step]:
+        answer = place.expander("Answer", key=f"answer_of_step_{step}", on_change="rerun")
+        answer.markdown(lesson.answer)
+        links += ANSWERS.get(step, ()) if answer.open else ()
+    row = place.container(horizontal=True)
+    for folder in links:
         page.link(row, folder)
     page.how_to_read(data.GUIDES[step])
+
+
+def _go_back(step: str) -> None:
+    set_value("step", str(int(step) - 1))
+
+
+def _go_on(step: str) -> None:
+    """Open a closed answer; else draw the curves of the last step, or go to the next step."""
+    if st.session_state.get(answer := f"answer_of_step_{step}") is False:
+        set_value(answer, True)
+    elif step == "5":
+        set_value("guess", "shown")
+    else:
+        set_value("step", str(int(step) + 1))
 
 
 def _read(step: str, place: DeltaGenerator) -> tuple[Lesson, Callable[[Lesson], None]]:
@@ -90,7 +105,9 @@ def _read(step: str, place: DeltaGenerator) -> tuple[Lesson, Callable[[Lesson], 
         case "2":
             return data.add(sidebar.choices(options.WaveChoice, place).wave_base), _draw_table
         case "3":
-            return data.rotate(), _draw_clock  # whose slider is the control
+            return data.rotate(
+                int(sidebar.choices(options.ShiftChoice, place).moved_by)
+            ), _draw_clock
         case "4":
             return data.lower(sidebar.choices(options.SlopeChoice, place).slope_head), _draw_slopes
     return data.evaluate_longer(sidebar.choices(options.GuessChoice, place).guess), _draw_losses
@@ -150,11 +167,10 @@ def _draw_clock(lesson: Lesson) -> None:
     )
     frequencies = lesson.arrays["inv_freq"]
     hands = frequencies[[*HANDS]]
-    apart = data.QUERY - data.KEY
-    ahead = ", ".join(f"{degrees:.3g}°" for degrees in np.rad2deg(apart * hands))
+    ahead = ", ".join(f"{degrees:.3g}°" for degrees in np.rad2deg(data.APART * hands))
     subtitles = {
         "Key": (0, f"pairs {', '.join(map(str, HANDS))} of {len(frequencies)}"),
-        "Query": (apart, f"{apart} positions later, so ahead of the key by {ahead}"),
+        "Query": (data.APART, f"{data.APART} positions later, so ahead of the key by {ahead}"),
     }
     clock_row(
         [
@@ -168,9 +184,9 @@ def _draw_clock(lesson: Lesson) -> None:
             )
             for title, (offset, subtitle) in subtitles.items()
         ],
-        key="lesson_clock",
-        first=data.KEY,
-        last=Setting().length - 1 - apart,
+        key=f"lesson_clock_{lesson.key}",  # another one starts at another position
+        first=lesson.key,
+        last=Setting().length - 1 - data.APART,
         trained=Setting().train_length,
         text_alternative=f"Two clocks with a hand for each of {len(HANDS)} pairs of dimensions.",
     )
@@ -196,9 +212,9 @@ def _draw_slopes(lesson: Lesson) -> None:
     )
     names = (
         alt.Chart()
-        .transform_filter("datum.last && datum.head != 7")  # no room between 6 and 8
+        .transform_filter("isValid(datum.label_y)")
         .mark_text(align="left", dx=4, fontSize=12)
-        .encode(x=distance, y="y:Q", text="head:N", color=colour)
+        .encode(x=distance, y="label_y:Q", text="head:N", color=colour)
     )
     point = (
         alt.Chart()
