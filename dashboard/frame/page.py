@@ -62,7 +62,7 @@ def presenting() -> bool:
     return bool(st.session_state.get(PRESENT, st.query_params.get(PRESENT) == "true"))
 
 
-def link(place: Any, folder: str, label: str | None = None, **query: str) -> None:
+def link(place: Any, folder: str, label: str | None = None, **query: str | Sequence[str]) -> None:
     """Draw a link to a page, by default under its name and icon in the menu."""
     place.page_link(st.session_state["pages"][folder], label=label, query_params=query or None)
 

@@ -1,7 +1,5 @@
 """Jobs that are queued or running on this server, and links to what was trained."""
 
-import contextlib
-
 import pandas as pd
 import streamlit as st
 
@@ -15,6 +13,7 @@ from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
 from dashboard.text import duration, listed, plain
 from posenc.errors import QueueUnwritable
+from posenc.lab import summary
 from posenc.lab.jobs import Job, JobState, Queue
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
@@ -26,10 +25,7 @@ IDLE_POLL = 10.0  # without a job, so that another visitor's start shows
 
 def draw_jobs() -> bool:
     """Draw every job, the same for every visitor; return whether there is one."""
-    workers = server_workers()
-    with contextlib.suppress(QueueUnwritable):  # the panel says so
-        workers.start_if_needed()
-    jobs = workers.queue.jobs()
+    jobs = server_workers().queue.jobs()
     active = any(job.state is not JobState.FAILED for job in jobs)
     st.subheader("In training", anchor=False)
     panel = st.fragment(_panel, run_every=POLL if active else IDLE_POLL)
@@ -108,16 +104,17 @@ def _draw_stop(queue: Queue, job: Job) -> None:
         st.rerun()
 
 
-def draw_link(comparison: str, specifications: list[Specification], label: str = "") -> None:
-    """Draw the link to a comparison. label: of the link, else the task and the schemes."""
+def draw_link(specifications: list[Specification], label: str = "") -> None:
+    """Draw the link to the comparison of these runs. label: its text, else the task and the schemes."""
     trained = {specification.scheme.kind for specification in specifications}
     kinds = tuple(kind for kind in SCHEMES if kind in trained)
-    st.page_link(
-        "pages/extrapolation/page.py",
-        label=label or f"{title(specifications[0])}: {page.names(kinds)}",
-        icon=":material/trending_up:",
-        query_params=[("half", "measured"), ("comparison", comparison)]
-        + [("schemes", page.label(kind)) for kind in kinds],
+    page.link(
+        st,
+        "extrapolation",
+        label or f"{title(specifications[0])}: {page.names(kinds)}",
+        half="measured",
+        comparison=summary.comparison(specifications[0]),
+        schemes=[page.label(kind) for kind in kinds],
     )
     names = run_labels.names_with_owners(specifications)
     lead = f"{names}. " if names else ""
@@ -127,15 +124,15 @@ def draw_link(comparison: str, specifications: list[Specification], label: str =
 def draw_finished(linked: str | None) -> None:
     """Draw a link to every comparison trained on this server, without the one linked to above."""
     shipped = set(runs.shipped())
-    own = {
-        name: [info.specification for info in infos]
+    own = [
+        [info.specification for info in infos]
         for name, infos in runs.comparisons(runs.listed()).items()
         if name != linked and any(info.run_id not in shipped for info in infos)
-    }
+    ]
     if not own:
         return
     st.subheader("Finished on this server", anchor=False)
-    for name, specifications in [*own.items()][:MAX_LINKS]:
-        draw_link(name, specifications)
+    for specifications in own[:MAX_LINKS]:
+        draw_link(specifications)
     if len(own) > MAX_LINKS:
         st.caption(f"And {len(own) - MAX_LINKS:,} more, on Extrapolation.")

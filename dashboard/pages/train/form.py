@@ -39,14 +39,8 @@ SPEED_SECONDS = 600.0  # until this machine's speed is measured again
 MIN_STEPS = 20
 # The values of each preset, and the seconds that it should take on this machine.
 PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
-    "10 seconds": (
-        {"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1},
-        10.0,
-    ),
-    "2 minutes": (
-        {"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1},
-        120.0,
-    ),
+    "10 seconds": ({"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1}, 10.0),
+    "2 minutes": ({"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1}, 120.0),
     # The text models trained on 64 tokens: those of 128 have another batch size.
     "as shipped": (
         {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200},
@@ -176,16 +170,15 @@ def draw(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> str
     stored = {info.run_id for info in runs.read_infos(runs.all_ids())}
     finished = [run for run in planned if run.run_id in stored]
     new = [run for run in planned if run.run_id not in stored | _ids_in_training()]
-    comparison = summary.comparison(finished[0]) if finished else None
-    if comparison:
+    if finished:
         with place:
-            _draw_result(comparison, finished, len(planned))
+            _draw_result(finished, len(planned))
     in_training = len(planned) - len(finished) - len(new)
     if in_training:
         st.caption(f"{in_training} of these {count_of(len(planned), 'run')} are in training.")
     if new:
         _offer(new, text, text_name)
-    return comparison
+    return summary.comparison(finished[0]) if finished else None
 
 
 def _ids_in_training() -> set[str]:
@@ -221,11 +214,16 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
         help="Every visitor sees it. `posenc label` changes it.",
         width=300,
     ).strip()
-    look: Any = {"icon": ":material/play_arrow:", "disabled": seconds > allowed}
     try:
         if name:
             check_name(name)
-        if button(row, "Start", key="start_training", **look):
+        if button(
+            row,
+            "Start",
+            key="start_training",
+            icon=":material/play_arrow:",
+            disabled=seconds > allowed,
+        ):
             _start(new, text, text_name, name)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
@@ -233,7 +231,7 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
 
 def _start(new: list[Specification], text: bytes | None, text_name: str, name: str) -> None:
     """Add a job for these runs to the queue. Raises PosencError where that cannot be done."""
-    workers, steps = server_workers(), sum(speed().step(run) * run.steps for run in new)
+    workers = server_workers()
     seconds = sum(map(speed().seconds, new))
     # The jobs of this session, for a visitor without a name.
     started: list[str] = st.session_state.setdefault("entries_started", [])
@@ -243,7 +241,7 @@ def _start(new: list[Specification], text: bytes | None, text_name: str, name: s
         text=text,
         text_name=text_name,
         estimate=seconds,
-        evaluation_seconds=seconds - steps,
+        evaluation_seconds=seconds - sum(speed().step(run) * run.steps for run in new),
         owner=identity.name(),
         owner_limit=settings.current().each,
         owner_jobs=started,
@@ -260,15 +258,15 @@ def _start(new: list[Specification], text: bytes | None, text_name: str, name: s
     st.rerun()
 
 
-def _draw_result(comparison: str, finished: list[Specification], planned: int) -> None:
-    """Draw what the finished runs of a plan measured, and the link to all of it."""
+def _draw_result(finished: list[Specification], planned: int) -> None:
+    """Draw what the finished runs of a plan measured, and the link to all of it. planned: their number."""
     some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
     st.caption(f"Already trained{some}.")
     infos = runs.read_infos(run.run_id for run in finished)
     curves = runs.curves(infos, run_results.measure(finished[0]))
     st.markdown(f"**{run_results.headline(curves)}**")
     _draw_chart(curves)
-    board.draw_link(comparison, finished, label="Open in Extrapolation")
+    board.draw_link(finished, label="Open in Extrapolation")
 
 
 def draw_example(setting: Setting) -> None:
