@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posenc import fields, limits
+from posenc.frequencies import Layout
 from posenc.models.config_json import Keys
 from posenc.models.families import Family, SizeNames
 from posenc.models.layers import Sizes, read_sizes
@@ -13,7 +14,6 @@ from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 _PIXELS = fields.IntRange(low=1, high=65_536)
-_AXIAL = fields.Choice(options=("axial",))
 _GRID = 16  # columns of a grid where the picture decides
 _TRAINING = ("pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale")
 
@@ -23,9 +23,11 @@ class VisionFamily(Family):
     """A configuration class of transformers whose layers see the patches of an image.
 
     base: default of rope_theta. patch, image: default widths in pixels; 0 where the class has none. axes: 2
-    for row and column, 3 with the frame of a video first. ladders, normalized: of RopeSectionsConfig.
+    for row and column, 3 with the frame of a video first. ladders, normalized, layout, interleaved,
+    column_first: of RopeSectionsConfig. rope_type: the only one that the class takes.
     blocks: tokens stand in blocks of spatial_merge_size patches in each direction. table: the key of the
-    number of learned vectors that are added, "image" for one of each patch, or "". window: default
+    number of learned vectors that are added or the begin of several, "image" for one of each patch, or "".
+    window: default
     window_size in pixels, 0 without windows; full: default indices of the layers that see the whole image.
     note: what tokens without a place in the image do.
     """
@@ -36,6 +38,10 @@ class VisionFamily(Family):
     axes: Literal[2, 3] = 2
     ladders: Literal["each", "dealt"] = "each"
     normalized: bool = False
+    layout: Layout = "half"
+    interleaved: bool = False
+    column_first: bool = False
+    rope_type: str = "axial"
     blocks: bool = False
     table: str = ""
     window: int = 0
@@ -63,9 +69,11 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
     patch = keys.get("patch_size", _PIXELS, family.patch, family.source)
     scheme = _scheme(keys, family, sizes, _columns(keys, family, patch))
     count, total = scheme.sizes[0], scheme.rotary_dim // 2
-    axes = "by the row of a patch and by its column"
+    first, second = ("column", "row") if family.column_first else ("row", "column")
+    axes = f"by the {first} of a patch and by its {second}"
     if family.axes == 3:
         axes = "by the frame, by the row of a patch and by its column"
+    axes += ", in turn" if family.interleaved else ""
     ladder = f"each axis with the frequencies base^(-j/{count})"
     if family.ladders == "dealt":
         ladder = f"which take turns at the frequencies base^(-m/{total})"
@@ -81,7 +89,7 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
         side = keys.get("spatial_merge_size", _PIXELS, 2, family.source)
         notes.append(f"Tokens come in blocks of {side} x {side} patches, not row by row.")
     if family.table:
-        keys.read.add(family.table)
+        keys.read.update(name for name in keys.record if name.startswith(family.table))
         notes.append("Learned vectors of the places are added to the patches, too.")
     notes += [family.note] if family.note else []
     if keys.record.get("num_key_value_groups") == 1:
@@ -111,7 +119,8 @@ def _columns(keys: Keys, family: VisionFamily, patch: int) -> int:
 def _scheme(keys: Keys, family: VisionFamily, sizes: Sizes, columns: int) -> RopeSectionsConfig:
     block = keys.section("rope_parameters") or keys
     if block is not keys:
-        block.get("rope_type", _AXIAL, "axial")
+        rule = fields.Choice(options=(family.rope_type,))
+        block.get("rope_type", rule, family.rope_type)
     place = block if block.find("rope_theta") else keys
     base = place.get("rope_theta", limits.BASE, family.base, family.source)
     count = sizes.head_dim // (2 * family.axes)
@@ -123,11 +132,13 @@ def _scheme(keys: Keys, family: VisionFamily, sizes: Sizes, columns: int) -> Rop
     return RopeSectionsConfig(
         dim=sizes.head_dim,
         base=base,
-        layout="half",
+        layout=family.layout,
         partial_rotary_factor=2 * family.axes * count / sizes.head_dim,
         sections=(count,) * family.axes,
         ladders=family.ladders,
         normalized=family.normalized,
+        interleaved=family.interleaved,
+        column_first=family.column_first,
         grid=columns,
     )
 

@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-APPLY = ("apply_rotary_pos_emb_vision", "apply_rotary_pos_emb", "apply_rotary_emb")
+APPLY = (
+    "vision_apply_rotary_emb",
+    "apply_rotary_pos_emb_vision",
+    "apply_rotary_pos_emb",
+    "apply_rotary_emb",
+)
 
 
 def module_of(model_type: str) -> Any:
@@ -21,7 +26,8 @@ def rotary_of(model_type: str, config: Any) -> torch.nn.Module:
     """Return the module of a class that gives cosines and sines for places of a grid."""
     for name, part in vars(module_of(model_type)).items():
         is_rotary = inspect.isclass(part) and (
-            hasattr(part, "compute_axial_rope_parameters") or name.endswith("RopePositionEmbedding")
+            hasattr(part, "compute_axial_rope_parameters")
+            or name.endswith(("RopePositionEmbedding", "Llama4VisionRotaryEmbedding"))
         )
         if is_rotary:
             made: torch.nn.Module = part(config)
@@ -41,6 +47,10 @@ def angles(model_type: str, config: Any, rows: int, columns: int) -> tuple[Tenso
     if type(rotary).__name__.endswith("RopePositionEmbedding"):
         size = config.patch_size
         return rotary(torch.zeros(1, 3, rows * size, columns * size))
+    if model_type == "llama4_vision_model":  # a table for its own grid, with the class token last
+        assert rows == columns == config.image_size // config.patch_size
+        table = rotary(torch.zeros(1))[:-1, 0]
+        return table.real, table.imag
     at = places(rows, columns)
     with_frame = torch.cat((torch.zeros(len(at), 1, dtype=torch.long), at), dim=-1)
     for ids in (with_frame,) if model_type == "minimax_m3_vl_vision" else (at, at[None]):
@@ -60,6 +70,9 @@ def rotated(model_type: str, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     for function in functions:
         for shape in ((1, 1, len(x), -1), (len(x), 1, -1), (1, len(x), 1, -1)):
             try:
+                if model_type == "llama4_vision_model":
+                    table = torch.complex(cos, sin)[:, None]
+                    return function(x[None, :, None], x[None, :, None], table)[0].reshape(x.shape)
                 result, _ = function(x.reshape(shape), x.reshape(shape), cos, sin)
             except (RuntimeError, TypeError, IndexError):
                 continue

@@ -28,7 +28,8 @@ class RopeSectionsConfig(RopeConfig):
     """RoPE whose pairs rotate by the positions on several axes.
 
     Token p is in a grid of `grid` columns, filled row by row: the last axis is the column, the axis
-    before it the row, and the first of three the square of grid x grid. At grid 0 every axis is p.
+    before it the row, and the first of three the square of grid x grid; column_first reverses that order.
+    At grid 0 every axis is p.
     normalized: an axis goes from -1 to 1, from edge to edge of a grid of as many rows as columns; here it
     begins at 0, which no product of a query and a key shows.
     """
@@ -62,6 +63,9 @@ class RopeSectionsConfig(RopeConfig):
     normalized: bool = fields.Flag(
         label="Grid from -1 to 1",
         help="Each axis goes from -1 to 1 over the whole grid, and frequencies count turns (DINOv3).",
+    ).field(False)
+    column_first: bool = fields.Flag(
+        label="Column first", help="The first axis is the column, not the last one (Llama 4)."
     ).field(False)
 
     label: ClassVar[str] = "RoPE in sections"
@@ -189,9 +193,10 @@ class RopeOnAxes(Rope):
         return super().offset_map(offset, size, head) if self.stationary else None
 
     def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
-        """Return the position on every axis: the digits of p to the base of the grid."""
+        """Return the position on every axis: the digits of p to the base of the grid, in its order."""
         digits, rest = [], positions
         for _ in range(len(self.config.sizes) - 1):
             digits.append(rest % self.config.grid)
             rest = rest.div(self.config.grid, rounding_mode="floor")
-        return [rest, *reversed(digits)]
+        digits.append(rest)
+        return digits if self.config.column_first else digits[::-1]
