@@ -139,18 +139,19 @@ def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     if loss is not None:
         effect = summary.effect(curve, loss)
         row |= {
-            "past training": str(effect or "not evaluated"),
+            "past training": str(effect or "ends"),
             "breaks at": summary.first_degraded_length(curve, loss) if effect else None,
             "loss": loss,
             "perplexity": summary.perplexity(loss),
             "bits per byte": summary.bits_per_byte(loss),
+            "change at the end": last.mean - loss if effect else None,
             "perplexity ratio": summary.perplexity(last.mean - loss) if effect else None,
         }
     return row | {
         "evaluated to": last.x,
         "loss at the end": last.mean,
-        "lowest seed": last.low,
-        "highest seed": last.high,
+        "lowest seed there": last.low,
+        "highest seed there": last.high,
         "seeds": curve.seeds,
     }
 

@@ -115,8 +115,9 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     assert classes.loc["RoPE", "bits per byte"] == pytest.approx(1.3 / math.log(2))
     # Its loss at the training length is that of the scheme as trained; 1.41 is 0.11 above it.
     assert classes.loc["RoPE, NTK-aware", "loss"] == pytest.approx(1.3)
+    assert classes.loc["RoPE", "change at the end"] == pytest.approx(3.7 - 1.3)
     assert classes["past training"].to_dict() == {
-        "RoPE": "breaks", "RoPE, NTK-aware": "breaks", "ALiBi": "holds", "Learned": "not evaluated",
+        "RoPE": "breaks", "RoPE, NTK-aware": "breaks", "ALiBi": "holds", "Learned": "ends",
         f"Learned, {CLAMPED}": "breaks",
     }  # fmt: skip
     assert classes["breaks at"].dropna().to_dict() == {

@@ -425,13 +425,14 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         values = cosine[:, 0].clone()
         assert np.allclose(of(curves, kind)["cosine"], values, atol=1e-12)
         first = analysis.kernel_past(torch.cat([values.flip(0), values[1:]]), trained).first_outside
-        leaves = "at once" if first == trained else f"at {first}"
         (own,) = [group for group in groups if LABELS[kind] in group]
-        within = "within the values of training"
-        assert own.endswith(within if first is None else f"the values of training {leaves}")
+        range_of = "the range of similarity that training showed"
+        assert range_of in own
+        assert own.endswith(range_of if first is None else f"{range_of}, from distance {first} on")
         assert ("stay" in own) == (first is None)
         expected = analysis.nearest_trained_distance(trained, kernel=cosine).distance
         assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)
+        assert f"{float(expected.max()):.3g} ({LABELS[kind]})" in headline(views[1])  # of norm 1
     for kind in ("sinusoidal", "rope"):
         thetas = frequencies(kind, small)
         turns = trained * thetas / (2 * math.pi)
@@ -439,6 +440,7 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         (row,) = of(summary, kind).to_dict("records")
         full, pairs = int((turns >= 1).sum()), len(thetas)
         assert row["pairs with a full turn"] == f"{full} of {pairs}"
+        assert f"{full} of {pairs} ({LABELS[kind]})" in headline(views[2])
         assert row["critical dimension"] == f"{2 * full} of {2 * pairs}"
         if (negative := analysis.first_negative_offset(thetas, 5_000)) is not None:
             assert row["B(k) first negative at"] == f"{negative:,}"

@@ -19,7 +19,7 @@ from dashboard.frame import page, quiz
 from dashboard.frame.script import script
 from dashboard.pages.extrapolation import questions
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
-from dashboard.text import listed
+from dashboard.text import listed, number
 from posenc import analysis
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
 from posenc.analysis.extrapolation import SAMPLED_DISTANCES
@@ -34,7 +34,7 @@ STEPS = (
     "B(k) can turn negative inside the context: a token then attends less to a similar token than to a "
     "random one. A learned table has rows and no formula, so it has no line."
 )
-TURNS_CAPTION = "A pair below one turn (dashed) meets angles that training never showed."
+TURNS_CAPTION = "A pair below the dashed line, one turn, meets angles that training never showed."
 NEAREST_CAPTION = (
     "Relative to the vector norm. 0: identical to a training position. A bias needs no small distance: it "
     "adds a number per distance to the logit, and no vector of the position enters the model. ALiBi's "
@@ -74,6 +74,7 @@ class Read:
 class Turns:
     """What the frequencies of one setting's schemes do within the training length."""
 
+    length: int
     coverage: dict[str, SchemeCoverage]
     curves: pd.DataFrame
     table: pd.DataFrame
@@ -119,7 +120,7 @@ def read_turns(setting: Setting) -> Turns:
         kind: (np.arange(len(covered.turns)), covered.turns.numpy())
         for kind, covered in coverage.items()
     }
-    return Turns(coverage, frames.lines(curves), frequencies(coverage))
+    return Turns(length, coverage, frames.lines(curves), frequencies(coverage))
 
 
 def frequencies(coverage: Mapping[str, SchemeCoverage]) -> pd.DataFrame:
@@ -140,7 +141,7 @@ def frequencies(coverage: Mapping[str, SchemeCoverage]) -> pd.DataFrame:
 
 
 def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
-    """Return where each formula leaves the values of training, schemes that do the same together."""
+    """Return where similarity leaves its range in training, schemes that do the same together."""
     length = setting.train_length
     groups: dict[tuple[str, str, str], list[str]] = {}
     for kind, kernel in past.items():
@@ -152,16 +153,43 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
         elif kernel.outside is None:
             what = "is", "are", "defined"
         elif kernel.outside == 0:
-            what = "stays", "stay", "within the values of training"
+            what = "stays", "stay", "within the range of similarity that training showed"
         else:
-            at = "at once" if kernel.first_outside == length else f"at {kernel.first_outside:,}"
-            what = "leaves", "leave", f"the values of training {at}"
+            at = f"from distance {kernel.first_outside:,} on"
+            what = "leaves", "leave", f"the range of similarity that training showed, {at}"
         groups.setdefault(what, []).append(SCHEMES[kind].label)
     parts = [
         f"{listed(labels)} {singular if len(labels) == 1 else plural} {rest}"
         for (singular, plural, rest), labels in groups.items()
     ]
     return f"Past the training length, {length:,}: {'; '.join(parts)}."
+
+
+def turns_headline(turns: Turns) -> str:
+    """Return how many pairs of each scheme complete a turn in training."""
+    counts = [
+        f"{covered.full_turn_pairs:,} of {len(covered.turns):,} ({SCHEMES[kind].label})"
+        for kind, covered in turns.coverage.items()
+    ]
+    if not counts:
+        return "No scheme shown has pairs that turn."
+    end = "The others meet new angles past it."
+    return f"Pairs that complete a turn within {turns.length:,} tokens: {listed(counts)}. {end}"
+
+
+def nearest_headline(result: Read) -> str:
+    """Return how far the position of each scheme that is farthest from training is from it."""
+    farthest = [
+        f"{number(float(kernel.relative.max()))} ({SCHEMES[kind].label})"
+        for kind, kernel in result.past.items()
+        if len(kernel.relative)
+    ]
+    if not farthest:
+        return NO_PICTURE
+    return (
+        f"Up to position {result.length - 1:,}, the largest distance to the nearest position of training, "
+        f"relative to the norm: {listed(farthest)}."
+    )
 
 
 def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
@@ -179,7 +207,12 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
         make_questions = partial(questions.of_formula, settings.current, current.past)
     asked_at = current.setting.replace(length=2), current.length  # positions shown have no effect
     shows = quiz.ask("formula", asked_at, make_questions, row)
-    headlines = results.map(lambda result: result.headline)
+    if chosen.reason == TURNS:
+        headlines = turns.map(turns_headline)
+    elif chosen.reason == NEAREST:
+        headlines = results.map(nearest_headline)
+    else:
+        headlines = results.map(lambda result: result.headline)
     with header:
         page.head("Extrapolation", headlines if shows else quiz.WITHHELD)
     if shows:
