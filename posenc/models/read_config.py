@@ -28,6 +28,7 @@ from posenc.models.learned_models import (
 )
 from posenc.models.model_config import ModelConfig
 from posenc.models.rope_models import read_gptj, read_roformer, read_rope_model
+from posenc.models.step_models import read_step
 from posenc.models.vision_models import VISION_FAMILIES, read_vision_model
 from posenc.schemes.rope import RopeConfig
 from posenc.text import joined, printable_name
@@ -52,6 +53,7 @@ READERS: Mapping[str, Reader] = {
     "codegen": read_gptj,
     "gptj": read_gptj,
     "roformer": read_roformer,
+    "step3p5": read_step,
     **dict.fromkeys(bias_models.T5_FAMILIES, bias_models.read_t5),
 }
 TYPES = Path(__file__).with_name("model_types.json")  # written from the source of transformers

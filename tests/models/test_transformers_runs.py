@@ -12,6 +12,7 @@ from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.families import FAMILIES
 from posenc.models.learned_models import LEARNED_FAMILIES, STACK_FAMILIES
+from posenc.models.read_config import config_token, read_config_token
 from posenc.models.rope_block import TRAINED
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
@@ -284,6 +285,22 @@ XDROPE: Config = {
     "type": "xdrope", "alpha": 1_000.0, "xdrope_section": [16, 16, 16, 16], "beta_fast": 32,
     "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
 }  # fmt: skip
+# Step 3.5 Flash in small: its lists go on with a layer that guesses further tokens.
+STEP: Config = {
+    "num_hidden_layers": 4, "num_nextn_predict_layers": 1, "num_attention_heads": 64,
+    "num_attention_groups": 8, "head_dim": 128, "max_position_embeddings": 262_144,
+    "layer_types": ["full_attention", *["sliding_attention"] * 3, "sliding_attention"],
+    "rope_theta": [5e6, 1e4, 1e4, 1e4, 1e4], "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0, 1.0],
+    "rope_scaling": {
+        "rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 131_072,
+        "low_freq_factor": 1.0, "high_freq_factor": 32.0,
+    },
+    "attention_other_setting": {
+        "attention_type": "sliding_attention", "num_attention_heads": 96, "num_attention_groups": 8,
+        "head_dim": 128, "true_head_dim": 128,
+    },
+    "sliding_window": 512, "yarn_only_types": ["full_attention"], "use_rope_layers": [],
+}  # fmt: skip
 FILES: dict[str, Config] = {  # keys that published files have in place of those of the class
     "hunyuan_vl_text": {"head_dim": 128, "rope_theta": 1e4, "rope_scaling": XDROPE},
     "embedding_gemma2_text": {
@@ -291,6 +308,7 @@ FILES: dict[str, Config] = {  # keys that published files have in place of those
         "sliding_window": 100,
     },
     "molmo2_text": {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 1e6},
+    "step3p5": STEP,
 }  # fmt: skip
 
 
@@ -304,6 +322,17 @@ def test_keys_of_published_files_are_read_as_the_class_reads_them(model_type: st
     check_written(model, config, model_type)
 
 
+def test_query_heads_of_each_layer_of_step_3_5_are_those_of_the_class() -> None:
+    theirs = config_of("step3p5", STEP)
+    model = read_config({"model_type": "step3p5"} | STEP)
+    heads = {index: kind.heads for kind in model.layer_kinds for index in kind.layers}
+    own = [theirs.per_layer_config[index].num_attention_heads for index in range(4)]
+    assert [heads[index] for index in range(4)] == own == [64, 96, 96, 96]
+    scales = {kind.softmax_scale for kind in model.layer_kinds}
+    assert scales == {theirs.query_pre_attn_scalar**-0.5}
+    assert read_config_token(config_token({"model_type": "step3p5"} | STEP)) == model
+
+
 @pytest.mark.parametrize(
     ("model_type", "changes", "words"),
     [
@@ -311,6 +340,18 @@ def test_keys_of_published_files_are_read_as_the_class_reads_them(model_type: st
         ("esm", {"position_embedding_type": "rotary", "is_decoder": True}, "must be rotary"),
         ("molmo2_text", {"rope_scaling_layers": [0, 1]}, "rope_scaling_layers must list all"),
         ("ernie4_5_vl_moe_text", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "of default"),
+        (
+            "step3p5",
+            STEP | {"rope_theta": [5e6, 1e4, 2e4, 1e4, 1e4]},
+            "all sliding_attention layers",
+        ),
+        ("step3p5", STEP | {"yarn_only_types": ["sliding_attention"]}, "yarn_only_types"),
+        ("step3p5", STEP | {"use_rope_layers": [1]}, "use_rope_layers"),
+        ("step3p5", STEP | {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ("step3p5", STEP | {"rope_parameters": {"full_attention": {}}}, "entry for each kind"),
+        ("step3p5", STEP | {"attention_other_setting": {"head_dim": 64}}, "head_dim must be 128"),
+        ("step3p5", STEP | {"layer_types": ["full_attention"] * 3}, "list of 4 entries"),
+        ("step3p5", STEP | {"rope_scaling": {"rope_type": "default", "weight": 2.0}}, "not read"),
     ],
 )
 def test_forms_of_a_class_that_are_not_read_are_refused(
