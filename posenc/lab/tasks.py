@@ -30,6 +30,7 @@ def generator_for(seed: int, use: str, index: int = 0) -> torch.Generator:
 
 VALIDATION_SHARE = 10  # one file (or byte) in ten is for validation
 LEAST_BYTES = 20_000
+PAIR_COUNT = 0.01  # so that a pair that the training text lacks has a probability
 MOST_REPLACED = 0.1  # a file with a larger share of invalid UTF-8 is no text
 # Tests are repetitive; installed packages and build settings differ by machine.
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
@@ -47,6 +48,17 @@ class Corpus:
     validation: UInt8[Tensor, " m"]
     sha256: str
     replaced: int = 0
+
+    @functools.cached_property
+    def pair_loss(self) -> float:
+        """Loss (nats per byte) of the frequencies of byte pairs: one byte of context and no position.
+
+        Counted in the training text, with PAIR_COUNT added to each, and scored on the validation text.
+        """
+        pairs = self.train[:-1].long() * 256 + self.train[1:]
+        counts = torch.bincount(pairs, minlength=256**2).double().view(256, 256) + PAIR_COUNT
+        likelihood = (counts / counts.sum(dim=1, keepdim=True)).log()
+        return -float(likelihood[self.validation[:-1].long(), self.validation[1:].long()].mean())
 
 
 @functools.cache

@@ -97,8 +97,8 @@ def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
     assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [
         "about 2 min"
     ]
-    drawn(press(at, "preset_as shipped"))
-    assert "Already trained." in captions(at)
+    drawn(press(at, "preset_as shipped (64 tokens)"))
+    assert "Trained." in captions(at)
     assert any(
         text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE") for text in texts(at)
     )
@@ -277,7 +277,7 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
     assert "My first try." in captions(visit("train"))
     run = train_waiting(queue)
     at = drawn(visit("train", LINK))
-    assert "Already trained." in captions(at)
+    assert "Trained." in captions(at)
     assert len(charts(at)) == 1
     specification = Store().read(run).specification
     name = comparison(specification)
@@ -298,7 +298,18 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
     offered = " ".join(other.segmented_control(key="comparison_control").options)
     assert "Text, 64 tokens" in offered
     assert run_descriptions.title(specification) not in offered
-    assert "Already trained." in captions(visit("train", LINK))
+    assert "Trained." in captions(visit("train", LINK))
+
+
+def test_models_that_have_hardly_learned_get_no_verdict(queue: Queue) -> None:
+    link = TRAIN_LINK | {"schemes": "rope"}  # five steps: less than byte pairs teach
+    drawn(press(visit("train", link)))
+    run = Store().read(train_waiting(queue))
+    loss = next(s.value for s in run.scores if (s.measure, s.x) == ("context", 16))
+    (answer,) = [text for text in texts(drawn(visit("train", link))) if "hardly learned" in text]
+    assert f"their loss is {loss:.2f} nats or more" in answer
+    assert f"reach {form.standard_library().pair_loss:.2f}." in answer
+    assert loss > form.standard_library().pair_loss
 
 
 def test_only_the_owner_stops(queue: Queue, visit_as: SharedServer) -> None:

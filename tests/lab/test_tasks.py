@@ -1,5 +1,7 @@
 """Tasks against plain loops, and text as bytes: two sides that share nothing, a hash of everything."""
 
+import itertools
+import math
 import random
 import sysconfig
 from collections import Counter
@@ -15,6 +17,7 @@ from posenc.errors import CorpusError
 from posenc.lab.evaluate import distances
 from posenc.lab.tasks import (
     IGNORED,
+    PAIR_COUNT,
     TASKS,
     Copy,
     Language,
@@ -285,6 +288,18 @@ def test_content_or_files_that_are_no_two_sides_of_text_are_refused() -> None:
     for files in ([], make_files(3), [("one.txt", sentences())]):
         with pytest.raises(CorpusError, match="at least 20,000 bytes"):
             from_files("few", files)
+
+
+def test_loss_of_byte_pairs_is_that_of_their_counts() -> None:
+    corpus = from_text("a text", sentences())
+    train, validation = (bytes(side.tolist()) for side in (corpus.train, corpus.validation))
+    pairs = Counter(itertools.pairwise(train))
+    first = Counter(train[:-1])
+    losses = [
+        -math.log((pairs[a, b] + PAIR_COUNT) / (first[a] + 256 * PAIR_COUNT))
+        for a, b in itertools.pairwise(validation)
+    ]
+    assert corpus.pair_loss == pytest.approx(sum(losses) / len(losses), rel=1e-12)
 
 
 def test_standard_library_leaves_out_tests_and_installed_packages() -> None:

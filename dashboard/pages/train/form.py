@@ -41,8 +41,8 @@ MIN_STEPS = 20
 PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
     "10 seconds": ({"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1}, 10.0),
     "2 minutes": ({"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1}, 120.0),
-    # The text models trained on 64 tokens: those of 128 have another batch size.
-    "as shipped": (
+    # Those of 128 tokens have another batch size.
+    "as shipped (64 tokens)": (
         {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200},
         None,
     ),
@@ -87,11 +87,16 @@ def plan(setting: Setting, chosen: TrainingChoice, corpus: Corpus | None) -> lis
 
 
 def draw_presets(setting: Setting) -> None:
-    """Draw a button per preset."""
+    """Draw a button per preset, the one whose values stand in the controls marked."""
     row = st.container(horizontal=True)
-    for name in PRESETS:
+    held = fields.defaults(TrainingChoice) | dict(st.session_state.items())
+    for name, (values, _) in PRESETS.items():
         row.button(
-            name.capitalize(), key=f"preset_{name}", on_click=_apply_preset, args=(name, setting)
+            name.capitalize(),
+            key=f"preset_{name}",
+            type="primary" if values.items() <= held.items() else "secondary",
+            on_click=_apply_preset,
+            args=(name, setting),
         )
 
 
@@ -172,7 +177,7 @@ def draw(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> str
     new = [run for run in planned if run.run_id not in stored | _ids_in_training()]
     if finished:
         with place:
-            _draw_result(finished, len(planned))
+            _draw_result(finished, len(planned), corpus)
     in_training = len(planned) - len(finished) - len(new)
     if in_training:
         st.caption(f"{in_training} of these {count_of(len(planned), 'run')} are in training.")
@@ -258,15 +263,34 @@ def _start(new: list[Specification], text: bytes | None, text_name: str, name: s
     st.rerun()
 
 
-def _draw_result(finished: list[Specification], planned: int) -> None:
-    """Draw what the finished runs of a plan measured, and the link to all of it. planned: their number."""
+def _draw_result(finished: list[Specification], planned: int, corpus: Corpus | None) -> None:
+    """Draw what the finished runs of a plan measured, and the link to all of it.
+
+    planned: number of runs. corpus: what they learned, None for a task without a text.
+    """
     some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
-    st.caption(f"Already trained{some}.")
+    st.caption(f"Trained{some}.")
     infos = runs.read_infos(run.run_id for run in finished)
     curves = runs.curves(infos, run_results.measure(finished[0]))
-    st.markdown(f"**{run_results.headline(curves)}**")
+    st.markdown(f"**{headline(curves, corpus)}**")
     _draw_chart(curves)
     board.draw_link(finished, label="Open in Extrapolation")
+
+
+def headline(curves: list[Curve], corpus: Corpus | None) -> str:
+    """Return how the schemes do past the training length, or that these models cannot tell it yet."""
+    losses = [
+        loss
+        for curve in runs.as_trained(curves)
+        if (loss := curve.at(curve.specification.train_length)) is not None
+    ]
+    if corpus is None or not losses or min(losses) < corpus.pair_loss:
+        return run_results.headline(curves)
+    return (
+        f"These models have hardly learned: their loss is {min(losses):.2f} nats or more, and the "
+        f"frequencies of byte pairs, which know no position, reach {corpus.pair_loss:.2f}. What happens "
+        "past the training length says nothing yet: train longer."
+    )
 
 
 def draw_example(setting: Setting) -> None:
