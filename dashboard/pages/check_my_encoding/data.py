@@ -221,10 +221,8 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
     return _described(inspection, heads, width, base)
 
 
-def rotations(setting: Setting, before: NumberTable | None, after: NumberTable | None) -> list[str]:
+def rotations(setting: Setting, before: NumberTable, after: NumberTable) -> list[str]:
     """Return how a visitor's queries, and the keys, were rotated, a paragraph each."""
-    if before is None or after is None:
-        return []
     model = setting.real_model
     paragraphs = []
     for name, x, y in zip(

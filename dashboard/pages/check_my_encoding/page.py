@@ -131,12 +131,11 @@ def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
             number_type = str(current.result.dtype).removeprefix("torch.")
             st.markdown(f":material/check_circle: Matches the formula to {number_type} rounding.")
         for words in current.result.also:
-            if words in current.headline:
-                continue
-            st.markdown(f":material/alt_route: It may also be {plain(words)}.")
-    tabs = st.tabs([*codes]) if codes else ()
-    for tab, code in zip(tabs, codes.values(), strict=True):
-        tab.code(code, language="python", wrap_lines=True)
+            if words not in current.headline:
+                st.markdown(f":material/alt_route: It may also be {plain(words)}.")
+    if codes:
+        for tab, code in zip(st.tabs([*codes]), codes.values(), strict=True):
+            tab.code(code, language="python", wrap_lines=True)
     for note in current.notes:
         st.caption(plain(note))
 
@@ -179,10 +178,10 @@ def _differences(*, pinned: bool = False) -> theme.Spec:
 
 def _layouts(settings: AB[Setting], header: Any) -> None:
     """Draw the scores of both layouts used in every way, and the code that converts a weight."""
-    vectors, rotated = uploads.queries_and_keys()
+    vectors = uploads.queries_and_keys()
     try:
-        both = settings.map(lambda setting: data.layouts(setting, vectors))
-        answers = data.rotations(settings.current, vectors, rotated)
+        both = settings.map(lambda setting: data.layouts(setting, *vectors[:1]))
+        answers = data.rotations(settings.current, *vectors) if len(vectors) == 2 else []
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
         page.title(TITLE)

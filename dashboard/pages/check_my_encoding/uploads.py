@@ -28,6 +28,20 @@ from posenc.text import printable_name
 _NAMES, _COUNT = "check_tables", "check_files_taken"
 _LAST, _REFUSED = "check_file_given", "check_file_refused"
 _MOST_OFFERED = 400  # tensors of one file
+# Uploaders of queries and keys: label, key and help.
+_VECTORS = (
+    (
+        "Your queries and keys (.npy, optional)",
+        "check_vectors",
+        "Of one head, before the rotation: an array of 2 x positions x head width, queries first. "
+        "The first 512 positions count. Not saved in links.",
+    ),
+    (
+        "The same after your rotation (.npy, optional)",
+        "check_rotated",
+        "An array of the same shape. The answer names the layout and the angles of your code.",
+    ),
+)
 
 
 def names() -> list[str]:
@@ -75,37 +89,19 @@ def picker(place: DeltaGenerator, sines_place: DeltaGenerator) -> str:
     return "" if sines is None else _take(sines, lambda: _with_sines(cosines, sines))
 
 
-def queries_and_keys() -> tuple[NumberTable | None, NumberTable | None]:
-    """Draw the uploaders of a visitor's queries and keys; return them before and after the rotation."""
-    before, after = st.columns(2)
-    vectors = _vectors(
-        before,
-        "Your queries and keys (.npy, optional)",
-        "check_vectors",
-        "Of one head, before the rotation: an array of 2 x positions x head width, queries first. "
-        "The first 512 positions count. Not saved in links.",
-    )
-    if vectors is None:
-        return None, None
-    rotated = _vectors(
-        after,
-        "The same after your rotation (.npy, optional)",
-        "check_rotated",
-        "An array of the same shape. The answer names the layout and the angles of your code.",
-    )
-    return vectors, rotated
-
-
-def _vectors(place: DeltaGenerator, label: str, key: str, help: str) -> NumberTable | None:
-    """Draw an uploader of vectors and return them; a sentence on a bad file."""
-    file = uploads.uploader(place, label, key=key, help=help)
-    if file is None:
-        return None
-    try:
-        return read_number_table(file.getvalue())
-    except PosencError as error:
-        place.error(plain(f"{printable_name(file.name)}: {error}"), icon=":material/block:")
-        return None
+def queries_and_keys() -> list[NumberTable]:
+    """Draw the uploaders of queries and keys, before and after a rotation; return what was uploaded."""
+    tables: list[NumberTable] = []
+    for place, (label, key, help) in zip(st.columns(2), _VECTORS, strict=True):
+        file = uploads.uploader(place, label, key=key, help=help)
+        if file is None:
+            break
+        try:
+            tables.append(read_number_table(file.getvalue()))
+        except PosencError as error:
+            place.error(plain(f"{printable_name(file.name)}: {error}"), icon=":material/block:")
+            break
+    return tables
 
 
 def _take(file: UploadedFile, read: Callable[[], UploadedNumbers]) -> str:
