@@ -368,7 +368,8 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     assert name.startswith("array-")
     pin = pinned.to_token(Setting(base=500.0))
     other = drawn(visit(PAGE, {"table": name, "base": "77", "dim": "64", "a": pin}))
-    assert as_read(headline(other)) == sentence  # settings do not change an uploaded table
+    # Settings do not change an uploaded table.
+    assert as_read(headline(other)) == f"B: model dimension 64, base 77. {sentence}"
     assert pages.notices(other) == []
     at.selectbox(key="table").set_value("sinusoidal").run()
     assert "base 10,000" in headline(drawn(at))
