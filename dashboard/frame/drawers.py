@@ -32,6 +32,8 @@ TERMS = {
     "Causal mask": "Hides later tokens: a query sees the key at its own position and those before it.",
     "Equivariant": "Reordering the inputs reorders the outputs and changes nothing else. "
     "Invariant: reordering the inputs changes nothing at all.",
+    "Explained variance": "The share of the variance of vectors (their spread around the mean) along a "
+    "component. Shares of several components add up.",
     "Extrapolation": "Use of a model on texts longer than its training length.",
     "Frequency": "Radians per token by which a pair rotates. Pair 0 is the fastest.",
     "Head": "One of the parallel attentions of a layer. ALiBi gives each head its own slope.",

@@ -5,8 +5,10 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import expect
 
+from dashboard.controls import pin
 from dashboard.frame.quiz import WITHHELD
 from dashboard.text import JOINER
+from posenc.settings import Setting
 from tests.browser.bare_page import box_of
 from tests.browser.browser import PAGES, Visit, dial, go, headline, row, settled
 from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
@@ -90,6 +92,29 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
         small = {p: px for p, px in texts.items() if px is not None and px < clocks.get(p, 18)}
         assert small == {}
         assert sum(px is not None for px in texts.values()) > 9
+
+
+@pytest.mark.parametrize("width", mostly([768, 1024, 1180], 768, name="width={}".format))
+def test_presented_table_shows_every_scheme_on_a_narrow_screen(visitor: Visit, width: int) -> None:
+    somebody = visitor(viewport={"width": width, "height": 1024 if width == 768 else 768})
+    page = somebody.open("overview?present=true")
+    assert page.evaluate(TOO_WIDE) == []
+    last = box_of(page.get_by_test_id("stTable").get_by_text("ALiBi", exact=True))
+    assert last["x"] + last["width"] <= width
+
+
+def test_charts_of_two_settings_stand_in_one_row_and_name_both(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1440, "height": 900}).open(
+        f"overview?base=2500&a={pin.to_token(Setting())}"
+    )
+    charts = page.locator(".st-key-curves .stVegaLiteChart")
+    expect(charts).to_have_count(4)
+    assert len({round(box_of(one)["y"]) for one in charts.all()}) == 1
+    for one in charts.all():
+        legend = one.locator("svg .role-legend-label text")
+        expect(legend).to_have_text(["A: base 10,000", "B: base 2,500"])
+        edge = box_of(one)["x"] + box_of(one)["width"]
+        assert all(box_of(text)["x"] + box_of(text)["width"] <= edge for text in legend.all())
 
 
 def test_train_is_started_from_the_first_screen_while_presenting(visitor: Visit) -> None:

@@ -3,14 +3,16 @@
 import re
 import sys
 
+import numpy as np
 import pytest
 
 from dashboard.compute.scheme_facts import models_with
+from dashboard.controls import pin
 from dashboard.pages.at_a_glance import comparison
 from posenc.models import MODELS
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
-from tests.dashboard.pages import drawn, visit
+from tests.dashboard.pages import captions, drawn, headline, visit
 from tests.dashboard.shipped_runs import means
 
 
@@ -24,11 +26,67 @@ def test_table_compares_the_schemes_of_the_setting() -> None:
     assert [text.partition(" ")[0].strip(",") for text in rows["absolute or relative"]] == [
         "absolute", "absolute", "relative", "relative"
     ]  # fmt: skip
-    assert [text[:3].strip() for text in rows["depends on offset only"]] == ["no", *3 * ("yes",)]
+    assert [*rows["position kernel depends on offset only"][1:]] == [
+        "yes, for the table alone; with content the absolute position enters", "yes", "yes"
+    ]  # fmt: skip
+    assert rows["position kernel depends on offset only"][0].startswith("no (error ")
     assert rows["defined past the table"] == ["no, ends at 128", *3 * ("yes, no table",)]
     assert rows["used by"][3] == "BLOOM-176B, MPT-7B, Falcon-RW-1B"
     assert "sin" in rows["formula"][1]
     assert "1706.03762" in rows["paper"][1]
+
+
+def test_only_an_added_table_lets_absolute_position_meet_content() -> None:
+    rng = np.random.default_rng(0)
+    query, key = rng.standard_normal((2, 64))
+    angles = np.arange(40)[:, None] * 10_000.0 ** (-np.arange(0, 64, 2) / 64)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(40, 64)
+    turns = np.exp(1j * angles)
+
+    def spread(logits: list[float]) -> float:  # of pairs three positions apart
+        return float(np.ptp(logits))
+
+    assert spread([table[p] @ table[p + 3] for p in range(37)]) < 1e-12
+    assert spread([(query + table[p]) @ (key + table[p + 3]) for p in range(37)]) > 1
+    rotated = [
+        ((query @ np.kron(np.eye(32), [[1], [1j]])) * turns[p]
+         * ((key @ np.kron(np.eye(32), [[1], [1j]])) * turns[p + 3]).conj()).sum().real
+        for p in range(37)
+    ]  # fmt: skip
+    assert spread(rotated) < 1e-12
+    said = {
+        kind: text
+        for kind in ("sinusoidal", "rope")
+        for text in captions(drawn(visit("overview", {"schemes": kind, "length": "40"})))
+        if "only the distance" in text
+    }
+    assert (
+        "between rows of the table only the distance counts; with content the" in said["sinusoidal"]
+    )
+    assert said["rope"].endswith("; only the distance counts.")
+
+
+def test_headline_names_the_schemes_of_each_clause() -> None:
+    assert headline(drawn(visit("overview"))) == (
+        "Position similarity falls at every step for ALiBi. It first rises again at distance 91 (Learned), "
+        "44 (Sinusoidal), 6 (RoPE)."
+    )
+    assert headline(drawn(visit("overview", {"schemes": "rope"}))) == (
+        "Position similarity first rises again at distance 6 (RoPE)."
+    )
+
+
+def test_texts_of_charts_name_the_setting_that_they_describe() -> None:
+    pinned = pin.to_token(Setting(schemes=("rope", "alibi")))
+    at = drawn(visit("overview", {"schemes": "rope", "base": "2500", "a": pinned}))
+    alone = [
+        drawn(visit("overview", {"schemes": "rope", "base": base})) for base in ("2500", "10000")
+    ]
+    b, a = ([text for text in captions(one) if "positions differ" in text] for one in alone)
+    texts = [text for text in captions(at) if "positions differ" in text]
+    assert texts[:2] == [f"B: {b[0]}", f"A: {a[0]}"]
+    assert len(texts) == 3
+    assert texts[2].startswith("A: ")  # of ALiBi, which B does not show
 
 
 def test_loss_past_training_is_that_of_the_shipped_runs() -> None:

@@ -13,6 +13,8 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
+from dashboard.controls import pin
+from dashboard.frame.drawers import HOW_TO_READ
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.options import FIRST, PLANES
 from dashboard.pages.pca.panels import panels
@@ -193,6 +195,46 @@ def test_pca_page_says_how_many_components_explain_nine_tenths() -> None:
         drawn = of(shares, kind)
         assert drawn["component"].tolist() == list(range(1, 45))  # as many as any scheme takes
         assert np.allclose(drawn["share"], share[:44], atol=1e-9)
+
+
+@pytest.mark.parametrize(("fit", "on", "fitted"), [("seen", "training", 128), ("all", "all", 256)])
+def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fitted: int) -> None:
+    usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 256, "train_length": 128}
+    link = {"schemes": "sinusoidal,rope,alibi", "fit": fit}
+    centre = np.eye(fitted) - 1 / fitted
+    for plot, words in (
+        (FIRST, "PC1 changes its sign once, PC2 twice."),
+        ("PC2-PC3", "PC2 changes its sign twice, PC3 three times."),
+    ):
+        expected = [int(plot[2]), int(plot[-1])]
+        bent = []
+        for kind in ("sinusoidal", "rope", "alibi"):
+            own = np.asarray(kernel(kind, usual))[:fitted, :fitted]
+            values, waves = np.linalg.eigh(centre @ own @ centre)
+            share = values[-2:].sum() / values.sum()
+            signs = np.sign(waves[:, [-n for n in expected]])
+            if (np.diff(signs, axis=0) != 0).sum(axis=0).tolist() == expected:
+                bent.append(LABELS[kind])
+        at = pages.drawn(pages.visit("pca", link | {"plot": plot}))
+        said = pages.captions(at)[0]
+        assert {"Sinusoidal", "ALiBi"} <= {*bent}
+        assert said == (
+            f"{share:.0%} means: PC1 and PC2 show {share:.0%} of the spread (variance) of the vectors of "
+            f"{on} positions. Positions come in order, so the curve bends ({', '.join(bent)}): along {on} "
+            f"positions, {words}"
+        )
+        assert f"{share:.0%} (ALiBi)" in headline(at)
+
+
+def test_pca_page_calls_no_curve_bent_by_order_where_a_base_of_two_repeats() -> None:
+    at = pages.drawn(pages.visit("pca", {"schemes": "sinusoidal", "base": "2"}))
+    assert "bends" not in pages.captions(at)[0]
+
+
+def test_pca_page_says_that_plots_share_a_scale_only_beside_a_pinned_setting() -> None:
+    for link, shared in (({}, False), ({"a": pin.to_token(Setting()), "base": "2500"}, True)):
+        at = pages.drawn(pages.visit("pca", link, drawers=[HOW_TO_READ]))
+        assert ("Plots of one scheme share a scale." in at.main.markdown[-1].value) == shared
 
 
 def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:

@@ -3,7 +3,8 @@
 // - Darker tags of lists: Streamlit writes white on the primary colour, which is too light in the dark.
 // - No sidebar without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from
 //   a page that has some.
-// - Less room beside a page in a window of a projector or a small laptop, and Start's cards by the width.
+// - Less room beside a page in a window of a projector or a small laptop, and Start's cards and the charts of
+//   At a glance by the width.
 // - A chart with a width of its own fits a narrow window, and code has smaller letters there. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
 // - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
@@ -17,7 +18,8 @@ const STYLE = `
 @media (min-width: 1000px) and (max-width: 1400px) {
   [data-testid=stMainBlockContainer] { padding-inline: 1.5rem !important; }
 }
-.st-key-cards { /* all in a row, two in less than 900 pixels, one on a phone: never three and one */
+/* All in a row, two in less than 900 pixels, one on a phone: never three and one. */
+:is(.st-key-cards, .st-key-curves) {
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
 @media (max-width: 640px) { [data-testid=stCode] code { font-size: 0.75rem !important; } }

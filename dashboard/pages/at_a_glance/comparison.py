@@ -13,7 +13,7 @@ from dashboard.compute.scheme_facts import (
     models_with,
     place,
 )
-from dashboard.pages.at_a_glance.properties import OFFSET_ONLY
+from dashboard.pages.at_a_glance.properties import OFFSET_ONLY, WITH_CONTENT
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
 from posenc.settings import Query
@@ -66,7 +66,8 @@ def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> p
         if error is None:
             offset_only = "cannot be measured"
         else:
-            offset_only = "yes" if error < OFFSET_ONLY else f"no (error {error:.2g})"
+            added = f"yes, for the table alone; {WITH_CONTENT}" if where == EMBEDDING else "yes"
+            offset_only = added if error < OFFSET_ONLY else f"no (error {error:.2g})"
         paper, number = PAPERS[kind]
         rows.append(
             {
@@ -74,7 +75,7 @@ def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> p
                 "acts on": where or "nothing",
                 "parameters": f"{parameters:,}" if parameters else "none",
                 "absolute or relative": KIND_OF[where],
-                "depends on offset only": offset_only,
+                "position kernel depends on offset only": offset_only,
                 "defined past the table": "yes, no table"
                 if end is None
                 else f"no, ends at {end:,}",

@@ -9,6 +9,7 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
+from dashboard.compute.scheme_facts import EMBEDDING
 from dashboard.compute.schemes import Similarity
 from dashboard.pages.at_a_glance import comparison, properties
 from dashboard.text import listed
@@ -47,6 +48,14 @@ class Read:
     comparison: pd.DataFrame
     headline: str
 
+    @property
+    def added(self) -> set[str]:
+        """The schemes that are added to token vectors."""
+        acts_on = self.comparison["acts on"]
+        return {
+            kind for kind, where in zip(self.results, acts_on, strict=True) if where == EMBEDDING
+        }
+
 
 @cache_result
 def read(setting: Setting) -> Read:
@@ -79,7 +88,7 @@ def headline(similarities: Mapping[str, Similarity], measured: Mapping[str, Prop
         if similarities[kind].kernel.untrained:
             label += f", {similarities[kind].kernel.start}"
         if not np.isfinite(similarities[kind].mean).any():
-            what = "is undefined, because no vector has a direction"
+            what = "is undefined (no vector has a direction)"
         elif result.positions < 2:
             what = "has no distances to compare"
         elif result.kendall_tau is None:
@@ -92,10 +101,10 @@ def headline(similarities: Mapping[str, Similarity], measured: Mapping[str, Prop
             rises.append(f"{result.first_rise:,} ({label})")
             continue
         groups.setdefault(what, []).append(label)
-    parts = [f"{what} ({listed(labels)})" for what, labels in groups.items()]
+    parts = [f"{what} for {listed(labels)}" for what, labels in groups.items()]
     if rises:
         parts.append(f"first rises again at distance {', '.join(rises)}")
-    return f"With distance, position similarity {'; '.join(parts)}."
+    return f"Position similarity {'. It '.join(parts)}."
 
 
 @memoize_on

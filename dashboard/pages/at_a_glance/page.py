@@ -41,10 +41,9 @@ def draw() -> None:
     both = {"sinusoidal", "rope"} <= {*current.results}
     if both and settings.current.equal_width and settings.current.of_model("rope") is None:
         st.markdown(_equal_width(current))
-    row = st.container(horizontal=not page.on_phone(), gap="small")
-    size = 320 if read.compared else 240
+    row = st.grid(4, gap="small", key="curves")
     for kind in page.kinds(read.map(lambda result: result.results)):
-        with row.container(width="stretch" if page.on_phone() else size):
+        with row.container():
             _draw_scheme(read, kind)
     _draw_properties(read)
 
@@ -74,7 +73,7 @@ def draw() -> None:
 
 
 def _draw_scheme(read: AB[data.Read], kind: str) -> None:
-    """Draw one scheme's curve and, where B shows it, what its positions tell."""
+    """Draw one scheme's curve and what its positions tell, in each setting that shows it."""
     shown = next(result for result in read.each if kind in result.results)
     note = page.panel_note(shown.setting, kind, shown.results[kind].kernel.provenance)
     st.subheader(page.label(kind), anchor=False, help=plain(note))
@@ -85,10 +84,12 @@ def _draw_scheme(read: AB[data.Read], kind: str) -> None:
         key=f"curve_{kind}",
         title=f"{page.label(kind)}: position similarity by distance",
     )
-    if shown is read.current:
-        st.caption(properties.sentence(shown.measured[kind], shown.results[kind]))
-    else:
-        st.caption("Only in the pinned setting, A.")
+    for name, result in zip("BA", read.each, strict=False):
+        if kind in result.results:
+            sentence = properties.sentence(
+                result.measured[kind], result.results[kind], added=kind in result.added
+            )
+            st.caption(f"{name}: {sentence}" if read.compared else sentence)
 
 
 def _draw_properties(read: AB[data.Read]) -> None:
@@ -131,6 +132,8 @@ def small_curve(kind: str, *, pinned: bool = False) -> theme.Spec:
     band = alt.Chart().mark_area(opacity=0.1 if pinned else 0.2, color=theme.COLOURS[kind])
     line = alt.Chart().mark_line(color=theme.COLOURS[kind], strokeWidth=2)
     style = theme.line_style((kind,), pinned=True) if pinned else {}
+    if pinned:
+        style["strokeDash"]["legend"]["columns"] = 1  # both names are wider than the chart
     ends = alt.Chart().mark_point(opacity=0, tooltip=None)
     layers = [
         band.encode(x=x, y="low:Q", y2="high:Q", **detail),
@@ -138,5 +141,5 @@ def small_curve(kind: str, *, pinned: bool = False) -> theme.Spec:
         theme.boundary_rule(),
         ends.encode(x=alt.X("max(last):Q"), y=alt.Y("min(least):Q")),
     ]
-    height = 220 if pinned else 160  # its legend stands below
+    height = 240 if pinned else 160  # its legend stands below
     return theme.spec_of(alt.layer(*layers).properties(height=height))

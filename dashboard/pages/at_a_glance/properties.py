@@ -10,6 +10,7 @@ from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
 from posenc.schemes import SCHEMES
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
+WITH_CONTENT = "with content the absolute position enters"  # by its product with token vectors
 LABELS = {
     "smallest_distance": "minimum distance between positions",
     "neighbour_mean": "mean distance of neighbours",
@@ -51,8 +52,11 @@ def numbers(measured: Mapping[str, Properties]) -> pd.DataFrame:
     )
 
 
-def sentence(measured: Properties, similarity: Similarity) -> str:
-    """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
+def sentence(measured: Properties, similarity: Similarity, *, added: bool) -> str:
+    """One sentence on one scheme: are its positions told apart, and does distance alone count?
+
+    added: whether it is added to token vectors, so that content meets absolute positions.
+    """
     if measured.closest_pair is None:
         return "One position: nothing to compare."
     if measured.smallest_distance == 0:
@@ -70,6 +74,8 @@ def sentence(measured: Properties, similarity: Similarity) -> str:
         shift = "all pairs of positions count alike"
     elif error < OFFSET_ONLY:
         shift = "only the distance counts"
+        if added:
+            shift = f"between rows of the table {shift}; {WITH_CONTENT}"
     else:
         shift = f"absolute position matters too (shift-invariance error {error:.2g})"
     untrained = ""

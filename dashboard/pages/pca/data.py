@@ -10,7 +10,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array
 from dashboard.frame.script import script as whole
-from dashboard.pages.pca.options import PcaChoice
+from dashboard.pages.pca.options import PLANES, PcaChoice
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
@@ -18,6 +18,7 @@ from posenc.settings import Query, Setting
 COMPONENTS = 12  # of which the explained variance is shown, more where SHARE takes more
 SHARE = 0.9
 AXES = ("PC1", "PC2", "PC3")
+TIMES = ("once", "twice", "three times")
 
 IMPORTS = """
 from posenc.analysis import scheme_projection
@@ -79,6 +80,34 @@ def headline(read: Read) -> str:
         return f"Variance explained by PC1 and PC2: {', '.join(parts)}."
     nothing = "All positions have the same vector, so there is nothing to project."
     return nothing if read.results else ""
+
+
+def meaning(read: Read, chosen: PcaChoice) -> str:
+    """Say what a percentage of the headline means, and why curves bend where they bend as theory says.
+
+    Along positions in order, the first component changes its sign once, the second twice, and so on.
+    """
+    if not read.shares:
+        return ""
+    share = f"{[*read.shares.values()][-1][:2].sum():.0%}"
+    fitted_on = "training" if chosen.fit == "seen" else "all"
+    text = (
+        f"{share} means: PC1 and PC2 show {share} of the spread (variance) of the vectors of {fitted_on} "
+        "positions."
+    )
+    waves = [AXES.index(axis) for axis in PLANES.get(chosen.plot, ())]
+    bent = []
+    for kind in read.shares if waves else ():
+        result = read.results[kind]
+        scores = result.scores.numpy()[: len(result.scores) - result.past, waves]
+        changes = np.diff(scores[~np.isnan(scores).any(axis=1)] > 0, axis=0).sum(axis=0)
+        if (changes == np.array(waves) + 1).all():
+            bent.append(SCHEMES[kind].label)
+    if bent:
+        times = f"{AXES[waves[0]]} changes its sign {TIMES[waves[0]]}, {AXES[waves[1]]} {TIMES[waves[1]]}"
+        bends = f"Positions come in order, so the curve bends ({', '.join(bent)})"
+        text += f" {bends}: along {fitted_on} positions, {times}."
+    return text
 
 
 def components_needed(read: Read) -> str:

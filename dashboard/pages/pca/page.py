@@ -13,19 +13,15 @@ from dashboard.pages.pca.panels import panels
 from dashboard.text import plain
 from posenc.analysis import pca as projection
 
-WHY_BENT = (
-    "Curves bend because positions form one order: PC1 is a slow wave along it, PC2 a faster wave "
-    "(horseshoe effect)."
-)
-
 HOW_TO_READ_POSITIONS = (
-    "Each dot is a position; a line joins neighbours. Plots of one scheme share a scale, and a unit has "
-    "the same length on both axes. Scores are in units of the vectors' root mean square norm. Hollow dots "
-    "lie past the training length.\n\n"
-    "An arch does not mean that positions have two properties. Their order alone makes it: when near "
-    "positions are similar and far ones are not, the components are waves along the order, PC1 with about "
-    "half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv 0811.1477)."
+    "Each dot is a position; a line joins neighbours. A unit has the same length on both axes. Scores are "
+    "in units of the vectors' root mean square norm. Hollow dots lie past the training length.\n\n"
+    "An arch (horseshoe effect) does not mean that positions have two properties. Their order alone makes "
+    "it: when near positions are similar and far ones are not, the components are waves along the order, "
+    "PC1 with about half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv "
+    "0811.1477)."
 )
+ONE_SCALE = "Plots of one scheme share a scale. "  # of A and B
 HOW_TO_READ_VARIANCE = (
     "A line per scheme: the share of the variance that the first components explain together. The dashed "
     f"line is at {data.SHARE:.0%}. The fewer components a scheme needs to reach it, the more a plot of two "
@@ -45,7 +41,7 @@ def draw() -> None:
     with header:
         page.show_excluded(read, read.current.results, "PCA")
         page.head("PCA", read.map(data.headline))
-        st.caption(WHY_BENT)
+        st.caption(data.meaning(read.current, chosen))
     if chosen.plot == VARIANCE:
         if read.current.shares:
             page.second_headline(read.map(data.components_needed))
@@ -61,8 +57,12 @@ def draw() -> None:
         if jump := page.last_row(settings):
             st.caption(jump)
 
+    if chosen.plot == VARIANCE:
+        guide = HOW_TO_READ_VARIANCE
+    else:
+        guide = (ONE_SCALE if read.compared else "") + HOW_TO_READ_POSITIONS
     page.how_to_read(
-        (HOW_TO_READ_VARIANCE if chosen.plot == VARIANCE else HOW_TO_READ_POSITIONS) + "\n\n"
+        f"{guide}\n\n"
         "Read the explained variance first. It is high for a trained learned table, because "
         "training moves its rows along few directions. It is low for sinusoidal and RoPE: every "
         "frequency adds a circle in its own plane, and only slow circles are smooth enough to "
@@ -103,7 +103,7 @@ def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
     grid = st.grid(2, min_column_width=charts.WIDTH, gap="medium")
     for kind in page.kinds(read.map(lambda result: result.results)):
         for setting, result in reads.items():
-            with grid.cell():
+            with grid.cell(), st.container(gap=None):
                 if kind not in result.results:  # only the other setting has it
                     continue
                 title = page.label(kind) + (f", {names[setting]}" if read.compared else "")
