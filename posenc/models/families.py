@@ -93,8 +93,8 @@ class RopeFamily(Family):
     scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
     scale_key: the scale where the class fixes it, and its key; scale_default None: head width^(-1/2).
     encoder: every token sees both sides, and nothing is cached. both_sides: type of the key
-    use_bidirectional_attention (flag; or word: all or vision), radius where a window of both sides counts
-    one of them, else "".
+    use_bidirectional_attention (flag; or word: all or vision); without it radius where a window of both
+    sides counts one of them, width where it counts both and the query, else "".
     latent: keys and values come from one latent vector per token (DeepSeek's MLA). index_word: the class's
     word for layers where an index chooses the keys that a query sees, and has keys of its own.
     value_width: default width of a value where it differs from a key's. windowed_kv: factor on the heads
@@ -139,7 +139,7 @@ class RopeFamily(Family):
     scale_key: str = ""
     scale_default: float | None = 1.0
     encoder: bool = False
-    both_sides: Literal["", "flag", "word", "radius"] = ""
+    both_sides: Literal["", "flag", "word", "radius", "width"] = ""
     latent: bool = False
     index_word: str = ""
     value_width: int | None = None

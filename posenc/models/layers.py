@@ -304,8 +304,8 @@ def read_window(keys: Keys, family: RopeFamily) -> int | None:
         window = keys.get(name, _WINDOW, family.window, family.source)
     if window is None or not is_bidirectional(keys, family):
         return window
-    if family.both_sides == "radius":
-        return 2 * window + 1
+    if family.both_sides in ("radius", "width"):
+        return 2 * window + 1 if family.both_sides == "radius" else window
     # Both sides count. Gemma 4's class halves the window and adds one, and its mask includes that.
     return 2 * (window // 2 + (family.both_sides == "word")) + 1
 

@@ -39,7 +39,7 @@ RUN_WHOLE = (
     "beam", "cohere_compass_text", "dbrx", "deepseek_v4", "doge", "embedding_gemma2_text", "esm", "flint",
     "gpt_neox_japanese", "hrm_text", "hunyuan_vl_text", "jetmoe", "laguna", "longcat_flash",
     "minimax_m3_vl_text", "ministral3", "mistral4", "mllama_text_model", "qwen3_omni_moe_text",
-    "step3p5", "zaya",
+    "openai_privacy_filter", "step3p5", "t5gemma2_text", "zaya",
 )  # fmt: skip
 TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.

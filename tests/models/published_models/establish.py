@@ -47,7 +47,9 @@ STATE = re.compile(
     "Mamba|Mixer|GatedDelta|DeltaAttention|ShortConv|Lightning|(?<!Kimi)LinearAttention|MLP|MOE|Moe.*Block"
     "|MoE(?!V1(?:Attention|DecoderLayer))"
 )
-TWO_RESULTS = re.compile("Lightning|VLMoeMoeBlock|Llama4TextMoe|GptOssMLP|ZayaSparseMoe")
+TWO_RESULTS = re.compile(
+    "Lightning|VLMoeMoeBlock|PrivacyFilterMLP|Llama4TextMoe|GptOssMLP|ZayaSparseMoe"
+)
 ROTATES = re.compile(r"^apply_.*rot")
 SHALLOW = 4  # layers of a class whose layers are all alike, where its width cannot be made small
 
@@ -219,7 +221,7 @@ def model_class(config_class: type) -> Any:
     return next(
         part
         for name, part in vars(module).items()
-        if name.endswith("Model") and not name.endswith("PreTrainedModel")
+        if name.endswith(("Model", "TextEncoder")) and not name.endswith("PreTrainedModel")
         and isinstance(part, type) and issubclass(part, PreTrainedModel)
         and part.config_class is config_class
     )  # fmt: skip
