@@ -10,6 +10,7 @@ from dashboard.charts.theme import (
     HEIGHT,
     SETTINGS_LEGEND,
     Spec,
+    boundary_name,
     boundary_rule,
     in_order,
     line_style,
@@ -76,7 +77,8 @@ def line_spec(
         .add_params(chosen)
     )
     names = [SCHEMES[kind].label for kind in kinds]
-    layers = [line, boundary_rule(), readout(names, x, x_title, form, pinned, every=every)]
+    layers = [line, boundary_rule(), boundary_name()]
+    layers.append(readout(names, x, x_title, form, pinned, every=every))
     if band:
         # Where lowest and highest are one there is nothing to fill.
         area = alt.Chart().transform_filter("datum.low < datum.high")

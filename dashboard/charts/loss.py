@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 
 from dashboard.charts.lines import LABEL_GAP, apart
-from dashboard.charts.theme import Spec, boundary_rule, readout, scheme_colour, spec_of
+from dashboard.charts.theme import (
+    Spec,
+    boundary_name,
+    boundary_rule,
+    readout,
+    scheme_colour,
+    spec_of,
+)
 from dashboard.compute.run_results import UNITS, farthest
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
@@ -105,15 +112,6 @@ def by_length(
     return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, labels, height)
 
 
-def _boundary_name(measure: str) -> alt.Chart:
-    """The name of the dashed line, at its upper end."""
-    text = "farthest in training" if measure == "recall" else "training length"
-    name = alt.Chart().mark_text(
-        text=text, align="left", dx=5, color="gray", aria=False, tooltip=None
-    )
-    return name.encode(x="min(boundary):Q", y=alt.value(6))
-
-
 @functools.cache
 def _by_length(
     kinds: tuple[str, ...],
@@ -130,7 +128,8 @@ def _by_length(
     scale = alt.Scale(type="log", base=2, nice=False) if axes.log else alt.Scale(nice=False)
     axis = alt.Axis(values=[*ticks]) if ticks else alt.Undefined
     x = alt.X("x:Q", title=axes.x, scale=scale, axis=axis)
-    y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=alt.Scale(zero=False))
+    shares = alt.Scale(domain=[0, 1]) if measure in UNITS else alt.Scale(zero=False)
+    y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=shares)
     colour = scheme_colour(kinds)
     colour = colour.legend(None) if labels else colour
     own = {"x": x, "color": colour, "detail": "name:N"}
@@ -149,7 +148,7 @@ def _by_length(
         line.encode(y=y, strokeDash=read, opacity=pale, **own),
         stop.encode(y="y:Q", **own),
         boundary_rule(),
-        _boundary_name(measure),
+        boundary_name("farthest in training" if measure == Recall.kind else "training length"),
         readout(names, x, axes.x, ".3~f", False, "name"),
     ]
     if bands:

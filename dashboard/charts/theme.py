@@ -174,6 +174,14 @@ def boundary_rule() -> alt.Chart:
     )
 
 
+def boundary_name(text: str = "training length") -> alt.Chart:
+    """The name of that line, at its upper end."""
+    name = alt.Chart().mark_text(
+        text=text, align="left", dx=5, color="gray", aria=False, tooltip=None
+    )
+    return name.encode(x="min(boundary):Q", y=alt.value(6))
+
+
 def spec_of(chart: Any) -> Spec:
     """Return a chart's specification without data, and without what Altair adds for them."""
     spec: Spec = _without(chart.to_dict(validate=False), ("data", "$schema", "datasets", "config"))

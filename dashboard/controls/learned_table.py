@@ -19,7 +19,7 @@ from posenc.text import printable_name
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {
-    "trained": "From a small language model that comes with the workbench.",
+    "trained": "From a small language model that comes with posenc.",
     "random": "A random start, untrained.",
     "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
 }

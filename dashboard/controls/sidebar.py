@@ -94,7 +94,7 @@ def _presets(names: frozenset[str]) -> None:
                 f"{PRESETS[name].label} ({SCHEMES[PRESETS[name].scheme].label})"
             ),
             icon=":material/tune:",
-            help="The numbers of a model that made a scheme known; schemes and the rest stay.",
+            help="Sets the numbers of a well-known model. The schemes and all other controls stay.",
             on_click=_take_preset,
         )
         preset = PRESETS.get(st.session_state.get("last_preset", ""))

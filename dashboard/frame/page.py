@@ -270,8 +270,8 @@ def last_row(shown: AB[Setting]) -> str:
             rows = Query.of(setting, "learned", "cpu").build("cpu").max_length or 0
             if rows <= setting.length:
                 return (
-                    f"Learned jumps at position {rows - 1:,}, the last row of its table: no later token "
-                    "attends to it, so one prediction alone trains it."
+                    f"Learned jumps at position {rows - 1:,}: the last row of its table is hardly trained, "
+                    "because only the last prediction uses it."
                 )
     return ""
 

@@ -58,8 +58,8 @@ def draw() -> None:
     with by_distance:
         st.subheader("By distance", anchor=False)
         st.caption(
-            "Line: mean over all pairs at a distance. Band: lowest to highest pair, or head where "
-            "heads are averaged."
+            "Line: mean over all pairs at a distance. Band: from the lowest pair to the highest; for a "
+            "mean of heads, from the lowest head to the highest."
         )
         if looks:
             page.curves(

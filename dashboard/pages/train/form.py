@@ -216,7 +216,7 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
         "Name (optional)",
         key="run_name",
         max_chars=MAX_NAME,
-        help="Every visitor sees it. `posenc label` changes it.",
+        help="Every visitor sees the name. The command `posenc label` changes it.",
         width=300,
     ).strip()
     try:
@@ -297,7 +297,7 @@ def draw_example(setting: Setting) -> None:
     """Draw what shipped models measured, until there is a result of the visitor's own."""
     if curves := runs.shipped_loss(setting.schemes):
         title = run_descriptions.title(curves[0].specification)
-        st.caption(f"Example, models that come with the workbench: {title}.")
+        st.caption(f"Example, models that come with posenc: {title}.")
         _draw_chart(curves)
 
 
