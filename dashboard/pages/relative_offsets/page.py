@@ -100,12 +100,13 @@ def _draw_cards(read: data.Read, prefix: str) -> None:
         ),
         (
             r"Depends on the offset only?** $K(i, i+k) = f(k)$",
-            "Spread along diagonals over overall spread: 0 is yes.",
+            "Spread along diagonals over overall spread: 0 is yes. $K$ is of positions alone: with "
+            "content, a table that is added brings in the absolute position.",
             "a random table",
         ),
         (
-            r"A straight line?** $f(k) = a - s\,k$",
-            "$R^2$ against the distance: only 1 is a line.",
+            r"A straight line?** $\ell(k) = a - s\,k$",
+            r"$R^2$ of the logit $\ell$ against the distance: only 1 is a line.",
             "noise",
         ),
     )
