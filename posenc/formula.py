@@ -116,18 +116,29 @@ class Writer:
         """The frequency of a pair: its angle per position."""
         return rf"\omega_{self.pair}" if self.notation == "t, k" else rf"\theta_{self.pair}"
 
-    def rotation(self, layout: Layout, field: str, lines: Sequence[str], factor: str = "") -> str:
+    def rotation(
+        self,
+        layout: Layout,
+        field: str,
+        lines: Sequence[str],
+        factor: str = "",
+        *,
+        clockwise: bool = False,
+    ) -> str:
         """A pair of features of a query or key x, rotated by the pair's angle.
 
-        lines: the frequency, then definitions of its symbols. factor: of the rotated pair.
+        lines: the frequency, then definitions of its symbols. factor: of the rotated pair. clockwise:
+        whether the angle is negative.
         """
         first, second = self.features(layout, field)
         angle = rf"{self.frequency}\,{self.position}"
+        upper, lower = ("", "-") if clockwise else ("-", "")
         below = [rf"{self.frequency} = {lines[0]}", *lines[1:]]
         return (
             rf"\begin{{gathered}} \begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
-            rf"{factor}\begin{{pmatrix}} \cos {angle} & -\sin {angle} \\ \sin {angle} & \cos {angle} "
-            rf"\end{{pmatrix}} \begin{{pmatrix}} x_{{{first}}} \\ x_{{{second}}} \end{{pmatrix}},"
+            rf"{factor}\begin{{pmatrix}} \cos {angle} & {upper}\sin {angle} \\ {lower}\sin {angle} & "
+            rf"\cos {angle} \end{{pmatrix}} \begin{{pmatrix}} x_{{{first}}} \\ x_{{{second}}} "
+            r"\end{pmatrix},"
             r"\\ " + r",\\ ".join(below) + r" \end{gathered}"
         )
 

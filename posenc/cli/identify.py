@@ -99,7 +99,7 @@ def _print_rotations(
         raise UsageError("FILE and --before must have one shape.")
     records, belong = [], True
     for part, (x, y) in enumerate(zip(before, after, strict=True)):
-        rotation = rotation_of(x, y)
+        rotation = rotation_of(x, y).as_in(schemes or {})
         name = ("queries", "keys")[part] if len(before) == 2 else "vectors"
         match = None if schemes is None else match_rotation(rotation, schemes)
         if match is not None:

@@ -38,7 +38,7 @@ import torch
 def rotate(x, cosines, sines):  # x: (..., positions, {features}), of the rotated features
     # cosines, sines: (positions, {pairs}), one of each for a pair
     first, second = {split}
-    turned = first * cosines - second * sines, second * cosines + first * sines
+    turned = first * cosines {signs[0]} second * sines, second * cosines {signs[1]} first * sines
     return {join}
 """
 _SPLIT_AND_JOIN = {
@@ -99,10 +99,13 @@ def scheme_code(
     return code + _ANGLES.format(factor="factor * ") + joined
 
 
-def rotation_code(layout: Layout, features: int) -> str:
+def rotation_code(layout: Layout, features: int, *, clockwise: bool = False) -> str:
     """Return code that rotates queries or keys in a layout."""
+    signs = "+-" if clockwise else "-+"
     split, join = _SPLIT_AND_JOIN[layout]
-    return _ROTATION.format(features=features, pairs=features // 2, split=split, join=join)
+    return _ROTATION.format(
+        features=features, pairs=features // 2, split=split, join=join, signs=signs
+    )
 
 
 def _names(arrangement: Arrangement) -> tuple[str, ...]:
@@ -154,5 +157,5 @@ def _has(deviations: tuple[Deviation, ...], kind: str) -> bool:
 
 def _fields(config: RopeConfig) -> str:
     usual = type(config)().record()
-    values = {name: value for name, value in config.record().items() if value != usual[name]}
+    values = {name: value for name, value in config.record().items() if value != usual.get(name)}
     return ", ".join(f"{name}={value!r}" for name, value in values.items())

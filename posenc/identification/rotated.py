@@ -40,7 +40,7 @@ class VectorRotation:
     the other. norm_change: for each layout, root mean square change of the pairs' norms over that of the
     norms, after the common factor. cosines, sines (positions, pairs): of the angles, times the factor, in
     the narrowest format of the vectors, and identified: what these tables are; None without a layout.
-    sentence: the answer.
+    sentence: the answer. clockwise: whether the sines are those of minus the angles.
     """
 
     layout: Layout | None
@@ -50,6 +50,15 @@ class VectorRotation:
     sines: Float[Tensor, "t p"] | None
     identified: Identification | None
     sentence: str
+    clockwise: bool = False
+
+    def as_in(self, schemes: Mapping[str, SchemeConfig | None]) -> "VectorRotation":
+        """Return it with the sign of the angles in the layers of a model, by their names."""
+        clockwise = is_clockwise(schemes)
+        if clockwise == self.clockwise or self.cosines is None or self.sines is None:
+            return self
+        tables = self.cosines, -self.sines
+        return replace(self, sines=tables[1], identified=_identified(*tables), clockwise=clockwise)
 
 
 def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
@@ -97,12 +106,9 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     use = min(fitting, key=lambda key: change[key])[0]
     for features in (features for other, features in fitting if other == use):
         tables = _cosines_and_sines(x, y, use, features, dtype)
-        identified = identify(*tables)
+        identified = _identified(*tables)
         if identified.known:
             break
-    # Vectors may be those of any positions, so that row 0 need not be position 0.
-    others = tuple(each for each in identified.deviations if each.kind != "start")
-    identified = replace(identified, deviations=others)
     where = "last" if start else "first"
     share = f"all {width:,}" if features == width else f"the {where} {features:,} of {width:,}"
     if start and start + features < width:
@@ -116,6 +122,11 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     return VectorRotation(use[0], features, norms, *tables, identified, sentence)
 
 
+def is_clockwise(schemes: Mapping[str, SchemeConfig | None]) -> bool:
+    """Return whether layers of a model rotate by minus the angle of a position."""
+    return any(isinstance(each, RopeConfig) and each.clockwise for each in schemes.values())
+
+
 def match_rotation(
     rotation: VectorRotation, schemes: Mapping[str, SchemeConfig | None]
 ) -> ModelMatch:
@@ -123,6 +134,7 @@ def match_rotation(
 
     schemes: of each kind of layer, by its name.
     """
+    rotation = rotation.as_in(schemes)
     if rotation.cosines is None or rotation.identified is None or rotation.layout is None:
         return ModelMatch(False, "These vectors are not those of the model's RoPE.")
     match = match_model(rotation.identified, schemes, rotation.cosines, rotation.sines)
@@ -135,13 +147,23 @@ def match_rotation(
                 True, f"The model's {layers} rotate like this, from position {first:,} on."
             )
     layouts = {scheme.layout for scheme in schemes.values() if isinstance(scheme, RopeConfig)}
+    clockwise = is_clockwise(schemes)
+    code = rotation_code(next(iter(layouts), "half"), rotation.features, clockwise=clockwise)
     if not layouts or rotation.layout in layouts or rotation.features == 2:
+        if clockwise and match.code:
+            match = match._replace(code=f"{match.code}\n\n{code}")
         return match
     expected = " or ".join(_words(layout, rotation.features) for layout in sorted(layouts))
     wrong = f"These vectors have the wrong layout: the model pairs {expected}."
     tables = f"{match.code}\n\n" if match.code else ""
-    code = tables + rotation_code(next(iter(layouts)), rotation.features)
-    return ModelMatch(False, wrong if match.belongs else f"{wrong} {match.sentence}", code)
+    return ModelMatch(False, wrong if match.belongs else f"{wrong} {match.sentence}", tables + code)
+
+
+def _identified(cosines: Tensor, sines: Tensor) -> Identification:
+    identified = identify(cosines, sines)
+    # Vectors may be those of any positions, so that row 0 need not be position 0.
+    others = tuple(each for each in identified.deviations if each.kind != "start")
+    return replace(identified, deviations=others)
 
 
 def _words(layout: Layout, features: int) -> str:

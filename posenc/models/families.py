@@ -83,6 +83,7 @@ class RopeFamily(Family):
     share_names: its keys outside of the rope block.
     block_defaults: defaults of keys of a rope block.
     types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
+    clockwise: whether the class rotates by minus the angle of a position.
     windows: which layers see `window` tokens; the last ones start at max_window_layers (default
     `first_windowed`), the late ones without the switch use_sliding_window; in a pattern layer `full_at` of
     every `period` layers has full attention; "if any" means all layers where the config has a window;
@@ -126,6 +127,7 @@ class RopeFamily(Family):
     types: Mapping[str, str] = field(default_factory=dict)
     takes: Names = ()
     layout: Layout = "half"
+    clockwise: bool = False
     windows: Windows = "none"
     window: int | None = None
     window_key: str = "sliding_window"

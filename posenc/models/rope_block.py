@@ -66,7 +66,10 @@ class BlockReader:
         if base is None:
             place, name = (self.outer, names[0]) if names else (self.keys, "rope_theta")
             base = place.get(name, limits.BASE, self.base.default, self.family.source)
-        return {"dim": self.heads.head_dim, "base": base, "layout": self.layout}
+        return {
+            "dim": self.heads.head_dim, "base": base, "layout": self.layout,
+            "clockwise": self.family.clockwise,
+        }  # fmt: skip
 
     def share(self) -> float | None:
         """Return the rotated share as the config has it, or None."""

@@ -482,6 +482,11 @@ def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes)
         notes.append("Pairs are the features m and m + half of the rotated width, as in GPT-NeoX.")
     elif layout:
         notes.append("Pairs are neighbouring features, as in the paper.")
+    if layout and family.clockwise:
+        notes.append(
+            "Position p turns pair m by minus p theta_m, clockwise: other code, which turns by plus p "
+            "theta_m, gives other logits."
+        )
     for kind in kinds:
         scheme = kind.scheme
         reach = scheme.scaled_length if isinstance(scheme, ScaledRopeConfig) else None

@@ -75,7 +75,8 @@ class KernelRequest:
 class SchemeConfig(ABC):
     """A scheme as a checked, hashable value; `build` makes its module.
 
-    shared: fields that an attribute of a setting fills, such as dim and heads.
+    shared: fields that an attribute of a setting fills, such as dim and heads. of_models: fields that only
+    the config of a model sets.
     scaling_name: of a scaling applied to trained weights. start: what its untrained numbers are.
     in_training: a caveat on trained models, or "". divided: whether q . k is divided by sqrt(head_dim).
     advanced: whether it is for experts.
@@ -86,6 +87,7 @@ class SchemeConfig(ABC):
     label: ClassVar[str]
     summary: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
+    of_models: ClassVar[tuple[str, ...]] = ()
     scaling_name: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
@@ -122,8 +124,9 @@ class SchemeConfig(ABC):
 
     @classmethod
     def own_rules(cls) -> dict[str, fields.Rule]:
-        """Return the rules of the fields that no shared quantity fills."""
-        return {name: rule for name, rule in fields.rules(cls).items() if name not in cls.shared}
+        """Return the rules of the fields that a setting has for this scheme alone."""
+        others = (*cls.shared, *cls.of_models)
+        return {name: rule for name, rule in fields.rules(cls).items() if name not in others}
 
     @abstractmethod
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:

@@ -9,6 +9,7 @@ alone. With unit isotropic content q = k the expected logit at offset o is
 The attention factor a of a scaling (Peng et al. 2023, arXiv 2309.00071, eq. 21) multiplies cosines and
 sines. Layout "interleaved" pairs features (2m, 2m+1) as in the paper, GPT-J and the original LLaMA;
 "half" pairs (m, m + r/2) as GPT-NeoX and transformers do. Partial rotary rotates the first r features.
+A model that rotates clockwise multiplies by :math:`e^{-i p \theta_m}`, as if offsets had the other sign.
 """
 
 import math
@@ -42,7 +43,11 @@ Rows = tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]
 
 @dataclass(frozen=True, kw_only=True)
 class RopeConfig(SchemeConfig):
-    """Rotary position embedding of a head of width `dim`."""
+    """Rotary position embedding of a head of width `dim`.
+
+    clockwise: whether position p turns a pair by minus its angle, as in nanochat. Cosines,
+    sines and the position kernel stay the same; the product of a query and a key at offset o is that at -o.
+    """
 
     kind: str = "rope"
     dim: int = EVEN_HEAD_WIDTH.field(128)
@@ -58,10 +63,14 @@ class RopeConfig(SchemeConfig):
         label="RoPE rotated share",
         help="Share of the head width that is rotated; the rest carries no position.",
     ).field(1.0)
+    clockwise: bool = fields.Flag(
+        label="Clockwise", help="Position p turns a pair by minus its angle (nanochat)."
+    ).field(False)
 
     label: ClassVar[str] = "RoPE"
     summary: ClassVar[str] = "Rotates queries and keys by angles proportional to their positions."
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
+    of_models: ClassVar[tuple[str, ...]] = ("clockwise",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,6 +89,8 @@ class RopeConfig(SchemeConfig):
 
     def record(self) -> dict[str, Any]:
         record = super().record()
+        if not self.clockwise:
+            del record["clockwise"]
         # The names of runs hash this record, which had a scaling when the first runs were trained.
         return record | {"scaling": {"kind": "none"}} if type(self) is RopeConfig else record
 
@@ -135,7 +146,8 @@ class RopeConfig(SchemeConfig):
     def formula(self, write: Writer) -> str:
         scale = self.attention_scaling()
         lines = [*self.frequency_formula(write), *([f"a = {number(scale)}"] if scale != 1 else [])]
-        return write.rotation(self.layout, "rotary_dim", lines, "" if scale == 1 else r"a\,")
+        factor = "" if scale == 1 else r"a\,"
+        return write.rotation(self.layout, "rotary_dim", lines, factor, clockwise=self.clockwise)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
         return Rope(self)
@@ -147,6 +159,7 @@ class RotaryScheme(Scheme):
     frequencies: Frequencies
     rotary_layout: Layout
     width: int
+    clockwise: bool = False
     kernel_unit = "logit"
 
     def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
@@ -169,6 +182,7 @@ class RotaryScheme(Scheme):
     def _rows_of(self, x: Tensor, positions: Positions, sign: int = 1) -> Rows:
         at = x.shape[-2] if positions is None else positions
         cos, sin = self.rows(at, at_least_float32(x.dtype), x.device, sign)
+        sin = -sin if self.clockwise else sin
         return (cos[:, None], sin[:, None]) if cos.dim() == 3 else (cos, sin)  # of all heads
 
 
@@ -185,6 +199,7 @@ class Rope(RotaryScheme, VectorScheme):
         self.attention_factor = config.attention_scaling()
         self.unpaired = config.dim - 2 * self.frequencies.pairs
         self.rotary_layout = config.layout
+        self.clockwise = config.clockwise
 
     def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
         return tables.rotary_rows(

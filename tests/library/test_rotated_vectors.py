@@ -10,9 +10,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 from torch import Tensor
-from transformers import LlamaConfig
+from transformers import LlamaConfig, NanoChatConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.nanochat import modeling_nanochat
 
+from posenc import position_kernel
 from posenc.__main__ import main
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
@@ -25,6 +27,7 @@ from posenc.identification import (
 )
 from posenc.models import read_config
 from posenc.schemes.rope import RopeConfig
+from posenc.testing import assert_matches
 
 ROWS, WIDTH = 64, 32
 Vectors = tuple[Tensor, Tensor]  # queries and keys
@@ -184,6 +187,43 @@ def test_command_answers_for_queries_and_keys(tmp_path: Path) -> None:
     assert "Keys: These features are not rotated in pairs" in text.stdout
     of_queries, of_keys = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert (of_queries["layout"], of_queries["belongs"], of_keys["layout"]) == ("half", True, None)
+
+
+def test_a_model_that_rotates_clockwise_is_compared_by_its_own_direction(tmp_path: Path) -> None:
+    """nanochat's class turns pairs by minus the angle; its vectors, tables, and code for them."""
+    config = NanoChatConfig(hidden_size=64, num_attention_heads=2, num_hidden_layers=2)
+    q, k = vectors(1, 2).float(), vectors(1, 2, seed=1).float()
+    rotary = modeling_nanochat.NanoChatRotaryEmbedding(config)
+    cos, sin = rotary(q, torch.arange(ROWS)[None])
+    theirs = modeling_nanochat.apply_rotary_pos_emb(q, k, cos, sin)
+    record = json.loads(config.to_json_string())
+    scheme = read_config(record).main.scheme
+    assert isinstance(scheme, RopeConfig)
+    ours = scheme.build().rotate(q, k)
+    both = scheme.build().rotate(q, k, torch.arange(ROWS), torch.arange(ROWS).clone())
+    for one, other, third in zip(ours, theirs, both, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+        torch.testing.assert_close(third, other, rtol=0, atol=1e-5)
+    plain = scheme.replace(clockwise=False)
+    assert torch.equal(position_kernel(scheme.build(), 9), position_kernel(plain.build(), 9))
+    assert_matches((cos[0], sin[0]), record, tolerance=1e-5)
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    np.save(tmp_path / "before.npy", q[0, 0].numpy())
+    arguments = ["identify", "--config", str(tmp_path / "config.json")]
+    arguments += ["--before", str(tmp_path / "before.npy"), str(tmp_path / "after.npy")]
+    for rotated, status in ((theirs[0], 0), (plain.build().rotate(q, k)[0], 1)):
+        np.save(tmp_path / "after.npy", rotated[0, 0].numpy())
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, "Every sine is negated" in result.stdout) == (
+            status,
+            bool(status),
+        )
+    code, names = result.stdout.split("Corrected code")[1], dict[str, Any]()
+    exec(code, names)
+    assert len(names["cosines"]) == ROWS
+    cosines, sines = (names[name][:, : q.shape[-1] // 2] for name in ("cosines", "sines"))
+    torch.testing.assert_close(names["rotate"](q, cosines, sines), theirs[0], rtol=0, atol=1e-5)
+    assert "+ second * sines" in code
 
 
 @pytest.mark.parametrize(

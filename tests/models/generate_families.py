@@ -47,6 +47,7 @@ def family(model_type: str) -> dict[str, Any]:
     layouts = {kind["layout"] for kind in kinds if "layout" in kind}
     record: dict[str, Any] = {"config_class": config_class.__name__}
     record |= {"layout": layouts.pop()} if layouts else {}
+    record |= {"clockwise": True} if any("clockwise" in kind for kind in kinds) else {}
     other = config_class.attribute_map
     record |= {name: fields.get(key, fields.get(other.get(key, ""))) for name, key in SIZES.items()}
     record |= {

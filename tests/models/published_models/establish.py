@@ -147,7 +147,7 @@ def observed(model: torch.nn.Module, layers: Any) -> Iterator[Observer]:
 
 
 def read_rotation(matrix: torch.Tensor) -> dict[str, Any]:
-    """Return the pairs, angles and factor of a rotation by position 1."""
+    """Return the pairs, angles and factor of a rotation by position 1, and clockwise where it is so."""
     pairs: dict[tuple[int, int], int] = {}
     for row in range(matrix.shape[0]):
         features = tuple(int(one) for one in matrix[row].nonzero().flatten())
@@ -156,13 +156,15 @@ def read_rotation(matrix: torch.Tensor) -> dict[str, Any]:
     distances = {b - a for a, b in pairs}
     layout = "interleaved" if distances == {1} else "half" if len(distances) == 1 else "other"
     assert layout != "other", distances
-    angles, factors = [], set()
+    angles, factors, signs = [], set(), set()
     for (a, b), row in sorted(pairs.items()):
         cosine, sine = float(matrix[row, a]), abs(float(matrix[row, b]))
+        signs.add(float(matrix[row, b]) > 0)  # the paper's has minus the sine there
         angles.append(math.atan2(sine, cosine))
         factors.add(round(math.hypot(sine, cosine), 5))
-    assert len(factors) == 1, factors
-    return {
+    assert len(factors) == len(signs) == 1, (factors, signs)
+    turns = {"clockwise": True} if signs.pop() else {}
+    return turns | {
         "rotated": 2 * len(pairs),
         "layout": layout,
         "attention_factor": factors.pop(),
