@@ -140,6 +140,8 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     page.keyboard.press("Escape")
     assert asked(page) == {"base": 500, "present": "true"}
     expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
+    click(page, page.get_by_role("button", name="Next"))  # the answer first
+    expect(page.locator("[class*=st-key-answer_of_step] details")).to_have_attribute("open", "")
     click(page, page.get_by_role("button", name="Next"))
     expect(page.get_by_role("heading", name="2. Add a position")).to_be_visible()
     page.wait_for_function("location.search.includes('step=2')")
