@@ -35,6 +35,6 @@ def uploaded(setting: Setting) -> str:
     )
 
 
-def script(imports: str, setting: Setting, body: str) -> str:
+def whole_script(imports: str, setting: Setting, body: str) -> str:
     """Return a whole script: imports, the setting, the body."""
     return f"{imports.strip()}\n\nsetting = {to_python(setting)}\n{body.strip()}\n"

@@ -329,8 +329,8 @@ def test_bound_of_each_step_is_the_lowest_of_all_distances() -> None:
         np.cos(np.arange(start, start + 1_000)[:, None] * inv_freq).sum(1).min()
         for start in range(0, 24_000, 1_000)
     )
-    trained = bound[bound["ladder"] == data.AS_TRAINED]["y"].min()
-    demanded = bound[bound["ladder"] == data.DEMANDED]["y"].min()
+    trained = bound[bound["frequencies"] == data.AS_TRAINED]["y"].min()
+    demanded = bound[bound["frequencies"] == data.DEMANDED]["y"].min()
     assert trained == pytest.approx(lowest, abs=1e-9)
     assert trained < 0 <= demanded
 

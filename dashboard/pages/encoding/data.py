@@ -13,7 +13,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.compute.schemes import Array
-from dashboard.frame.script import script as whole
+from dashboard.frame.script import whole_script
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from posenc import encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum
@@ -295,4 +295,4 @@ def scale(unit: str, pictures: list[Array]) -> Scale:
 
 def script(setting: Setting) -> str:
     """Return a complete Python script that prints the page's table of first entries."""
-    return whole(IMPORTS, setting, BODY.format(corner=CORNER))
+    return whole_script(IMPORTS, setting, BODY.format(corner=CORNER))

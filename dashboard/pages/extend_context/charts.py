@@ -97,7 +97,7 @@ PICTURES = {
     ),
     BOUND: Picture(
         frame=lambda read: read.bound,
-        names="ladder",
+        names="frequencies",
         x=_DISTANCE,
         y=alt.Y("y:Q", title="lowest B(k)"),
         tooltip={"x": ",", "y": ".3f"},

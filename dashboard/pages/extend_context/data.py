@@ -56,7 +56,7 @@ class PlannerRead:
 
     assumed: what the trained length rests on. partial: what is computed on request alone.
     methods: one row each, ranked. pairs: method, pair, wavelength, inv_freq, ratio, turns. kernel: method,
-    x, y. bound: ladder, x, y (the lowest B(k) of each step).
+    x, y. bound: frequencies, x, y (the lowest B(k) of each step).
     """
 
     plan: ContextPlan
@@ -230,7 +230,7 @@ def _bound(planned: ContextPlan) -> pd.DataFrame:
     for name, config in configs.items():
         values = base_bound_curve(rope_frequencies(config)[0], planned.scanned).numpy()
         lowest = np.minimum.reduceat(values, edges)
-        parts.append(pd.DataFrame({"ladder": name, "x": edges, "y": lowest}))
+        parts.append(pd.DataFrame({"frequencies": name, "x": edges, "y": lowest}))
     return pd.concat(parts, ignore_index=True)
 
 

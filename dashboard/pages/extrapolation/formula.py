@@ -16,7 +16,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
-from dashboard.frame.script import script
+from dashboard.frame.script import whole_script
 from dashboard.pages.extrapolation import questions
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
 from dashboard.text import listed, number
@@ -217,7 +217,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
         page.head("Extrapolation", headlines if shows else quiz.WITHHELD)
     if shows:
         draw_picture()
-        page.script(script(IMPORTS, current.setting, SCRIPT.format(reach=chosen.reach)))
+        page.script(whole_script(IMPORTS, current.setting, SCRIPT.format(reach=chosen.reach)))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)
     page.definition(

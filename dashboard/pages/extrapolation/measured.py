@@ -11,7 +11,7 @@ from dashboard.compute import run_descriptions, run_results, runs
 from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
-from dashboard.frame.script import script
+from dashboard.frame.script import whole_script
 from dashboard.pages.extrapolation import comparison, questions
 from dashboard.pages.extrapolation.options import LossChoice, MeasuredChoice, VariantChoice
 from dashboard.text import listed, plain
@@ -133,7 +133,7 @@ def _draw_comparison(
         page.numbers(table, "measured classes")
         store = "str(RESULTS)" if shown[0].run_id in runs.shipped() else ""
         body = SCRIPT.format(store=store, comparison=name, measure=measure)
-        page.script(script(IMPORTS, Setting(schemes=settings.current.schemes), body))
+        page.script(whole_script(IMPORTS, Setting(schemes=settings.current.schemes), body))
     _draw_notes(settings, shown, trained)
 
 

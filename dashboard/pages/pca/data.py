@@ -9,7 +9,7 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array
-from dashboard.frame.script import script as whole
+from dashboard.frame.script import whole_script
 from dashboard.pages.pca.options import PLANES, PcaChoice
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
 from posenc.schemes import SCHEMES
@@ -181,4 +181,4 @@ def script(setting: Setting, chosen: PcaChoice) -> str:
     """Return a script that prints the numbers called "scores"."""
     seen = "min(setting.train_length, setting.length)"
     fitted = "setting.length" if chosen.fit == "all" else seen
-    return whole(IMPORTS, setting, BODY.format(fitted=fitted))
+    return whole_script(IMPORTS, setting, BODY.format(fitted=fitted))

@@ -10,7 +10,7 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.frame.script import script as whole
+from dashboard.frame.script import whole_script
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed
 from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
@@ -176,4 +176,4 @@ def headline(read: Read) -> str:
 
 def script(setting: Setting, chosen: OffsetChoice) -> str:
     """Return a script that prints the decisive number of every check."""
-    return whole(IMPORTS, setting, BODY.format(offset=chosen.offset, second=chosen.second))
+    return whole_script(IMPORTS, setting, BODY.format(offset=chosen.offset, second=chosen.second))

@@ -9,7 +9,7 @@ import torch
 
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, per_scheme
-from dashboard.frame.script import script as whole
+from dashboard.frame.script import whole_script
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.schemes import SCHEMES
@@ -166,4 +166,4 @@ for kind in {kinds!r}:
             nth = f" ({{words[: n + 1].count(words[n])}})" if words.count(words[n]) > 1 else ""
             out.writerow([scheme.config.label, mask, words[n] + nth, repr(difference)])
 """
-    return whole(_IMPORTS, setting, body)
+    return whole_script(_IMPORTS, setting, body)
