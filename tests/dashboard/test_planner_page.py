@@ -139,7 +139,7 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     at = opened(COVERAGE, link)
     choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
     current, other = (data.read(setting, choice).plan for setting in (Setting(), pin))
-    assert as_read(headline(at)) == data.read(Setting(), choice).headline
+    assert as_read(headline(at)) == f"B: model none. {data.read(Setting(), choice).headline}"
     assert any(data.read(pin, choice).headline in text for text in captions(at))
     sees = at.dataframe[1].value
     for method in current.methods:
