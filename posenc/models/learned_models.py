@@ -29,9 +29,9 @@ class LearnedFamily(Family):
 
     first_row: the row of position 0, "padding" for one more than pad_token_id. added: whether the
     class adds the rows before it to those that the config says.
-    decoder: whether tokens see only what is before them, and keys are cached. table_width: default of
-    width_key, the width of the table where it is not that of the layers. multi_query: whether the
-    class has this key, by default true: one head of keys and values.
+    decoder: whether tokens see only what is before them, and keys are cached unless `uncached`.
+    table_width: default of width_key, the width of the table where it is not that of the layers.
+    multi_query: whether the class has this key, by default true: one head of keys and values.
     waves: "" for learned rows; of sines and cosines, whether their frequencies are the paper's, or run from
     1 to 1/10,000 with both ends. grows: whether the class makes more rows for longer texts.
     window: default of attention_window, the tokens that a query sees beside itself. period: kinds of layers
@@ -42,6 +42,7 @@ class LearnedFamily(Family):
     first_row: int | str = 0
     added: bool = False
     decoder: bool = False
+    uncached: bool = False
     table_width: int | None = None
     width_key: str = "embedding_size"
     multi_query: bool = False
@@ -153,6 +154,8 @@ def _read(model_type: str, keys: Keys, family: LearnedFamily) -> ModelConfig:
         )
     if not family.decoder:
         notes.append("Every token sees both sides: nothing is cached.")
+    elif family.uncached:
+        notes.append("The class has no cache: for each new token it reads the whole text again.")
     layer_notes: tuple[str, ...] = ()
     if keys.flag("scale_attn_by_inverse_layer_idx", False):
         layer_notes = ("The logits of layer l, counted from 0, are divided by l + 1 besides.",)
@@ -167,7 +170,7 @@ def _read(model_type: str, keys: Keys, family: LearnedFamily) -> ModelConfig:
         sizes,
         scheme,
         unsupported=unsupported,
-        is_cached=family.decoder,
+        is_cached=family.decoder and not family.uncached,
         softmax_scale=scale,
         layer_notes=layer_notes,
         context=sizes.context if family.grows else rows - first,

@@ -31,15 +31,27 @@ from posenc.models.rope_models import read_gptj, read_roformer, read_rope_model
 from posenc.models.step_models import read_step
 from posenc.models.vision_models import VISION_FAMILIES, read_vision_model
 from posenc.schemes.rope import RopeConfig
-from posenc.text import joined, printable_name
+from posenc.text import count_of, joined, printable_name
 
 Reader = Callable[[str, Keys], ModelConfig]
 
 
 def _falcon(model_type: str, keys: Keys) -> ModelConfig:
-    if keys.flag("alibi", False):
-        return bias_models.read_falcon_alibi(model_type, keys)
-    return read_rope_model(model_type, keys)
+    has_bias = keys.flag("alibi", False)
+    model = (bias_models.read_falcon_alibi if has_bias else read_rope_model)(model_type, keys)
+    kind = model.main
+    if kind.kv_heads == kind.heads or not keys.flag("new_decoder_architecture", False):
+        return model
+    copies = 2 * kind.heads * kind.head_dim
+    note = (
+        f"The cache is counted with its {count_of(kind.kv_heads, 'head')} of keys and values, as servers "
+        f"keep them; that of transformers has a copy for every query head, {copies:,} numbers per token "
+        "and layer."
+    )
+    kinds = tuple(
+        dataclasses.replace(each, notes=(*each.notes, note)) for each in model.layer_kinds
+    )
+    return dataclasses.replace(model, layer_kinds=kinds)
 
 
 READERS: Mapping[str, Reader] = {

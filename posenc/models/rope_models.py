@@ -443,7 +443,7 @@ def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool
 
 
 def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: SchemeConfig) -> float:
-    """Return the factor of q . k; DeepSeek multiplies it by g(s, mscale_all_dim)^2."""
+    """Return the factor of q . k; DeepSeek, not dots3-note, multiplies it by g(s, mscale_all_dim)^2."""
     scale = family.softmax_scale
     if scale is None and family.scale_key:
         scale = keys.optional(family.scale_key, _POSITIVE)
@@ -457,7 +457,8 @@ def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: Scheme
     scale = head_dim**-0.5 if scale is None else scale
     if family.config_class == "FalconH1Config":
         scale *= keys.get("key_multiplier", _POSITIVE, 1.0, family.source)
-    weight = getattr(scheme, "mscale_all_dim", 0.0) if family.latent else 0.0
+    has_weight = family.latent and family.config_class != "Dots3NoteTextConfig"
+    weight = getattr(scheme, "mscale_all_dim", 0.0) if has_weight else 0.0
     factor: float = attention_scale(getattr(scheme, "factor", 1.0), weight)
     return scale * factor**2
 

@@ -83,8 +83,8 @@ EXPLAINED = (
     "pairs that made less than one turn in training and turn farther at the target. Float32 cosine error: "
     "of float32 angles with exact frequencies, each rounded once; error in transformers: with the "
     "frequencies that it computes in float32. Kept: pairs with the frequency of training. Divided: pairs "
-    "whose frequency is divided by the full factor. Blended: pairs between the two. Expected logit: that "
-    "of unit content at a quarter, at half and at the end of what a query sees."
+    "whose frequency is divided by the full factor or more. Blended: pairs between the two. Expected "
+    "logit: that of unit content at a quarter, at half and at the end of what a query sees."
 )
 
 

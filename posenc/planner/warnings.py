@@ -29,16 +29,18 @@ def recommendation(plan: ContextPlan) -> str:
     if not plan.longer:
         return _not_longer(plan, plan.trained_length)
     stretch = as_factor(plan.reach / plan.trained_length)
+    seen, there = "", ""
+    if plan.reach != plan.target:
+        seen, there = f" in the {plan.reach:,} tokens that a layer sees", " in those"
     if plan.own_length and plan.reach > plan.own_length:
         begin = (
             f"{plan.name} reads {plan.own_length:,} tokens with its own scaling; {plan.target:,} is "
-            f"{as_factor(plan.reach / plan.own_length)} past that: measure it as configured first. The "
-            f"methods below start from the {plan.trained_length:,} tokens before its scaling, {stretch}"
+            f"{as_factor(plan.reach / plan.own_length)} past that{seen}: measure it as configured first. "
+            f"The methods below start from the {plan.trained_length:,} tokens before its scaling, {stretch}"
+            f"{there}"
         )
     else:
-        begin = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {stretch}"
-        if plan.reach != plan.target:
-            begin += f" in the {plan.reach:,} tokens that a layer sees"
+        begin = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {stretch}{seen}"
     needless = needless_layers(plan) if plan.methods else ""
     end = f" The config block below also rescales {needless}" if needless else ""
     return f"{begin}{_what_to_do(plan)}{end}"
@@ -170,9 +172,10 @@ def _not_longer(plan: ContextPlan, trained_length: int) -> str:
             "as released it is not known to be trained on texts of this length. "
             f"{plan.evidence.statement.removesuffix('.')} ({plan.evidence.source})."
         )
+    layers = "layers with RoPE" if plan.model.main.scheme != plan.kind.scheme else "layers"
     return (
         f"{plan.name} at {plan.target:,} tokens, {trained} on {trained_length:,}: no distance is new, "
-        f"because its layers see {plan.reach:,} tokens at most, but {test} {_through_layers(plan)}"
+        f"because its {layers} see {plan.reach:,} tokens at most, but {test} {_through_layers(plan)}"
     )
 
 

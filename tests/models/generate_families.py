@@ -80,6 +80,8 @@ def family(model_type: str) -> dict[str, Any]:
             "period": again - full,
         }
         record["full_at"] = 0 if full == 0 else -1
+    scale = fields.get(str(stated.get("scale_key")), 1.0)
+    record |= {} if scale == 1.0 else {"scale_default": scale}
     if rates := whole.get("compress_rates"):
         record["compressed"] = rates
     if model_type == "llama4_text":

@@ -17,7 +17,9 @@ from posenc.planner import layer_notes, paste, plan, recommendation, warnings_of
 from posenc.planner.advice import at_inference
 from posenc.planner.evidence import MEASURED, MODEL_EVIDENCE, Evidence, evidence_of, measured_at
 from posenc.planner.methods import MEASURED_LIMIT, Readiness, readiness
+from posenc.planner.report import EXPLAINED
 from posenc.planner.warnings import suggested
+from posenc.schemes.base import NoneConfig
 from tests.models.configs import (
     LLAMA,
     Config,
@@ -205,6 +207,34 @@ def test_unscaled_frequencies_without_unseen_angles_are_not_said_to_fail() -> No
     llama = method(plan_preset("llama-3-8b", 8_193), "none")
     assert llama.readiness_text == "fails past the trained length"
     assert "8,193 is x1.00012207" in recommendation(plan_preset("llama-3-8b", 8_193))
+
+
+def test_a_factor_beyond_a_window_is_said_of_the_tokens_that_a_layer_sees() -> None:
+    phi = plan_preset("phi-3-mini-128k", 300_000)
+    assert (phi.own_length, phi.reach) == (131_072, 262_144)
+    seen = f"x{262_144 // 131_072} past that in the 262,144 tokens that a layer sees: "
+    assert f"300,000 is {seen}" in recommendation(phi)
+    assert f"before its scaling, x{262_144 // 4_096} in those. " in recommendation(phi)
+    assert "that a layer sees" not in recommendation(plan_preset("phi-3-mini-128k", 200_000))
+    command = plan_preset("command-r7b", 300_000)
+    whole = [kind for kind in command.model.layer_kinds if kind.window is None]
+    assert [type(kind.scheme) for kind in whole] == [NoneConfig]
+    sentence = recommendation(command)
+    assert "because its layers with RoPE see 4,096 tokens at most" in sentence
+    assert f"by the {len(whole[0].layers)} other layers alone" in sentence
+
+
+def test_pairs_that_longrope_divides_by_more_than_its_factor_count_as_divided() -> None:
+    configured = plan_preset("phi-3-mini-128k", 131_072).methods[0]
+    divided = [
+        before / after
+        for before, after, state in zip(
+            configured.pairs.before, configured.pairs.after, configured.pairs.states, strict=True
+        )
+        if state == "divided"
+    ]
+    assert min(divided) >= 32 < max(divided)
+    assert "divided by the full factor or more" in EXPLAINED
 
 
 def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> None:

@@ -324,6 +324,82 @@ def test_absent_widths_of_a_latent_cache_are_the_defaults_of_the_class(model_typ
     ]
 
 
+YARN_40: Config = {
+    "rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 256, "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [name for name in LATENT if name not in BORROWED and FAMILIES[name].rotates != "never"],
+)
+def test_mscale_of_all_dimensions_changes_logits_where_the_class_multiplies_them(
+    model_type: str,
+) -> None:
+    """Only dots3-note has the key and does not; its layers with a window have a scale of their own."""
+    own = config_of(model_type, {}).rope_parameters
+    by_kind = {kind: inner | YARN_40 for kind, inner in own.items() if isinstance(inner, dict)}
+    block = by_kind or own | YARN_40
+    config = config_of(model_type, {"rope_parameters": block} | RUN_WITH.get(model_type, {}))
+    model = read_config(json.loads(json.dumps(config.to_dict(), default=str)))
+    for kind in model.layer_kinds:
+        if not kind.heads:
+            continue
+        with torch.device("meta"):
+            attention = latent_attention(model_type)(config, kind.layers[0])
+        assert kind.softmax_scale == pytest.approx(attention.scaling, rel=1e-12), kind.name
+        scale = kind.head_dim**-0.5
+        assert (attention.scaling > 1.5 * scale) == (model_type != "dots3_note_text")
+
+
+def latent_attention(model_type: str) -> Any:
+    """The attention of a class whose cache is a latent vector."""
+    module = module_of(model_type)
+    return next(
+        part
+        for name, part in vars(module).items()
+        if name.endswith(("Attention", "MLA"))
+        and inspect.isclass(part)
+        and "kv_a_proj_with_mqa" in inspect.getsource(part)
+    )
+
+
+SCALE_KEYS = [name for name, family in FAMILIES.items() if family.scale_key or family.scalar]
+
+
+@pytest.mark.parametrize("model_type", SCALE_KEYS)
+def test_an_absent_scale_of_logits_is_that_of_the_class(model_type: str) -> None:
+    with torch.device("meta"):
+        config = config_of(model_type, RUN_WITH.get(model_type, {}))
+        config.allow_global_per_layer_attribute_access = True
+        part = "SelfAttention" if model_type == "t5gemma2_text" else "Attention"
+        attention = class_of(model_type, part)(config, 0)
+    for kind in read_config({"model_type": model_type} | RUN_WITH.get(model_type, {})).layer_kinds:
+        if kind.heads:
+            assert kind.softmax_scale == pytest.approx(attention.scaling, rel=1e-12)
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+def test_cache_of_falcon_with_groups_and_that_of_its_class_are_both_said(alibi: bool) -> None:
+    keys = {
+        "model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "new_decoder_architecture": True, "num_kv_heads": 2, "alibi": alibi,
+    }  # fmt: skip
+    config = config_of("falcon", {key: keys[key] for key in keys if key != "model_type"})
+    built = transformers.AutoModel.from_config(config).eval()
+    cache = built(torch.ones(1, 12, dtype=torch.long), use_cache=True).past_key_values
+    layer = cache.layers[0]
+    stored = (layer.keys.numel() + layer.values.numel()) // 12
+    (kind,) = read_config(keys).layer_kinds
+    (note,) = [note for note in kind.notes if "copy" in note]
+    assert f"{stored:,} numbers per token and layer" in note
+    groups = built.h[0].self_attention.num_kv_heads
+    assert kind.cache_width == stored * groups // config.num_attention_heads == 64
+    plain = read_config(keys | {"new_decoder_architecture": False, "multi_query": False})
+    assert not any("copy" in note for note in plain.main.notes)
+
+
 @pytest.mark.parametrize(("model_type", "on"), [("gemma3_text", True), ("gemma4_text", "all")])
 def test_a_window_to_both_sides_is_that_of_transformers_mask(model_type: str, on: object) -> None:
     from transformers import masking_utils

@@ -1,5 +1,6 @@
 """Tables, windows and caches of models without RoPE are those of the installed transformers."""
 
+import inspect
 import re
 
 import pytest
@@ -70,6 +71,11 @@ def test_tables_are_those_of_transformers_embeddings(model_type: str) -> None:
     assert any(map(shift.search, model.notes)) == bool(first)
     sizes = config.hidden_size, config.num_hidden_layers, config.num_attention_heads
     assert (model.hidden_size, model.layers, model.main.heads) == sizes
+    if family.decoder:  # a class that caches takes what it cached
+        takes = {"past_key_values", "past_key_value"} & {
+            *inspect.signature(built.forward).parameters
+        }
+        assert bool(takes) == bool(model.main.cache_width)
 
 
 @pytest.mark.parametrize("model_type", STACK_FAMILIES)
