@@ -221,11 +221,16 @@ class Numbers(Rule):
     whole: bool = False
 
     def allowed(self) -> str:
+        none = f", or {NO_NUMBERS}" if self.least == 0 else ""
+        return f"{self._count(max(self.least, 1))}, with commas between them{none}"
+
+    def allowed_list(self) -> str:
+        """Return what a list of JSON must be."""
+        return f"a list of {self._count(self.least)}"
+
+    def _count(self, least: int) -> str:
         kind = "whole numbers" if self.whole else "numbers"
-        return (
-            f"{max(self.least, 1):,} to {self.most:,} {kind} from {self.low:g} to {self.high:g}, "
-            f"with commas between them{f', or {NO_NUMBERS}' if self.least == 0 else ''}"
-        )
+        return f"{least:,} to {self.most:,} {kind} from {self.low:g} to {self.high:g}"
 
     def accepts(self, value: object) -> bool:
         return (

@@ -43,6 +43,10 @@ def as_json(value: object) -> str:
     return quoted(value)
 
 
+def _allowed(rule: fields.Rule) -> str:
+    return rule.allowed_list() if isinstance(rule, fields.Numbers) else rule.allowed()
+
+
 def _text_of(source: ConfigSource) -> str:
     if isinstance(source, Mapping):
         try:
@@ -266,7 +270,7 @@ class Keys:
         first = names if isinstance(names, str) else names[0]
         if entry is None:
             if default is None:
-                raise self.error(first, f"is missing; it must be {rule.allowed()}")
+                raise self.error(first, f"is missing; it must be {_allowed(rule)}")
             if why:
                 state = "null" if first in self.record else "absent"
                 text = rule.write(default)
@@ -280,7 +284,8 @@ class Keys:
 
     def _check_rule(self, name: str, value: Any, rule: fields.Rule) -> None:
         if not rule.accepts(value):
-            raise self.error(name, f"must be {rule.allowed()}, got {as_json(value)}")
+            got = [*value] if isinstance(value, tuple) else value
+            raise self.error(name, f"must be {_allowed(rule)}, got {as_json(got)}")
 
     def optional(self, names: str | Sequence[str], rule: fields.Rule) -> Any:
         """Return a key's checked value, or None where it is absent or null."""

@@ -80,8 +80,8 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
         if entry is not None and entry[1] != head_dim:
             raise keys.error(
                 "head_dim",
-                f"must be {head_dim}, which is hidden size / heads, or absent: this class has no such "
-                f"key, got {as_json(entry[1])}",
+                f"must be {head_dim}, which is hidden size / heads, or absent: this class takes no other "
+                f"width, got {as_json(entry[1])}",
             )
     for name in ("kv_channels", "attention_head_dim"):  # as Megatron and NVIDIA's Nemotron call it
         if keys.record.get(name) == head_dim:

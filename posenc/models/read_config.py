@@ -84,6 +84,8 @@ _REASONS = {
     "no_rope": "its class has no RoPE, and what it does with position is not read",
     "audio": "it is a model of speech or audio, whose positions are not read",
 }
+# Keys of the encoder of a model of images and text.
+_OF_IMAGES = {"patch_size", "embed_dim", "image_size", "spatial_merge_size", "temporal_patch_size"}
 # A model of pictures and text, by the type of its text model where that is not written.
 _TEXT_TYPES = {
     "gemma3": "gemma3_text",
@@ -154,10 +156,18 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     keys = top.section("text_config") or top
     own = keys.text("model_type") or outer or ""
     known = _TEXT_TYPES.get(own, own)
-    if keys is top and _kinds().get(own) == "text_part" and "hidden_size" not in record:
+    holds_text = keys is top and (_kinds().get(own) == "text_part" or own in _TEXT_TYPES)
+    if holds_text and "vision_config" not in record and (of_image := _OF_IMAGES & {*record}):
+        name = min(of_image)
         raise ConfigFileError(
-            f'model_type "{own}" is not read: {_REASONS["text_part"]}.', "text_config"
+            f'model_type "{own}" is of a model of images and text, but {name} is of its encoder of images '
+            "alone: give the model_type of that encoder, or the whole file.",
+            name,
         )
+    if keys is top and _kinds().get(own) == "text_part" and "hidden_size" not in record:
+        reason = _REASONS["text_part"]
+        reason = reason.replace("missing", "empty") if "text_config" in record else reason
+        raise ConfigFileError(f'model_type "{own}" is not read: {reason}.', "text_config")
     if known not in READERS and assume is None:
         key = keys.named("model_type")
         problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"

@@ -334,6 +334,9 @@ def _skip_blocks(keys: Keys) -> None:
 def _skip_unused_blocks(keys: Keys, family: RopeFamily, kinds: tuple[str, ...]) -> None:
     """Count the rope blocks of kinds that no layer is of as read."""
     block, used = keys.section(NEW), {*map(family.block_name, kinds)}
+    is_windowed = used == {family.block_name(SLIDING)} and SLIDING in family.bases
+    if is_windowed and not family.bases[SLIDING].scaled and (old := keys.section(OLD)):
+        old.read.update(old.record)
     for name in {*map(family.block_name, (FULL, SLIDING, *family.compressed))} - used:
         if name in family.bases:
             keys.read.update(family.bases[name].names)
@@ -377,6 +380,12 @@ def _scheme(
         raise keys.error(
             OLD,
             f"and {keys.named(NEW)} are both given and do not agree; keep one of them",
+        )
+    if family.config_class == "PhimoeConfig" and isinstance(schemes[0], ScaledRopeConfig):
+        raise (old or new or keys).error(
+            "short_mscale",
+            "and long_mscale are not read: with a scaling the class requires them, multiplies cosines and "
+            "sines by one of the two, and takes short_factor at every length, whatever long_factor says",
         )
     attention = keys.section("attn_config") if family.config_class == "DbrxConfig" else None
     trained = attention.optional("rope_theta", limits.BASE) if attention else None

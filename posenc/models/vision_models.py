@@ -9,9 +9,10 @@ from posenc import fields, limits
 from posenc.frequencies import Layout
 from posenc.models.config_json import Keys
 from posenc.models.families import Family, SizeNames
-from posenc.models.layers import Sizes, read_sizes
+from posenc.models.layers import MAX_LAYERS, Sizes, read_sizes
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from posenc.text import count_of
 
 _PIXELS = fields.IntRange(low=1, high=65_536)
 _GRID = 16  # columns of a grid where the picture decides
@@ -66,6 +67,8 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
     """Return what the config of an encoder of images says; nothing of it is cached."""
     family = VISION_FAMILIES[model_type]
     sizes = read_sizes(keys, family)
+    if family.kv_heads_key and keys.record.get("num_key_value_heads", 0) is None:
+        raise keys.error("num_key_value_heads", "must be a whole number: the class takes no null")
     patch = keys.get("patch_size", _PIXELS, family.patch, family.source)
     scheme = _scheme(keys, family, sizes, _columns(keys, family, patch))
     count, total = scheme.sizes[0], scheme.rotary_dim // 2
@@ -77,7 +80,8 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
     ladder = f"each axis with the frequencies base^(-j/{count})"
     if family.ladders == "dealt":
         ladder = f"which take turns at the frequencies base^(-m/{total})"
-    notes = [f"{count} pairs each rotate {axes}, {ladder}, in a grid of {scheme.grid:,} columns."]
+    grid = count_of(scheme.grid, "column")
+    notes = [f"{count_of(count, 'pair')} each rotate {axes}, {ladder}, in a grid of {grid}."]
     if scheme.normalized:
         notes.append(
             "A row and a column count from -1 to 1 over the image, so that frequencies per patch depend on "
@@ -85,8 +89,12 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
         )
         notes.append("In training, places are moved and stretched at random (pos_embed_*).")
         keys.read.update(_TRAINING)
-    if family.blocks:
-        side = keys.get("spatial_merge_size", _PIXELS, 2, family.source)
+    kinds = _kinds(keys, family, sizes, scheme, patch)
+    side = keys.get("spatial_merge_size", _PIXELS, 2, family.source) if family.blocks else 1
+    if any(kind.window for kind in kinds):
+        stand = "patches" if side == 1 else f"blocks of {side} x {side} patches"
+        notes.append(f"In attention, {stand} stand window by window, not row by row.")
+    elif side > 1:
         notes.append(f"Tokens come in blocks of {side} x {side} patches, not row by row.")
     if family.table:
         keys.read.update(name for name in keys.record if name.startswith(family.table))
@@ -100,7 +108,7 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
         layers=sizes.layers,
         context=None,
         trained_length=None,
-        layer_kinds=_kinds(keys, family, sizes, scheme, patch),
+        layer_kinds=kinds,
         notes=tuple(notes),
     )
 
@@ -108,7 +116,14 @@ def read_vision_model(model_type: str, keys: Keys) -> ModelConfig:
 def _columns(keys: Keys, family: VisionFamily, patch: int) -> int:
     """Return the columns of the grid of patches."""
     if family.image:
-        image: int = keys.get("image_size", _PIXELS, family.image, family.source)
+        if family.normalized and isinstance(keys.record.get("image_size"), list):
+            height, image = keys.entries("image_size", 2, _PIXELS, "numbers, height and width")
+            if height != image:
+                raise keys.error(
+                    "image_size", f"must be of a square, or one number, got {height:,} x {image:,}"
+                )
+        else:
+            image = keys.get("image_size", _PIXELS, family.image, family.source)
         if image < patch:
             raise keys.error("image_size", f"must be at least patch_size {patch:,}, got {image:,}")
         return image // patch
@@ -123,6 +138,13 @@ def _scheme(keys: Keys, family: VisionFamily, sizes: Sizes, columns: int) -> Rop
         block.get("rope_type", rule, family.rope_type)
     place = block if block.find("rope_theta") else keys
     base = place.get("rope_theta", limits.BASE, family.base, family.source)
+    if family.normalized and place is not keys:  # DINOv3's class reads no such block
+        base = keys.get("rope_theta", limits.BASE, family.base, family.source)
+        if block.get("rope_theta", limits.BASE) != base:
+            raise block.error(
+                "rope_theta",
+                f"must be {base:g} or absent: the class reads rope_theta outside of it",
+            )
     count = sizes.head_dim // (2 * family.axes)
     if family.axes == 2 and sizes.head_dim % 4:
         raise keys.error(
@@ -150,10 +172,17 @@ def _kinds(
     full, side = tuple(range(sizes.layers)), 0
     if family.window:
         pixels = keys.get("window_size", _PIXELS, family.window, family.source)
-        rule = fields.Numbers(low=0, high=sizes.layers - 1, least=0, most=sizes.layers, whole=True)
-        full = keys.get("fullatt_block_indexes", rule, family.full, family.source)
+        rule = fields.Numbers(low=0, high=MAX_LAYERS, least=0, most=MAX_LAYERS, whole=True)
+        listed = keys.get("fullatt_block_indexes", rule, family.full, family.source)
+        full = tuple(index for index in full if index in listed)  # others have no effect
         merge = keys.get("spatial_merge_size", _PIXELS, 2, family.source)
         side = pixels // merge // patch * merge
+        if not side:
+            raise keys.error(
+                "window_size",
+                f"must be at least {merge * patch:,}, the width of a block of {merge} x {merge} patches, "
+                f"got {pixels:,}",
+            )
     shared: dict[str, Any] = {
         "scheme": scheme,
         "heads": sizes.heads,

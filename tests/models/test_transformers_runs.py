@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import Tensor
 
 from posenc import rope_frequencies
@@ -359,6 +360,52 @@ def test_forms_of_a_class_that_are_not_read_are_refused(
 ) -> None:
     with pytest.raises(ConfigFileError, match=words):
         read_config({"model_type": model_type} | changes)
+
+
+def test_keys_of_full_attention_have_no_effect_where_every_layer_of_gemma_3_has_a_window() -> None:
+    keys: Config = {
+        "num_hidden_layers": 2, "layer_types": ["sliding_attention"] * 2, "rope_theta": 7e5,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }  # fmt: skip
+    rotary = class_of("gemma3_text", "RotaryEmbedding")(config_of("gemma3_text", keys))
+    model = read_config({"model_type": "gemma3_text"} | keys)
+    assert [kind.name for kind in model.layer_kinds] == ["sliding_attention"]
+    check_frequencies(model, rotary)
+    with pytest.raises(ConfigFileError, match="rope_scaling"):
+        read_config(
+            {"model_type": "gemma3_text"}
+            | keys
+            | {"rope_scaling": {"rope_type": "what"}, "layer_types": ["full_attention"] * 2}
+        )
+    with pytest.raises(ConfigFileError, match="text_config, which is empty"):
+        read_config({"model_type": "gemma3", "text_config": {}})
+
+
+def test_longrope_of_phimoe_which_takes_its_short_factors_at_every_length_is_refused() -> None:
+    block: Config = {
+        "rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8, "rope_theta": 1e4,
+        "original_max_position_embeddings": 32, "short_mscale": 1.5, "long_mscale": 3.0,
+    }  # fmt: skip
+    sizes: Config = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"max_position_embeddings": 128}
+    rotary = class_of("phimoe", "RotaryEmbedding")(
+        config_of("phimoe", sizes | {"rope_parameters": block})
+    )
+    short, long = (
+        torch.complex(*(part[0, 1, :8] for part in rotary(torch.zeros(1), torch.arange(n)[None])))
+        for n in (8, 100)
+    )
+    torch.testing.assert_close(long, 2 * short, rtol=1e-6, atol=0)  # the factor alone changes
+    torch.testing.assert_close(short[0].angle(), torch.tensor(1.0))
+    with pytest.raises(ConfigFileError, match="short_mscale and long_mscale are not read"):
+        read_config({"model_type": "phimoe"} | sizes | {"rope_parameters": block})
+    without = {key: value for key, value in block.items() if "mscale" not in key}
+    with pytest.raises(
+        StrictDataclassClassValidationError, match="short_mscale"
+    ):  # nor does the class take it without them
+        config_of("phimoe", sizes | {"rope_parameters": without})
+    with pytest.raises(ConfigFileError, match="short_mscale and long_mscale are not read"):
+        read_config({"model_type": "phimoe"} | sizes | {"rope_parameters": without})
 
 
 def test_roformer_rotates_as_its_class() -> None:

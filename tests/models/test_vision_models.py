@@ -1,5 +1,6 @@
 """Configs of encoders of images are read as their classes in transformers rotate."""
 
+import inspect
 import json
 from typing import Any
 
@@ -74,6 +75,107 @@ def test_tokens_come_in_the_blocks_that_the_note_says() -> None:
     assert first == [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2]]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"rope_theta": 50.0}, {"rope_parameters": {"rope_theta": 50.0}}]
+)
+@pytest.mark.parametrize("model_type", VISION_FAMILIES)
+def test_a_base_is_read_where_the_class_reads_it(model_type: str, changes: dict[str, Any]) -> None:
+    """The class of DINOv3 ignores a rope block, which is refused."""
+    config = built(model_type, **json.loads(json.dumps(changes)))
+    of_class = getattr(config, "rope_theta", None)
+    if of_class is None:
+        of_class = config.rope_parameters["rope_theta"]
+    assert of_class == (100 if model_type == "dinov3_vit" and "rope_parameters" in changes else 50)
+    record = {"model_type": model_type} | changes
+    if of_class != 50:
+        with pytest.raises(ConfigFileError, match="rope_theta must be 100 or absent"):
+            read_config(record)
+    else:
+        scheme = read_config(record).main.scheme
+        assert isinstance(scheme, RopeSectionsConfig)
+        assert scheme.base == of_class
+
+
+WINDOWED = [name for name, family in VISION_FAMILIES.items() if family.window]
+SMALL = {"hidden_size": 32, "num_heads": 2, "intermediate_size": 8, "out_hidden_size": 8}
+
+
+@pytest.mark.parametrize("listed", [None, [1, 1], [1, 7, 15], []])
+@pytest.mark.parametrize("model_type", WINDOWED)
+def test_layers_with_windows_are_those_that_the_class_runs(
+    model_type: str, listed: list[int] | None
+) -> None:
+    """The class asks which layer is in its list, so that others in the list have no effect."""
+    keys: dict[str, Any] = (
+        {"depth": 4} if listed is None else {"depth": 4, "fullatt_block_indexes": listed}
+    )
+    config = built(model_type, **SMALL | keys | {"num_key_value_heads": 2})
+    module = module_of(model_type)
+    name = type(config).__name__.removesuffix("Config").removesuffix("Encoder")
+    encoder = next(
+        part
+        for name_, part in vars(module).items()
+        if name_ in (f"{name}Model", f"{name}Encoder", f"{name}TransformerPretrainedModel")
+        or (inspect.isclass(part) and getattr(part, "config_class", None) is type(config))
+    )(config).eval()
+    ends: list[int] = []
+    for block in encoder.blocks:
+        block.register_forward_pre_hook(
+            lambda _, given, named: ends.append(len({**named}["cu_seqlens"])), with_kwargs=True
+        )
+    size = config.patch_size**2 * config.temporal_patch_size * config.in_channels
+    grid = torch.tensor([[1, 16, 16]])
+    with torch.no_grad():
+        encoder(torch.zeros(256, size), grid)
+    model = read_config({"model_type": model_type} | keys)
+    kinds = {index: kind for kind in model.layer_kinds for index in kind.layers}
+    assert sum(len(kind.layers) for kind in model.layer_kinds) == len(ends) == 4
+    assert [kinds[index].window is None for index in range(4)] == [end == 2 for end in ends]
+    assert any("window by window" in note for note in model.notes)
+
+
+def test_tokens_of_a_windowed_encoder_stand_window_by_window() -> None:
+    from transformers.vision_utils import get_vision_window_index
+
+    index, _ = get_vision_window_index(torch.tensor([[1, 16, 16]]), 2, 112, 14)
+    assert index[:5].tolist() == [
+        0,
+        1,
+        2,
+        3,
+        8,
+    ]  # blocks of 2 x 2, eight in a row, four in a window
+    with pytest.raises(ZeroDivisionError):
+        get_vision_window_index(torch.tensor([[1, 16, 16]]), 2, 20, 14)
+    with pytest.raises(ConfigFileError, match="window_size must be at least 28"):
+        read_config({"model_type": "qwen2_5_vl_vision", "window_size": 20})
+
+
+def test_blocks_of_several_sizes_are_those_of_each_image() -> None:
+    from transformers.vision_utils import get_vision_position_ids
+
+    model = read_config({"model_type": "video_llama_3_vision"})
+    assert any("m of each image by merge_sizes" in note for note in model.notes)
+    grids, merges = torch.tensor([[1, 4, 4], [1, 4, 4]]), torch.tensor([1, 2])
+    by_row, by_block = get_vision_position_ids(grids, merges).split(16)
+    assert (by_row[2].tolist(), by_block[2].tolist()) == ([0, 2], [1, 0])
+    alone = read_config({"model_type": "qwen2_vl_vision", "spatial_merge_size": 1})
+    assert not any("blocks" in note for note in alone.notes)
+
+
+@pytest.mark.parametrize(
+    ("outer", "name"),
+    [("qwen2_vl", "embed_dim"), ("minimax_m3_vl", "image_size"), ("llama4", "patch_size")],
+)
+def test_an_encoder_under_the_type_of_the_whole_model_is_refused(outer: str, name: str) -> None:
+    record = {"model_type": outer, "hidden_size": 8_192, "num_hidden_layers": 32, name: 64}
+    with pytest.raises(ConfigFileError, match=f"{name} is of its encoder of images"):
+        read_config(record)
+    assert read_config(
+        {"model_type": "qwen2_vl", "hidden_size": 8_192, "vision_config": {name: 64}}
+    )
+
+
 def test_places_count_from_one_where_a_note_says_so() -> None:
     llama = built("llama4_vision_model")
     scheme = read_config(record_of(llama)).main.scheme
@@ -95,6 +197,8 @@ def test_image_and_patch_give_the_grid() -> None:
     scheme = read_config(config).main.scheme
     assert isinstance(scheme, RopeSectionsConfig)
     assert (scheme.grid, scheme.base) == (32, 100.0)
+    assert read_config(config | {"image_size": [448, 448]}).main.scheme == scheme
+    assert "in a grid of 1 column." in read_config(config | {"image_size": 16}).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +210,13 @@ def test_image_and_patch_give_the_grid() -> None:
         ({"image_size": 0}, "image_size"),
         ({"image_size": 8}, "at least patch_size 16"),
         ({"sliding_window": 8}, "sliding_window"),
+        ({"head_dim": 32}, "takes no other width"),
+        ({"model_type": "exaone4_5_vision", "num_key_value_heads": None}, "takes no null"),
+        (
+            {"model_type": "qwen2_5_vl_vision", "fullatt_block_indexes": [-1]},
+            r"a list of .*, got \[-1\]",
+        ),
+        ({"model_type": "dinov3_vit", "image_size": [224, 448]}, "must be of a square"),
     ],
     ids=str,
 )
