@@ -23,7 +23,7 @@ from tests.models.generate_families import (
     READS_HEAD_DIM,
     RUN_WITH,
 )
-from tests.models.published_models.establish import establish
+from tests.models.published_models.establish import ROTATES, establish, read_rotation
 from tests.models.test_published_models import differences
 
 transformers = pytest.importorskip("transformers", minversion="5")
@@ -305,6 +305,48 @@ def test_every_layer_of_granite_has_the_base_of_its_list(model_type: str) -> Non
     read = {index: scheme.base for kind, scheme in rope_kinds(model) for index in kind.layers}
     assert [read.get(index, 0) for index in range(8)] == bases
     assert model.to_rope_parameters() == {}  # no block has several bases
+
+
+ROTATING = [name for name, family in FAMILIES.items() if family.rotates != "never"]
+
+
+@pytest.mark.parametrize("model_type", [name for name in ROTATING if name not in BORROWED])
+def test_every_class_rotates_in_the_direction_that_is_read(model_type: str) -> None:
+    """By each of its functions that rotate, with whatever form of cosines and sines it takes."""
+    found = [part for name, part in vars(module_of(model_type)).items() if ROTATES.match(name)]
+    functions = [
+        part for part in found if inspect.isfunction(part) and "vision" not in part.__name__
+    ]
+    assert functions
+    for function in functions:
+        assert is_clockwise(function) == FAMILIES[model_type].clockwise
+
+
+def is_clockwise(function: Any) -> bool:
+    """Whether a function of a class turns unit vectors by minus the angle."""
+    angles = torch.tensor([0.9, 0.4, 0.2, 0.1])
+    units = torch.eye(8)[:, None, None, None]
+    for part in (torch.cat((angles, angles)), angles.repeat_interleave(2), angles):
+        for shape in ((1, 1, -1), (1, -1), (1, 1, 1, -1)):
+            cos, sin = part.cos().reshape(shape), part.sin().reshape(shape)
+            for given in ((cos, sin), ((cos, sin),), (torch.complex(cos, sin),)):
+                for copies in (2, 1):
+                    try:
+                        rotated = [function(*[unit] * copies, *given) for unit in units]
+                        rows = [one[0] if isinstance(one, tuple) else one for one in rotated]
+                        read = read_rotation(torch.stack([row.reshape(8) for row in rows], dim=1))
+                    except (
+                        AssertionError,
+                        AttributeError,
+                        IndexError,
+                        RuntimeError,
+                        TypeError,
+                        ValueError,
+                    ):
+                        continue
+                    if read["rotated"] == 8 and abs(read["attention_factor"] - 1) < 1e-4:
+                        return bool(read.get("clockwise", False))
+    raise LookupError(function)
 
 
 LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]
