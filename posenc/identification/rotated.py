@@ -150,8 +150,18 @@ def match_rotation(
     clockwise = is_clockwise(schemes)
     code = rotation_code(next(iter(layouts), "half"), rotation.features, clockwise=clockwise)
     if not layouts or rotation.layout in layouts or rotation.features == 2:
-        if clockwise and match.code:
-            match = match._replace(code=f"{match.code}\n\n{code}")
+        if clockwise and any(each.kind == "sign" for each in rotation.identified.deviations):
+            other_way = (
+                "These vectors turn the other way: the model turns each pair by minus the angle of its "
+                "position."
+            )
+            assert rotation.sines is not None
+            sines = -rotation.sines
+            turned = match_model(
+                _identified(rotation.cosines, sines), schemes, rotation.cosines, sines
+            )
+            sentence = other_way if turned.belongs else f"{other_way} {match.sentence}"
+            match = ModelMatch(False, sentence, f"{match.code}\n\n{code}".strip())
         return match
     expected = " or ".join(_words(layout, rotation.features) for layout in sorted(layouts))
     wrong = f"These vectors have the wrong layout: the model pairs {expected}."

@@ -218,6 +218,8 @@ def test_a_model_that_rotates_clockwise_is_compared_by_its_own_direction(tmp_pat
             status,
             bool(status),
         )
+        assert ("the model turns each pair by minus" in result.stdout) == bool(status)
+        assert "does not belong" not in result.stdout
     code, names = result.stdout.split("Corrected code")[1], dict[str, Any]()
     exec(code, names)
     assert len(names["cosines"]) == ROWS
