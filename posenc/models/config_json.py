@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from posenc import fields, limits
-from posenc.errors import ConfigFileError, quoted
+from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.text import printable_name
 
+# Fields of our schemes by other names of keys.
+_KEYS = {
+    "dim": "head_dim",
+    "base": "rope_theta",
+    "sections": "mrope_section",
+    "trained_length": "original_max_position_embeddings",
+}
 ConfigSource = Mapping[str, Any] | str | bytes | bytearray | Path
 _TEXT = fields.Word(pattern="(?s).*", in_words="a text")
 _MAX_DEPTH = 32  # objects and lists inside one another
@@ -45,6 +52,12 @@ def as_json(value: object) -> str:
 
 def _allowed(rule: fields.Rule) -> str:
     return rule.allowed_list() if isinstance(rule, fields.Numbers) else rule.allowed()
+
+
+def unusable(where: str, error: ConfigError) -> ConfigFileError:
+    """Return the error of a scheme that takes no such numbers, in words of keys."""
+    problem = re.sub(r"\b\w+Config\.(\w+)", lambda m: _KEYS.get(m[1], m[1]), str(error))
+    return ConfigFileError(f"{where} cannot be used: {problem}", where)
 
 
 def _text_of(source: ConfigSource) -> str:
@@ -323,14 +336,17 @@ class Keys:
             return None
         return self.entries(name, layers, rule, "entries, one per layer")
 
-    def section(self, name: str) -> Keys | None:
-        """Return the keys of a nested object, or None where it is absent, null or empty."""
+    def section(self, name: str, *, empty: bool = False) -> Keys | None:
+        """Return the keys of a nested object, or None where it is absent or null.
+
+        empty: whether an object without keys counts; else it is None, too.
+        """
         entry = self.find(name)
         if entry is None:
             return None
         if not isinstance(entry[1], dict):
             raise self.error(name, f"must be an object in braces or null, got {as_json(entry[1])}")
-        if entry[1] and name not in self.sections:
+        if (entry[1] or empty) and name not in self.sections:
             self.sections[name] = Keys(entry[1], self.named(name), self)
         return self.sections.get(name)
 

@@ -67,11 +67,19 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """The base of a kind of layer. names: its keys outside of `rope_parameters`."""
+    """The base of a kind of layer; None where the class needs it to be given.
 
-    default: float
+    names: its keys outside of a rope block. bare, bare_names: the same where the config has a block of
+    this kind without a base. scaled: whether a first-generation rope_scaling applies to it. fills: whether
+    the class fills a kind that is left out beside blocks of others.
+    """
+
+    default: float | None
     names: Names = ("rope_theta",)
-    scaled: bool = True  # whether a first-generation rope_scaling applies to it
+    bare: float | None
+    bare_names: Names = ("rope_theta",)
+    scaled: bool = True
+    fills: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +88,8 @@ class RopeFamily(Family):
 
     bases, blocks: base, and default rope block, by kind of layer; "" stands for all kinds.
     share: default rotated share of the head; None where the class always rotates the whole head.
-    share_names: its keys outside of the rope block.
+    share_names: its keys outside of the rope block. scaled_share: the default where the block scales.
+    type_alone: whether `type` in rope_scaling counts without rope_type.
     block_defaults: defaults of keys of a rope block.
     types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
     clockwise: whether the class rotates by minus the angle of a position.
@@ -119,10 +128,14 @@ class RopeFamily(Family):
     """
 
     trained_length: int | None = None
-    bases: Mapping[str, Base] = field(default_factory=lambda: {"": Base(default=10_000.0)})
+    bases: Mapping[str, Base] = field(
+        default_factory=lambda: {"": Base(default=10_000.0, bare=10_000.0)}
+    )
     blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     share: float | None = None
     share_names: Names = ("partial_rotary_factor",)
+    scaled_share: float | None = None
+    type_alone: bool = True
     block_defaults: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     takes: Names = ()
@@ -197,8 +210,7 @@ _UNKNOWN = RopeFamily(
 
 
 def _generated(*, base: Any, block: Any = None, names: Any = None, **own: Any) -> RopeFamily:
-    # names: a key of this class alone, by size. base: by kind of layer with its keys outside of
-    # rope_parameters, if any, or of all.
+    # names: a key of this class alone, by size. base: by kind of layer, or of all.
     keys = {size: (key, *getattr(_NAMES, size)) for size, key in (names or {}).items()}
     own["names"] = _NAMES._replace(**({} if own["context"] else {"context": ()}) | keys)
     lists: dict[str, Any] = {
@@ -206,12 +218,11 @@ def _generated(*, base: Any, block: Any = None, names: Any = None, **own: Any) -
     }
     if defaults := own.pop("block_defaults", None):
         lists["block_defaults"] = {key: tuple(value) for key, value in defaults.items()}
-    bases = {
-        kind: Base(**value | {"names": tuple(value.get("names", ("rope_theta",)))})
-        if isinstance(value, dict)
-        else Base(default=value, names=())
-        for kind, value in (base if isinstance(base, dict) else {"": {"default": base}}).items()
-    }
+    bases = {}
+    for kind, value in (base if isinstance(base, dict) else {"": {"default": base}}).items():
+        listed = {key: tuple(names) for key, names in value.items() if key.endswith("names")}
+        filled = {"bare": value["default"], "bare_names": listed.get("names", ("rope_theta",))}
+        bases[kind] = Base(**filled | value | listed)
     blocks = ({"": block} if "" in bases else block) if block else {}
     return RopeFamily(**own | lists, bases=bases, blocks=blocks)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.models import bias_models
-from posenc.models.config_json import ConfigSource, Keys, read_object
+from posenc.models.config_json import ConfigSource, Keys, read_object, unusable
 from posenc.models.families import FAMILIES
 from posenc.models.learned_models import (
     LEARNED_FAMILIES,
@@ -192,8 +192,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     try:
         model = READERS[read_as](read_as_class, keys)
     except ConfigError as error:  # each number is within its limits, together no scheme takes them
-        where = keys.path or "the config"
-        raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
+        raise unusable(keys.path or "the config", error) from None
     keys.read.add(_NO_EFFECT.get(read_as, ""))
     _mark_agreeing_keys(keys, model)
     if keys is not top:  # some programs write the text model's keys twice
@@ -259,8 +258,15 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
             ("rotary_dim", "attn_rotary_emb", "qk_rope_head_dim"), (ropes[0].rotary_dim,)
         )
         agreeing["use_rotary_pos_emb"] = (True,)
-        agreeing["rotary_emb_base"] = (ropes[0].base, int(ropes[0].base))
         agreeing["rotary_emb_fraction"] = (ropes[0].partial_rotary_factor,)
+        # Also where the class reads them from its rope block alone.
+        if len(bases := {scheme.base for scheme in ropes}) == 1:
+            (theta,) = bases
+            agreeing |= dict.fromkeys(("rotary_emb_base", "rope_theta"), (theta, int(theta)))
+        if len(shares := {scheme.partial_rotary_factor for scheme in ropes}) == 1:
+            (share,) = shares
+            alike = (share, int(share)) if share == 1 else (share,)
+            agreeing |= dict.fromkeys(("rotary_pct", "partial_rotary_factor"), alike)
     windowed = [kind for kind in model.layer_kinds if kind.window and kind.kv_heads]
     if (
         windowed and keys.record.get("model_type") == "mimo_v2_flash"

@@ -17,8 +17,9 @@ from posenc.models.heads import Heads
 from posenc.models.layers import EVEN_WIDTH_LIMIT, LENGTH_LIMIT
 
 TRAINED = "original_max_position_embeddings"  # the length before scaling
+_SHARE_NAME = "partial_rotary_factor"
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False)
-_RULES = {"rope_theta": limits.BASE, "partial_rotary_factor": _SHARE, TRAINED: LENGTH_LIMIT}
+_RULES = {"rope_theta": limits.BASE, _SHARE_NAME: _SHARE, TRAINED: LENGTH_LIMIT}
 _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 
 
@@ -26,11 +27,13 @@ _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 class BlockReader:
     """One rope block, and what it needs from the rest of the config. Errors name the key.
 
-    keys: of the block; an absent key may stand in `outer`, the keys around it. base, heads: of its kind
-    of layer. context: key and value of the length that the config says the model takes.
+    keys: of the block; an absent key may stand in `outer`, the keys around it. is_given: whether the
+    config has the block. base, heads: of its kind of layer. context: key and value of the length that the
+    config says the model takes.
     """
 
     keys: Keys
+    is_given: bool
     outer: Keys
     family: RopeFamily
     base: Base
@@ -61,11 +64,13 @@ class BlockReader:
 
     def head(self) -> dict[str, Any]:
         """Return width, base and layout of the head."""
-        names = self.base.names
+        own, names, default = self.base, self.base.names, self.base.default
+        if self.is_given and self.keys.record.get("rope_theta") is None:
+            names, default = own.bare_names, own.bare
         base = inner_or_outer(self.keys, self.outer, "rope_theta", names)
         if base is None:
             place, name = (self.outer, names[0]) if names else (self.keys, "rope_theta")
-            base = place.get(name, limits.BASE, self.base.default, self.family.source)
+            base = place.get(name, limits.BASE, default, self.family.source)
         return {
             "dim": self.heads.head_dim, "base": base, "layout": self.layout,
             "clockwise": self.family.clockwise,
@@ -84,12 +89,20 @@ class BlockReader:
             share = None if share == self.heads.rope_dim / self.heads.head_dim else share
         return share
 
+    def share_or_default(self) -> float | None:
+        """Return the rotated share as the config or its class has it; None for the whole head."""
+        share, family = self.share(), self.family
+        if share is None and family.share not in (None, 1.0):
+            is_outer = "" in family.bases and family.share_names
+            place, name = (
+                (self.outer, family.share_names[0]) if is_outer else (self.keys, _SHARE_NAME)
+            )
+            share = place.get(name, _SHARE, family.share, family.source)
+        return share
+
     def shared(self) -> dict[str, Any]:
         """Return what all RoPE configs have: width, base, layout, rotated share."""
-        head, family, share = self.head(), self.family, self.share()
-        if share is None and family.share not in (None, 1.0):
-            place = self.outer if "" in family.bases else self.keys
-            share = place.get(family.share_names[0], _SHARE, family.share, family.source)
+        head, family, share = self.head(), self.family, self.share_or_default()
         if share is not None and family.share is None and share != 1:
             is_inner = self.keys.record.get("partial_rotary_factor") is not None
             raise (self.keys if is_inner else self.outer).error(
@@ -103,7 +116,7 @@ class BlockReader:
             raise self.outer.error("head_dim", f"must be even for RoPE, got {dim}")
         if rotary < 2 or rotary % 2:
             raise self.outer.error(
-                family.share_names[0] if share is not None else "head_dim",
+                "head_dim" if share is None else next(iter(family.share_names), _SHARE_NAME),
                 f"rotates {rotary} of {whole} features; it must be an even number from 2",
             )
         return head | {"partial_rotary_factor": _share_of(rotary, dim, share)}
@@ -116,6 +129,8 @@ class BlockReader:
         """Return a list of at most 4 counts, by default those of the model's class."""
         rule = fields.Numbers(low=0, high=total, least=1, most=4, whole=True)
         default = self.family.block_defaults.get(name)
+        if self.is_given and self.family.config_class == "Cosmos3EdgeTextConfig":
+            default = None  # its class fills them where there is no block
         counts: tuple[int, ...] = self.keys.get(
             self._names(name), rule, default, self.family.source
         )

@@ -8,13 +8,14 @@ is read from its block. `_compute_yarn_parameters` looks for it outside, and so 
 ends.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError
-from posenc.models.config_json import Keys
+from posenc.errors import ConfigError, SchemeArgumentError
+from posenc.models.config_json import Keys, unusable
 from posenc.models.families import RopeFamily, family_of
 from posenc.models.rope_block import TRAINED, BlockReader
 from posenc.schemes.base import SchemeConfig
@@ -95,7 +96,7 @@ def _read_llama3(block: BlockReader) -> RopeConfig:
 
 
 def _read_proportional(block: BlockReader) -> RopeConfig:
-    head, share = block.head(), block.share()
+    head, share = block.head(), block.share_or_default()
     if share is None:
         named = block.keys.named("partial_rotary_factor")
         block.keys.assume(f"{named} is absent: 1 is taken, as transformers does.")
@@ -243,18 +244,23 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
         (scheme,) = schemes.values()
         return {} if model_type == "roformer" else {"rotary_dim": scheme.rotary_dim}
     family = family_of(model_type)
-    if family.compressed:
-        raise SchemeArgumentError(f"{model_type} came with rope_parameters.")
+    if family.compressed or not any(base.names or base.scaled for base in family.bases.values()):
+        raise SchemeArgumentError(f"{model_type} knows rope_parameters only.")
     keys: Block = {}
     for name, scheme in schemes.items():
         base, block = family.base_of(name), _block(family, scheme)
-        if not base.names:
-            raise SchemeArgumentError(f"{model_type} knows rope_parameters only.")
-        own: Block = {base.names[0]: block.pop("rope_theta")}
-        if "partial_rotary_factor" in block:
+        own: Block = {}
+        theta = block.pop("rope_theta")
+        if "partial_rotary_factor" in block and family.share_names:
             own[family.share_names[0]] = block.pop("partial_rotary_factor")
         # null would mean the class's own block, where it has one (gpt-oss).
         scaling = None if block == {"rope_type": _DEFAULT} and not family.blocks else block
+        if names := base.names if scaling is None else base.bare_names:
+            own[names[0]] = theta
+        elif theta != base.default:
+            raise SchemeArgumentError(
+                f"the first generation has no base of the {name} layers of {model_type}."
+            )
         if base.scaled:
             own["rope_scaling"] = scaling
         elif scaling is not None:
@@ -295,7 +301,9 @@ def read_block(block: BlockReader) -> RopeConfig:
     keys, whole = block.keys, block.heads.rope_dim
     rope_type = _type(keys, block.family)
     kind = TYPES[rope_type]
-    where = keys.path or "the config"
+    if kind != RopeConfig.kind and block.family.scaled_share is not None:
+        family = dataclasses.replace(block.family, share=block.family.scaled_share)
+        block = dataclasses.replace(block, family=family)
     try:
         for marked, entry in FORMATS.items():
             if entry.mark and (kind == marked or block.has(entry.mark)):
@@ -305,7 +313,7 @@ def read_block(block: BlockReader) -> RopeConfig:
                     return config
         scheme = FORMATS[kind].read(block)
     except ConfigError as error:
-        raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
+        raise unusable(keys.path or "the config", error) from None
     if scheme.rotary_dim > whole:  # p-RoPE with a separate rotated part of the head
         raise keys.error(
             "rope_type",

@@ -16,6 +16,7 @@ from posenc.models.families import (
     SHARED,
     SHARED_INDEX,
     SLIDING,
+    VERSION,
     Family,
     RopeFamily,
     SizeNames,
@@ -163,8 +164,10 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
             continue
         sees_all = kind in (FULL, INDEXED, *family.compressed)
         if not sees_all and window is None:
-            without = family.windows == "none"
+            without = family.windows == "none" and not family.no_rope
             why = f"the class of {model_type} has none" if without else "sliding_window is absent"
+            if not without and keys.record.get(family.window_key) is not None:
+                why = f"{family.window_key} counts only where use_sliding_window is true"
             raise keys.error("layer_types", f"names {kind} layers, but no window is given: {why}")
         own = heads[kind]
         scheme: SchemeConfig = NoneConfig()
@@ -266,6 +269,10 @@ def _rotates(keys: Keys, family: RopeFamily) -> bool:
     if family.config_class == "EsmConfig":
         if keys.text(name) != "rotary" or keys.flag("is_decoder", False):
             raise keys.error(name, "must be rotary, of an encoder: other forms of ESM are not read")
+        if keys.find(NEW) is not None:
+            raise keys.error(
+                NEW, "must be absent: the base 10,000 is written into the model's code"
+            )
         return True
     if family.rotates == "key":
         return keys.text(name) == "rope"
@@ -302,7 +309,8 @@ def _without_attention(
 def _query_factor(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> tuple[str, ...]:
     """Return what multiplies queries by position, or nothing; Llama 4 and Beam do so without RoPE."""
     if family.query_factor:
-        block = keys.section(NEW) or keys.section(OLD) or Keys(dict(family.blocks[""]), "", keys)
+        block = keys.section(NEW, empty=True) or keys.section(OLD)
+        block = block or Keys(dict(family.blocks[""]), "", keys)
         block.read.add("max_position_embeddings")  # the class ignores it
         length = block.get(TRAINED, LENGTH_LIMIT)
         scale, position = block.get("llama_4_scaling_beta", _POSITIVE), "p"
@@ -358,10 +366,17 @@ def _scheme(
         BlockReader, outer=keys, family=family, base=base, heads=own, layout=layout,
         context=(sizes.context_key, sizes.context),
     )  # fmt: skip
+    if not any(base.scaled for base in family.bases.values()) and keys.find(OLD) is not None:
+        raise keys.error(
+            OLD,
+            f"is not what {family.config_class} of transformers {VERSION} reads: it takes {NEW} alone",
+        )
     new, entry_is_null = _entry(keys, family, kind)
     if entry_is_null:
         return NoneConfig()
     old = keys.section(OLD) if base.scaled else None
+    # DeepSeek V4's class takes base and share from outside of rope_scaling, as if there were none.
+    is_given = new is not None or (old is not None and not family.compressed)
     if new is None and old is None:
         default = family.blocks.get(kind, family.blocks.get(""))
         if default:
@@ -370,12 +385,21 @@ def _scheme(
             keys.assume(
                 f"{keys.named(path)} is absent: its rope_type {rope_type} is taken, {family.source}."
             )
-            new = Keys(dict(default), "", keys)
+            new = Keys(dict(default), f"{family.config_class}.{path}", keys)
         else:
             new = Keys({}, keys.path, keys)
     if old is not None and family.compressed:
         old = _flat_block(old)
-    schemes = [read_block(reader(keys=block)) for block in (new, old) if block is not None]
+    if old is not None and not family.type_alone and old.record.get("rope_type") is None:
+        word = old.text("type")
+        if word not in (None, "default"):
+            raise old.error(
+                "type",
+                f"says {word}, but without rope_type beside it {family.config_class} of transformers "
+                f"{VERSION} does not scale: write {word} as rope_type to scale, or leave the block out",
+            )
+    blocks = [block for block in (new, old) if block is not None]
+    schemes = [read_block(reader(keys=block, is_given=is_given)) for block in blocks]
     if schemes[0] != schemes[-1]:
         raise keys.error(
             OLD,
@@ -416,18 +440,24 @@ def _flat_block(block: Keys) -> Keys:
 
 def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool]:
     """Return the second-generation block of a kind of layer, and whether it is null: no RoPE there."""
-    block, is_shared, word = keys.section(NEW), "" in family.bases, family.block_name(kind)
+    block, is_shared = keys.section(NEW, empty=True), "" in family.bases
+    word = family.block_name(kind)
     if block is None:
         return None, False
     nested = any(isinstance(value, dict) for value in block.record.values())
     if nested:
+        if family.rope_only_in_windows and not is_shared and family.word(FULL) not in block.record:
+            raise block.error(
+                family.word(FULL), "is missing: null stands there for layers without RoPE"
+            )
         if word not in block.record:
             if is_shared:
                 raise block.error(
                     word, "is missing: the layers of this kind have no rope parameters"
                 )
-            if not family.base_of(kind).names:
-                block_of_class = json.dumps(dict(family.blocks.get(kind, {})))
+            if not family.base_of(kind).fills:
+                plain = {"rope_type": "default", "rope_theta": family.base_of(kind).default}
+                block_of_class = json.dumps(plain | dict(family.blocks.get(kind, {})))
                 raise block.error(
                     word,
                     "is missing, and transformers fills no block beside others; the default of its "
@@ -437,7 +467,7 @@ def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool
         if block.record[word] is None:
             block.find(word)
             return None, not is_shared
-        own = block.section(word)
+        own = block.section(word, empty=True)
         share = "partial_rotary_factor"
         if family.compressed and (own is None or own.find(share) is None):
             raise block.error(
@@ -446,6 +476,8 @@ def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool
         return own, False
     if is_shared:
         return block, False
+    if not block.record and family.base_of(kind).fills:
+        return None, False
     raise keys.error(
         NEW, f"must have one entry per kind of layer, such as {word}, each an object in braces"
     )

@@ -15,7 +15,7 @@ from typing import Any
 from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.families import GENERATED
-from tests.models.published_models.establish import establish
+from tests.models.published_models.establish import establish, read
 
 CAUSAL_TYPES = Path(__file__).with_name("causal_types.json")
 HANDMADE = json.loads(Path(__file__).with_name("stated_families.json").read_text())
@@ -86,7 +86,89 @@ def family(model_type: str) -> dict[str, Any]:
         record["compressed"] = rates
     if model_type == "llama4_text":
         record["window"] = whole["attention_chunk_size"]
-    return record | stated
+    return with_outer_keys(model_type, record | stated)
+
+
+# Keys of base and rotated share outside of a rope block, in any class.
+BASES = (
+    "rotary_emb_base", "rope_theta", "global_rope_theta", "local_rope_theta", "rope_local_base_freq",
+    "swa_rope_theta", "compress_rope_theta",
+)  # fmt: skip
+SHARES = ("rotary_pct", "partial_rotary_factor")
+
+
+def with_outer_keys(model_type: str, record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with what the class takes from outside of rope blocks, and beside them."""
+    words: dict[str, str] = {"": ""}  # by kind of layer
+    if isinstance(record["base"], dict):
+        word = record.get("full_word", "")
+        other = {"full_attention": word, "sliding_attention": f"{word}_sliding"}
+        words = {kind: str(other[kind]) if word else kind for kind in record["base"]}
+    needed = RUN_WITH.get(model_type, {})
+    needs = {k: v for k, v in needed.items() if k not in (*BASES, "rope_parameters")}
+
+    def blocks(keys: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the rope blocks that the class makes of these keys, by kind; {} where it fails."""
+        try:
+            block = read({"model_type": model_type} | needs | keys).rope_parameters or {}
+        except Exception:
+            block = {}
+        own = {kind: block.get(word) if word else block for kind, word in words.items()}
+        return {kind: value if isinstance(value, dict) else {} for kind, value in own.items()}
+
+    default = blocks({})
+    filled = (
+        default
+        if any(default.values())
+        else blocks({"rope_parameters": needed.get("rope_parameters")})
+    )
+    plain = {
+        kind: {k: v for k, v in block.items() if k not in ("rope_theta", *SHARES)}
+        for kind, block in filled.items()
+    }
+    blocks_given = {words[kind]: block for kind, block in plain.items()}
+    given = {"rope_parameters": blocks_given.get("", blocks_given)}
+
+    def names(
+        kind: str, known: tuple[str, ...], key: str, value: float, keys: dict[str, Any]
+    ) -> list[str]:
+        return [name for name in known if blocks(keys | {name: value})[kind].get(key) == value]
+
+    bases, share_names, type_alone = {}, [], True
+    first = next(iter(plain.values()))
+    scaled = blocks({"rope_scaling": {"rope_type": "default"} | first | {"factor": 3.5}})
+    typed = blocks({"rope_scaling": {"type": "yarn", "factor": 3.5}})
+    for kind in words:
+        base = default[kind].get("rope_theta")
+        own: dict[str, Any] = {"default": base}
+        own["names"] = names(kind, BASES, "rope_theta", 777.0, {})
+        own["bare"] = blocks(given)[kind].get("rope_theta")
+        own["bare_names"] = names(kind, BASES, "rope_theta", 777.0, given)
+        own["scaled"] = scaled[kind].get("factor") == 3.5
+        others = {w: plain[k] | {"rope_theta": 777.0} for k, w in words.items() if k != kind}
+        beside = blocks({"rope_parameters": others})
+        kept = all(beside[k].get("rope_theta") == 777.0 for k in words if k != kind)
+        own["fills"] = "" in words or (kept and beside[kind].get("rope_theta") == base is not None)
+        usual = {"names": ["rope_theta"], "bare": base, "scaled": True, "fills": True}
+        usual["bare_names"] = own["names"]
+        bases[kind] = {
+            key: value for key, value in own.items() if key == "default" or value != usual[key]
+        }
+        share_names += names(kind, SHARES, "partial_rotary_factor", 0.125, given)
+        type_alone &= not own["scaled"] or typed[kind].get("rope_type") != "default"
+    if record.get("rotates") == "never":
+        return record
+    if not any(default.values()):  # the base is in the code of the class
+        bases = (
+            {"": {"default": record["base"], "names": [], "bare": None, "scaled": False}}
+            if "" in words
+            else bases
+        )
+    if [*bases.values()] != [{"default": record["base"]}]:
+        record["base"] = bases
+    shares = [name for name in SHARES if name in share_names]
+    record |= {} if "share_names" in record or shares == [*SHARES[1:]] else {"share_names": shares}
+    return record | ({} if type_alone else {"type_alone": False})
 
 
 def vision_family(model_type: str) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def check_written(model: ModelConfig, config: Any, model_type: str) -> None:
     record = {k: v for k, v in config.to_dict().items() if k != "rope_parameters"}
     blocks = [{"rope_parameters": model.to_rope_parameters()}]
     bases = FAMILIES[model_type].bases.values()
-    has_old = model_type not in ("olmo3", "deepseek_v4")  # half of one, or none
+    has_old = model_type not in ("olmo3", "deepseek_v4", "step3p5")  # half of one, or none
     if all(base.names for base in bases) and has_old:
         blocks.append(model.to_rope_scaling())
     for block in blocks:
@@ -182,7 +182,8 @@ READ_BY_TEXT = ("gemma3", "llama4", "llava", "mistral3", "qwen2_vl", "qwen3_5", 
 
 # transformers cannot build the config or the text model of these from defaults.
 NOT_BUILT = (
-    "gemma4_assistant", "glm46v", "glm4v", "glm4v_moe", "glm_image", "qwen3_omni_moe_thinker", "qwen4_exp",
+    "cohere_compass", "gemma4_assistant", "glm46v", "glm4v", "glm4v_moe", "glm_image",
+    "qwen3_omni_moe_thinker", "qwen4_exp",
 )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ MUTANTS_OF_MODELS = (
     Mutant("a missing type guessed", "models/rope_formats.py",
            "    if first is not None:", "    if first is keys:", ("config_refusals",)),
     Mutant("OLMo 3 with its sliding layers scaled", "models/families.json",
-           '{"default": 500000.0, "scaled": false}', '{"default": 500000.0}', ("published_models",)),
+           '{"default": 500000.0, "names": [], "scaled": false}', '{"default": 500000.0, "names": []}',
+           ("published_models",)),
     Mutant("sines whose last frequency is left out", "models/learned_models.py",
            "width / (width - 2)", "width / (width - 0)", ("transformers_tables",)),
     # The models by name.
