@@ -184,6 +184,8 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
         answer = page.locator("[class*=st-key-answer_of_step] details")
         if number == 5:  # which has an answer once the curves are drawn
             page.keyboard.press("PageDown")
+            expect(answer).to_be_visible()
+            settled(page)
         expect(answer).not_to_have_attribute("open", "")
         page.keyboard.press("PageDown")
         expect(answer).to_have_attribute("open", "")
@@ -203,6 +205,8 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
     expect(page.locator("h1")).to_contain_text("3. ")
     settled(page)
     page.keyboard.press("PageDown")  # closed again
+    expect(page.locator("[class*=st-key-answer_of_step] details")).to_have_attribute("open", "")
+    settled(page)
     page.keyboard.press("PageDown")
     expect(page.locator("h1")).to_contain_text("4. ")
     expect(page.locator("[data-testid=stMain] input[type=range]").first).to_have_value(before)

@@ -261,7 +261,7 @@ def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown(page
             for text in pages.captions(pages.drawn(pages.visit(page, {"length": length})))
             if "jumps" in text
         ]
-        assert [text.split(",")[0] for text in jumps] == ["Learned jumps at position 127"] * shown
+        assert [text.split(":")[0] for text in jumps] == ["Learned jumps at position 127"] * shown
     assert "jumps" not in "".join(
         pages.captions(pages.drawn(pages.visit(page, learned_source="random")))
     )

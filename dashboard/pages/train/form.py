@@ -94,7 +94,7 @@ def draw_presets(setting: Setting) -> None:
         row.button(
             name.capitalize(),
             key=f"preset_{name}",
-            type="primary" if values.items() <= held.items() else "secondary",
+            icon=":material/check:" if values.items() <= held.items() else None,
             on_click=_apply_preset,
             args=(name, setting),
         )
