@@ -103,7 +103,7 @@ def test_presented_table_shows_every_scheme_on_a_narrow_screen(visitor: Visit, w
     assert last["x"] + last["width"] <= width
 
 
-def test_charts_of_two_settings_stand_in_one_row_and_name_both(visitor: Visit) -> None:
+def test_charts_of_a_and_b_stand_in_one_row_and_their_legends_name_both(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1440, "height": 900}).open(
         f"overview?base=2500&a={pin.to_token(Setting())}"
     )

@@ -199,7 +199,7 @@ def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start
     assert not within.methods[0].pairs.unseen.any()
 
 
-def test_unscaled_frequencies_without_unseen_angles_are_not_said_to_fail() -> None:
+def test_unscaled_frequencies_fail_only_where_angles_are_unseen() -> None:
     longer = plan_config(published_config("gemma-4-e4b"), 200_000)
     (unscaled,) = longer.methods
     assert not unscaled.pairs.unseen.any()
@@ -209,7 +209,7 @@ def test_unscaled_frequencies_without_unseen_angles_are_not_said_to_fail() -> No
     assert "8,193 is x1.00012207" in recommendation(plan_preset("llama-3-8b", 8_193))
 
 
-def test_a_factor_beyond_a_window_is_said_of_the_tokens_that_a_layer_sees() -> None:
+def test_factor_of_a_model_with_windows_counts_the_tokens_that_a_layer_sees() -> None:
     phi = plan_preset("phi-3-mini-128k", 300_000)
     assert (phi.own_length, phi.reach) == (131_072, 262_144)
     seen = f"x{262_144 // 131_072} past that in the 262,144 tokens that a layer sees: "

@@ -79,7 +79,7 @@ def rotary_of(config: Config) -> Any:
 
 
 def deviation(model: ModelConfig, rotary: Any) -> str:
-    """Where frequencies or the attention factor differ from the class's."""
+    """Return the differences between the frequencies and attention factors read and those of the class."""
     for kind, scheme in rope_kinds(model):
         frequencies, factor = rope_frequencies(scheme, mode="transformers")
         name = kind.block_name
@@ -94,7 +94,7 @@ def deviation(model: ModelConfig, rotary: Any) -> str:
 
 
 def sizes(model_type: str) -> Config:
-    """What the class needs to run, without rope keys."""
+    """Return the keys that a class needs to run, without those of RoPE."""
     family = FAMILIES[model_type]
     needed = RUN_WITH.get(model_type, {}).items()
     needs = {k: v for k, v in needed if k not in (*BASES, "rope_parameters")}

@@ -424,7 +424,7 @@ def test_an_absent_scale_of_logits_is_that_of_the_class(model_type: str) -> None
 
 
 @pytest.mark.parametrize("alibi", [False, True])
-def test_cache_of_falcon_with_groups_and_that_of_its_class_are_both_said(alibi: bool) -> None:
+def test_falcon_with_groups_names_its_cache_and_the_larger_one_of_its_class(alibi: bool) -> None:
     keys = {
         "model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
         "new_decoder_architecture": True, "num_kv_heads": 2, "alibi": alibi,

@@ -176,7 +176,7 @@ def test_an_encoder_under_the_type_of_the_whole_model_is_refused(outer: str, nam
     )
 
 
-def test_places_count_from_one_where_a_note_says_so() -> None:
+def test_llama_4_and_inkling_2_count_rows_and_columns_from_one() -> None:
     llama = built("llama4_vision_model")
     scheme = read_config(record_of(llama)).main.scheme
     assert isinstance(scheme, RopeSectionsConfig)

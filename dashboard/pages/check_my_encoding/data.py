@@ -46,7 +46,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What one table is, or how well positions are decoded from it, or why there is no answer.
+    """The answer on one table: what it is, how well positions are decoded from it, or a reason for none.
 
     numbers: a row per table that is compared. The rest is of a table that was looked at alone. largest,
     worst: the largest error against exact angles, and the sentence on where it is; None and "" if no

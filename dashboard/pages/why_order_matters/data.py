@@ -33,7 +33,10 @@ torch.set_num_threads(1)
 
 @dataclass(frozen=True, eq=False)
 class SchemeOutputs:
-    """What one scheme's layer gives, without and with a causal mask; where a table's numbers come from."""
+    """Outputs of an attention layer with one scheme, without and with a causal mask.
+
+    provenance: where the numbers of a table come from. readings: without the mask, then with it.
+    """
 
     layer: RandomLayer
     provenance: str

@@ -296,7 +296,7 @@ def numbers_cached(seen: Observer, layers: Any, cache: Any) -> list[int | None]:
     """Return the numbers that each layer's cache holds for a token; None where they cannot be told."""
     found: list[int | None] = []
     for index, layer in enumerate(layers):
-        if compresses(layer):  # see numbers_held
+        if compresses(layer):  # see cached_numbers_by_layer
             found.append(None)
         elif cache is None or index >= len(cache.layers):
             found.append(0)
@@ -319,8 +319,8 @@ def compresses(layer: torch.nn.Module) -> bool:
     return any("compressor" in name for name, _ in layer.named_modules())
 
 
-def numbers_held(model: Any, layers: Any, length: int) -> dict[int, int]:
-    """Return the numbers that each layer holds when the last of `length` tokens attends."""
+def cached_numbers_by_layer(model: Any, layers: Any, length: int) -> dict[int, int]:
+    """Return how many numbers each layer has cached when the last of `length` tokens attends."""
     from transformers import DynamicCache
 
     cache = DynamicCache(config=model.config)
@@ -371,7 +371,7 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
     held: dict[int, dict[int, int]] = {}
     if any(map(compresses, layers)):  # with the real window
         whole = build(config)
-        held = {length: numbers_held(*whole, length) for length in HELD}
+        held = {length: cached_numbers_by_layer(*whole, length) for length in HELD}
     own = published.model_type in OWN_ATTENTION
     kinds: dict[str, dict[str, Any]] = {}
     wider: Observer | None = None
