@@ -1,7 +1,8 @@
 """posenc: positional encodings, exact, comparable and checked.
 
-Schemes are configs in `SCHEMES`; `SCHEMES["rope"](dim=128).build()` gives a module with three hooks
-into attention. `position_kernel` is the common object by which all of them are compared.
+A scheme is a config, such as `RopeConfig(dim=128)`; its `build()` gives a module with three hooks into
+attention. `SCHEMES` holds every config class by its kind. `position_kernel` is the common object by
+which all of them are compared.
 """
 
 from posenc.attention import attention
@@ -30,33 +31,73 @@ from posenc.modules import (
 )
 from posenc.rotation import apply_rope
 from posenc.schemes import SCHEMES
-from posenc.schemes.alibi import alibi_bias, alibi_slopes
-from posenc.schemes.base import Scheme, SchemeConfig
-from posenc.schemes.rope import rope_frequencies
+from posenc.schemes.alibi import AlibiConfig, alibi_bias, alibi_slopes
+from posenc.schemes.base import NoneConfig, Scheme, SchemeConfig
+from posenc.schemes.cope import CopeConfig
+from posenc.schemes.fire import FireConfig
+from posenc.schemes.kerple import KerpleLogConfig, KerplePowerConfig
+from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
+from posenc.schemes.rope_scaling.longrope import RopeLongConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
+from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig
+from posenc.schemes.sandwich import SandwichConfig
+from posenc.schemes.shaw import ShawConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.t5 import T5Config
+from posenc.schemes.transformer_xl import TransformerXLConfig
+from posenc.schemes.xpos import XposConfig
 from posenc.tables import rope_tables, sinusoidal_table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "SCHEMES",
+    "AlibiConfig",
     "CheckpointError",
     "ConfigError",
     "ConfigFileError",
+    "CopeConfig",
     "Encoding",
+    "FireConfig",
+    "KerpleLogConfig",
+    "KerplePowerConfig",
+    "LearnedConfig",
     "LearnedPositionalEncoding",
     "NoPositionKernel",
     "NoPositionTable",
     "NoPositionVectors",
+    "NoneConfig",
     "NotStationary",
     "PickleRefused",
     "PosencError",
     "PositionOutOfRange",
+    "RopeConfig",
+    "RopeDynamicConfig",
+    "RopeLinearConfig",
+    "RopeLlama3Config",
+    "RopeLongConfig",
+    "RopeNtkConfig",
+    "RopeProportionalConfig",
+    "RopeSectionsConfig",
+    "RopeYarnConfig",
+    "RopeYarnPaperConfig",
+    "SandwichConfig",
     "Scheme",
     "SchemeArgumentError",
     "SchemeConfig",
     "SeveralPositionTables",
+    "ShawConfig",
+    "SinusoidalConfig",
     "SinusoidalPositionalEncoding",
+    "T5Config",
     "TokenPlusPositionEmbedding",
+    "TransformerXLConfig",
+    "XposConfig",
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",

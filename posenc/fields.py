@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
+import inspect
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +21,7 @@ _MOST_QUOTED = 40  # characters
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
-    """Constraint on the values of a field. label, help: shown to users."""
+    """Constraint on the values of a field. label, help: shown to users; see `rules`."""
 
     label: str = ""
     help: str = ""
@@ -286,14 +287,38 @@ def parse_number(text: str) -> float | None:
 
 
 def rules(owner: Any) -> MappingProxyType[str, Rule]:
-    """Return the rule of every ruled field of a dataclass or an instance, in order."""
+    """Return the rule of every ruled field of a dataclass or an instance, in order.
+
+    A rule without a help of its own has that of the docstring; see `help_of`.
+    """
     return _rules_of(owner if isinstance(owner, type) else type(owner))
 
 
 @functools.cache
 def _rules_of(owner: type) -> MappingProxyType[str, Rule]:
-    ruled = (field for field in dataclasses.fields(owner) if "rule" in field.metadata)
-    return MappingProxyType({field.name: field.metadata["rule"] for field in ruled})
+    described = help_of(owner)
+    ruled: dict[str, Rule] = {}
+    for field in dataclasses.fields(owner):
+        if "rule" in field.metadata:
+            rule: Rule = field.metadata["rule"]
+            ruled[field.name] = replace(rule, help=rule.help or described.get(field.name, ""))
+    return MappingProxyType(ruled)
+
+
+def help_of(owner: type) -> dict[str, str]:
+    """Return what docstrings say of the fields of a dataclass: the text of each line `name: text`.
+
+    Lines that are indented below belong to it. A class says it in place of those that it inherits from.
+    """
+    names = {field.name for field in dataclasses.fields(owner)}
+    texts: dict[str, str] = {}
+    for cls in reversed(owner.__mro__):
+        docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+        for name, text in re.findall(r"(?m)^(\w+): (.+(?:\n    .+)*)", docstring):
+            if name in names:
+                text = " ".join(text.split())
+                texts[name] = text[0].upper() + text[1:]
+    return texts
 
 
 def defaults(owner: Any) -> dict[str, Any]:

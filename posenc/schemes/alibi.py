@@ -62,7 +62,10 @@ def alibi_bias(
 
 @dataclass(frozen=True, kw_only=True)
 class AlibiConfig(SchemeConfig):
-    """Attention with linear biases for `heads` heads."""
+    """Attention with linear biases (Press et al. 2022, arXiv 2108.12409, section 3).
+
+    heads: number of heads; each has a slope of its own, in logits per position (1 to 1,024).
+    """
 
     kind: Literal["alibi"] = "alibi"
     heads: int = HEADS.field(8)

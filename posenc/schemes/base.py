@@ -329,7 +329,7 @@ def check_scheme(scheme: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class NoneConfig(SchemeConfig):
-    """No positional encoding."""
+    """No positional encoding (Kazemnejad et al. 2023, arXiv 2305.19466)."""
 
     kind: Literal["none"] = "none"
 

@@ -36,7 +36,11 @@ from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_f
 
 @dataclass(frozen=True, kw_only=True)
 class CopeConfig(TrainableConfig):
-    """Counted positions 0 .. `counted` - 1 for heads of width `dim`."""
+    """Positions that count keys which a query selects (Golovneva et al. 2024, arXiv 2405.18719, section 4).
+
+    dim: width of a head, in features (1 to 65,536).
+    counted: rows of its table; a count past the last row takes the last row (2 to 1,024).
+    """
 
     kind: Literal["cope"] = "cope"
     dim: int = HEAD_WIDTH.field(64)
@@ -44,7 +48,6 @@ class CopeConfig(TrainableConfig):
         low=2,
         high=1_024,
         label="CoPE positions",
-        help="Rows of its table; what counts further shares the last one.",
     ).field(64)
     source: str = source_field("CoPE")
 

@@ -32,7 +32,12 @@ _ROWS = 512  # queries computed at once
 
 @dataclass(frozen=True, kw_only=True)
 class FireConfig(TrainableConfig):
-    """A trained function for each of `heads` heads; `threshold` is L."""
+    """A trained function of the relative distance (Li et al. 2023, arXiv 2310.04418, section 3.3).
+
+    heads: number of heads, each with its own function (1 to 1,024).
+    threshold: L, in positions: the distance of an earlier query is divided as if the query stood at L
+        (1 to 2,147,483,647).
+    """
 
     kind: Literal["fire"] = "fire"
     heads: int = HEADS.field(8)

@@ -29,7 +29,9 @@ SMALLEST_START = 0.01  # of r1 and r2, as public code cuts them off
 
 @dataclass(frozen=True, kw_only=True)
 class KerpleConfig(TrainableConfig):
-    """A kernel of two trained numbers for each of `heads` heads.
+    """A kernel of two trained numbers for each head (Chi et al. 2022, arXiv 2205.09921, section 4).
+
+    heads: number of heads (1 to 1,024).
 
     highest: r1 and r2 start evenly from SMALLEST_START to these. bound: of r2.
     """
@@ -51,7 +53,7 @@ class KerpleConfig(TrainableConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class KerplePowerConfig(KerpleConfig):
-    """Power KERPLE for `heads` heads."""
+    """A trained power of the distance for each head (Chi et al. 2022, arXiv 2205.09921, eq. 6)."""
 
     kind: Literal["kerple_power"] = "kerple_power"
     source: str = source_field("KERPLE power")
@@ -75,7 +77,7 @@ class KerplePowerConfig(KerpleConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class KerpleLogConfig(KerpleConfig):
-    """Logarithmic KERPLE for `heads` heads."""
+    """A trained logarithm of the distance for each head (Chi et al. 2022, arXiv 2205.09921, eq. 7)."""
 
     kind: Literal["kerple_log"] = "kerple_log"
     source: str = source_field("KERPLE log")

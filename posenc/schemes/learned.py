@@ -25,10 +25,12 @@ _ROWS = 256  # drawn at a time: a longer table begins with a shorter one's rows
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedConfig(SchemeConfig):
-    """A table of `max_len` vectors of width `dim`, or the table that `source` names.
+    """A trained vector per position (Gehring et al. 2017, arXiv 1705.03122; BERT, arXiv 1810.04805).
 
-    source: "random" (untrained), a name for `posenc.checkpoints.sources.named_table`, or "given" for a
-    table of `Learned.from_table`. The shape of a named table replaces `dim` and `max_len`.
+    dim: width of the vectors, in features (1 to 65,536).
+    max_len: rows of the table, one per position (1 to 2,147,483,647).
+    source: "random" for an untrained table, a name for `posenc.checkpoints.sources.named_table`, or
+        "given" for a table of `Learned.from_table`; the shape of a named table replaces dim and max_len.
     """
 
     kind: Literal["learned"] = "learned"

@@ -43,10 +43,17 @@ Rows = tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]
 
 @dataclass(frozen=True, kw_only=True)
 class RopeConfig(SchemeConfig):
-    """Rotary position embedding of a head of width `dim`.
+    """Rotary position embedding of queries and keys (Su et al. 2021, arXiv 2104.09864, section 3.2).
 
-    clockwise: whether position p turns a pair by minus its angle, as in nanochat. Cosines,
-    sines and the position kernel stay the same; the product of a query and a key at offset o is that at -o.
+    dim: width of a head, in features (even, 2 to 65,536).
+    base: pair m rotates by base^(-2m/d) radians per position, where d features rotate (above 1, at most
+        1e+12).
+    layout: which features form a pair: neighbours (interleaved, as in the paper), or m and m + half
+        (half, as in GPT-NeoX).
+    partial_rotary_factor: share of the head width that rotates; the rest carries no position (0.001 to
+        1).
+    clockwise: position p turns a pair by minus its angle, as in nanochat. Cosines, sines and the
+        position kernel stay the same; a query and a key at offset o have the product of those at -o.
     """
 
     kind: str = "rope"
@@ -55,17 +62,13 @@ class RopeConfig(SchemeConfig):
     layout: Layout = fields.Choice(
         options=("interleaved", "half"),
         label="RoPE layout",
-        help="Which features form a pair: neighbours (paper), or m and m + half (GPT-NeoX).",
     ).field("interleaved")
     partial_rotary_factor: float = fields.FloatRange(
         low=0.001,
         high=1.0,
         label="RoPE rotated share",
-        help="Share of the head width that is rotated; the rest carries no position.",
     ).field(1.0)
-    clockwise: bool = fields.Flag(
-        label="Clockwise", help="Position p turns a pair by minus its angle (nanochat)."
-    ).field(False)
+    clockwise: bool = fields.Flag(label="Clockwise").field(False)
 
     label: ClassVar[str] = "RoPE"
     summary: ClassVar[str] = "Rotates queries and keys by angles proportional to their positions."

@@ -28,7 +28,13 @@ COMPRESSION = 8  # the paper's 8 in H / (8 h): what the last head's bias is divi
 
 @dataclass(frozen=True, kw_only=True)
 class SandwichConfig(SchemeConfig):
-    """Sinusoidal inner products of width `width` for `heads` heads."""
+    """Inner products of sinusoidal rows as a bias (Chi et al. 2022, arXiv 2212.10356, section 5).
+
+    heads: number of heads; each compresses the bias by another factor (1 to 1,024).
+    base: pair m has the frequency base^(-2m/width), in radians per position (above 1, at most 1e+12).
+    width: width of the sinusoidal rows behind the bias, in features; it belongs to no vector of the
+        model (even, 2 to 512).
+    """
 
     kind: Literal["sandwich"] = "sandwich"
     heads: int = HEADS.field(8)
@@ -38,7 +44,6 @@ class SandwichConfig(SchemeConfig):
         high=512,
         multiple_of=2,
         label="Sandwich width",
-        help="Width of the sinusoidal rows behind the bias; it belongs to no vector of the model.",
     ).field(128)
 
     label: ClassVar[str] = "Sandwich"

@@ -34,7 +34,11 @@ from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_f
 
 @dataclass(frozen=True, kw_only=True)
 class ShawConfig(TrainableConfig):
-    """Key representations of 2 `clip` + 1 offsets for heads of width `dim`."""
+    """A trained vector for each of 2 clip + 1 offsets (Shaw et al. 2018, arXiv 1803.02155, section 3.2).
+
+    dim: width of a head, in features (1 to 65,536).
+    clip: offsets beyond this many positions share the vector of the last (1 to 2,048).
+    """
 
     kind: Literal["shaw"] = "shaw"
     dim: int = HEAD_WIDTH.field(64)
@@ -42,7 +46,6 @@ class ShawConfig(TrainableConfig):
         low=1,
         high=2_048,
         label="Shaw clipping",
-        help="Offsets beyond this many positions share the vector of the last.",
     ).field(16)
     source: str = source_field("Shaw")
 

@@ -34,7 +34,13 @@ from posenc.schemes.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class SinusoidalConfig(SchemeConfig):
-    """Sines and cosines of geometric frequencies, a pair of them per two features."""
+    """Sines and cosines of geometric frequencies (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
+
+    dim: width of the vectors, in features; a sine and a cosine for every two (even, 2 to 65,536).
+    base: pair m has the frequency base^(-2m/dim), in radians per position (above 1, at most 1e+12).
+    layout: sine and cosine side by side (interleaved, as in the paper), or all sines before all cosines
+        (half).
+    """
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     dim: int = EVEN_WIDTH.field(512)
@@ -42,7 +48,6 @@ class SinusoidalConfig(SchemeConfig):
     layout: Layout = fields.Choice(
         options=("interleaved", "half"),
         label="Sinusoidal layout",
-        help="Sine and cosine side by side (the paper), or all sines before all cosines.",
     ).field("interleaved")
 
     label: ClassVar[str] = "Sinusoidal"

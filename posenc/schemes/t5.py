@@ -48,7 +48,15 @@ def t5_buckets(
 
 @dataclass(frozen=True, kw_only=True)
 class T5Config(TrainableConfig):
-    """A bias per bucket for `heads` heads."""
+    """A trained bias per bucket of distances and head (Raffel et al. 2020, arXiv 1910.10683, section 2.1).
+
+    heads: number of heads, each with its own biases (1 to 1,024).
+    buckets: number of buckets; half of them hold one distance each, the others ever more (even, 4 to
+        1,024).
+    max_distance: distance, in positions, that sets how fast buckets widen; the last begins at or before
+        it, at 113 for 32 and 128 in one direction (2 to 1,048,576).
+    bidirectional: half of the buckets for later keys, as in T5's encoder.
+    """
 
     kind: Literal["t5"] = "t5"
     heads: int = HEADS.field(8)
@@ -57,18 +65,14 @@ class T5Config(TrainableConfig):
         high=MAX_BUCKETS,
         multiple_of=2,
         label="T5 buckets",
-        help="Half of them hold one distance each, the others ever more.",
     ).field(32)
     max_distance: int = fields.IntRange(
         low=2,
         high=MAX_DISTANCE,
         label="T5 largest distance",
-        help="Sets how fast buckets widen; the last begins at or before it, at 113 for 32 and 128 in "
-        "one direction.",
     ).field(128)
     bidirectional: bool = fields.Flag(
         label="T5 in both directions",
-        help="Half of the buckets for later keys, as in T5's encoder.",
     ).field(False)
     source: str = source_field("T5")
 

@@ -26,14 +26,17 @@ def source_field(label: str) -> Any:
         pattern=rf"{INITIAL}|trained|{limits.RUN}",
         in_words="initial, trained or run- with the name of a run",
         label=f"{label} parameters",
-        help="initial: as drawn at the start, untrained. trained: of a run that ships with posenc.",
     )
     return rule.field(INITIAL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainableConfig(SchemeConfig):
-    """A scheme with the initial parameters, or those of the run that `source` names."""
+    """A scheme with parameters.
+
+    source: initial: as drawn at the start, untrained. trained: of a run that ships with posenc. Or the
+        name of a run.
+    """
 
     source: str = source_field("Scheme")
 

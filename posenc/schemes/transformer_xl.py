@@ -38,7 +38,13 @@ from posenc.tables import sinusoidal_rows
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerXLConfig(TrainableConfig):
-    """Relative sinusoids of width `dim` for `heads` heads of width dim / heads."""
+    """Scores of content and of distance (Dai et al. 2019, arXiv 1901.02860, section 3.3).
+
+    dim: width of the model and of the sinusoids, in features (even, 2 to 65,536).
+    heads: number of heads, each dim / heads wide (1 to 1,024).
+    base: pair m of the sinusoids has the frequency base^(-2m/dim), in radians per position (above 1, at
+        most 1e+12).
+    """
 
     kind: Literal["transformer_xl"] = "transformer_xl"
     dim: int = EVEN_WIDTH.field(512)

@@ -32,7 +32,13 @@ _HEADROOM = 64.0  # largest entry of a key before scaling
 
 @dataclass(frozen=True, kw_only=True)
 class XposConfig(SchemeConfig):
-    """Rotation with decay of a head of width `dim`."""
+    """RoPE whose pairs decay with the distance (Sun et al. 2022, arXiv 2212.10554, section 3).
+
+    dim: width of a head, in features (even, 2 to 65,536).
+    base: pair m rotates by base^(-2m/dim) radians per position (above 1, at most 1e+12).
+    scale_base: positions over which the fastest pair shrinks to two sevenths (64 to 65536).
+    origin: position that is not scaled; far from it keys overflow, in float16 soonest (0 to 1,048,576).
+    """
 
     kind: Literal["xpos"] = "xpos"
     dim: int = EVEN_HEAD_WIDTH.field(128)
@@ -41,14 +47,12 @@ class XposConfig(SchemeConfig):
         low=64.0,
         high=65_536.0,
         label="xPos scale base",
-        help="Positions over which the fastest pair shrinks to two sevenths.",
     ).field(512.0)
     origin: int = fields.IntRange(
         low=0,
         high=limits.MAX_TRAIN_LENGTH,
         grid=(0, 64, 512, 2_048),
         label="xPos origin",
-        help="Is not scaled; far from it keys overflow, in float16 soonest.",
     ).field(0)
 
     label: ClassVar[str] = "xPos"

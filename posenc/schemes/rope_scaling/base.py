@@ -24,38 +24,36 @@ FACTOR = fields.FloatRange(
     low=1.0,
     high=limits.MAX_SCALE_FACTOR,
     label="Scale factor",
-    help="How many times the trained length the model is to read.",
 )
 TRAINED_LENGTH = fields.IntRange(
     low=2,
     high=limits.MAX_POSITION,
     label="Trained length",
-    help="Positions that the unscaled model was trained on.",
 )
 READ_LENGTH = fields.IntRange(
     low=0,
     high=limits.MAX_POSITION,
     label="Length read",
-    help="Length of the text; 0 stands for no more than the trained length.",
 )
 ATTENTION_FACTOR = fields.FloatRange(
     low=limits.MIN_ATTENTION_FACTOR,
     high=limits.MAX_ATTENTION_FACTOR,
     or_zero=True,
     label="Attention factor",
-    help="Multiplies queries and keys; 0 stands for the one made from the scale factor.",
 )
 
 
-def rotations_field(default: float, label: str, help: str) -> Any:
+def rotations_field(default: float, label: str) -> Any:
     """Return the field of a number of rotations within the trained length."""
-    rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
+    rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label)
     return rule.field(default)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledRopeConfig(RopeConfig):
     """RoPE with a divisor for every frequency.
+
+    factor: how many times the trained length the model is to read (1 to 4096).
 
     after_training: whether a factor and the trained length are all that it needs.
     """
@@ -130,7 +128,10 @@ def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class RotationRampConfig(ScaledRopeConfig):
-    """RoPE with a ramp over how often each pair rotates in the trained length; a step for equal ends."""
+    """RoPE with a ramp over how often each pair rotates in the trained length; a step for equal ends.
+
+    trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
+    """
 
     trained_length: int = TRAINED_LENGTH.field(2_048)
 
@@ -166,7 +167,10 @@ class RotationRampConfig(ScaledRopeConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RopeLinearConfig(ScaledRopeConfig):
-    """RoPE with positions, and so frequencies, divided by `factor`."""
+    """RoPE with every position divided by one factor (Chen et al. 2023, arXiv 2306.15595, section 2.3).
+
+    factor: how many times the trained length the model is to read; divides every frequency (1 to 4096).
+    """
 
     kind: str = "rope_linear"
 

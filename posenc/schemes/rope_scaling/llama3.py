@@ -23,16 +23,19 @@ from posenc.schemes.rope_scaling.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class RopeLlama3Config(RotationRampConfig):
-    """RoPE with the ramp of Llama 3.1, linear in the waves that fit into the trained length."""
+    """RoPE with the ramp of Llama 3.1 (Grattafiori et al. 2024, arXiv 2407.21783, and its public code).
+
+    The ramp is linear in the number of waves that fit into the trained length.
+
+    low_freq_factor: pairs with fewer waves in the trained length are divided by the factor (1e-06 to
+        1e+06).
+    high_freq_factor: pairs with more waves in the trained length are kept (1e-06 to 1e+06).
+    """
 
     kind: str = "rope_llama3"
     factor: float = FACTOR.field(8.0)
-    low_freq_factor: float = rotations_field(
-        1.0, "Low frequency factor", "Pairs with fewer waves in the trained length are divided."
-    )
-    high_freq_factor: float = rotations_field(
-        4.0, "High frequency factor", "Pairs with more waves in the trained length are kept."
-    )
+    low_freq_factor: float = rotations_field(1.0, "Low frequency factor")
+    high_freq_factor: float = rotations_field(4.0, "High frequency factor")
     trained_length: int = TRAINED_LENGTH.field(8_192)
 
     label: ClassVar[str] = "RoPE Llama 3"

@@ -26,27 +26,35 @@ from posenc.schemes.rope_scaling.base import (
 from posenc.schemes.rope_scaling.ntk import larger_base_divisors
 
 
-def _factors_field(label: str, example: str) -> Any:
+def _factors_field(label: str) -> Any:
     rule = fields.Numbers(
         low=1e-3,
         high=limits.MAX_PAIR_FACTOR,
         least=0,
         most=limits.MAX_DIM // 2,
         label=label,
-        help=f"One number for all pairs or one for each; empty stands for {example}.",
     )
     return rule.field(())
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeLongConfig(ScaledRopeConfig):
-    """RoPE with a list of factors for texts up to the trained length, and one for longer texts."""
+    """RoPE with a divisor for each pair, other ones for long texts (Ding et al. 2024, arXiv 2402.13753).
+
+    short_factor: divisors in texts up to the trained length: one number for all pairs or one for each;
+        empty stands for 1 (0.001 to 1e+06).
+    long_factor: divisors in longer texts: one number for all pairs or one for each; empty stands for an
+        example, a geometric series from 1 to the scale factor (0.001 to 1e+06).
+    trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
+    attention_factor: multiplies queries and keys; 0 stands for the one made from the scale factor (0.01
+        to 100).
+    length: length of the text, in positions; 0 stands for no more than the trained length (0 to
+        2,147,483,647).
+    """
 
     kind: str = "rope_longrope"
-    short_factor: tuple[float, ...] = _factors_field("Short factors", "1")
-    long_factor: tuple[float, ...] = _factors_field(
-        "Long factors", "an example, a geometric series from 1 to the scale factor"
-    )
+    short_factor: tuple[float, ...] = _factors_field("Short factors")
+    long_factor: tuple[float, ...] = _factors_field("Long factors")
     trained_length: int = TRAINED_LENGTH.field(2_048)
     attention_factor: float = ATTENTION_FACTOR.field(0.0)
     length: int = READ_LENGTH.field(0)

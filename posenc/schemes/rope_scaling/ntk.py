@@ -5,7 +5,6 @@ pair m by :math:`s^{2m/(d-2)}`. Dynamic NTK: emozilla 2023, as in section 3.3 an
 public code: at n positions :math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \ge L_0`.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -15,19 +14,19 @@ from torch import Tensor
 from posenc.formula import Writer, number
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import (
-    FACTOR,
     READ_LENGTH,
     TRAINED_LENGTH,
     ScaledRopeConfig,
     pair_numbers,
 )
 
-_GROWTH = dataclasses.replace(FACTOR, help="How fast the base grows past the trained length.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class RopeNtkConfig(ScaledRopeConfig):
-    """RoPE with the base multiplied by factor^(d/(d-2)); a single pair keeps its frequency."""
+    """RoPE with a larger base, b factor^(d/(d-2)) (Peng et al. 2023, arXiv 2309.00071, section 3.1).
+
+    d features rotate; a single pair keeps its frequency.
+    """
 
     kind: str = "rope_ntk"
 
@@ -59,10 +58,15 @@ class RopeNtkConfig(ScaledRopeConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RopeDynamicConfig(RopeNtkConfig):
-    """RoPE with NTK-aware scaling for a text of `length` positions."""
+    """RoPE whose base grows with the text (dynamic NTK, Peng et al. 2023, arXiv 2309.00071, section 3.3).
+
+    factor: how fast the base grows past the trained length (1 to 4096).
+    trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
+    length: length of the text, in positions; 0 stands for no more than the trained length (0 to
+        2,147,483,647).
+    """
 
     kind: str = "rope_dynamic"
-    factor: float = _GROWTH.field(4.0)
     trained_length: int = TRAINED_LENGTH.field(2_048)
     length: int = READ_LENGTH.field(0)
 

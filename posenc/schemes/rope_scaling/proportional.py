@@ -4,7 +4,6 @@ Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs have frequ
 all frequencies in fewer features. A scale factor divides all frequencies, as in Gemma.
 """
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,16 +20,20 @@ from posenc.schemes.rope_scaling.base import FACTOR, ScaledRopeConfig, pair_numb
 
 @dataclass(frozen=True, kw_only=True)
 class RopeProportionalConfig(ScaledRopeConfig):
-    """RoPE whose slowest pairs do not rotate; `partial_rotary_factor` is the share that does."""
+    """RoPE whose slowest pairs do not rotate (p-RoPE, Barbero et al. 2024, arXiv 2410.06205, section 6).
+
+    partial_rotary_factor: share of the pairs that rotate: the fastest ones, with the frequencies of the
+        whole head; the others have frequency 0 (0 to 1).
+    factor: divides every frequency (1 to 4096).
+    """
 
     kind: str = "rope_proportional"
     partial_rotary_factor: float = fields.FloatRange(
         low=0.0,
         high=1.0,
         label="Share of pairs that turn",
-        help="The fastest ones, with the frequencies of the whole head; the others have frequency 0.",
     ).field(0.75)
-    factor: float = dataclasses.replace(FACTOR, help="Divides every frequency.").field(1.0)
+    factor: float = FACTOR.field(1.0)
 
     label: ClassVar[str] = "p-RoPE"
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."

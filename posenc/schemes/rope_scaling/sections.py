@@ -25,13 +25,21 @@ from posenc.schemes.rope import At, Rope, RopeConfig, Rows, float32_powers
 
 @dataclass(frozen=True, kw_only=True)
 class RopeSectionsConfig(RopeConfig):
-    """RoPE whose pairs rotate by the positions on several axes.
+    """RoPE whose pairs rotate by positions on several axes (M-RoPE, Wang et al. 2024, arXiv 2409.12191).
 
-    Token p is in a grid of `grid` columns, filled row by row: the last axis is the column, the axis
-    before it the row, and the first of three the square of grid x grid; column_first reverses that order.
-    At grid 0 every axis is p.
-    normalized: an axis goes from -1 to 1, from edge to edge of a grid of as many rows as columns; here it
-    begins at 0, which no product of a query and a key shows.
+    Token p is in a grid, filled row by row: the last axis is the column, the axis before it the row, and
+    the first of three the square of grid x grid. On a normalized axis positions begin at 0, not at -1,
+    which no product of a query and a key shows.
+
+    sections: pairs of each axis; they sum to the number of pairs, and empty stands for two axes of half
+        the pairs (up to 4 axes of 0 to 32,768).
+    grid: columns of the grid; 0 is text, where every axis is the position (0 to 4,096).
+    interleaved: deal the pairs out to the axes in turn.
+    ladders: one list of frequencies cut into sections (M-RoPE), one for each axis (axial), or one that is
+        dealt out to the axes in turn (Pixtral).
+    normalized: each axis goes from -1 to 1, from edge to edge of a grid of as many rows as columns, and
+        frequencies count turns (DINOv3).
+    column_first: the first axis is the column, not the last one (Llama 4).
     """
 
     kind: str = "rope_sections"
@@ -42,31 +50,20 @@ class RopeSectionsConfig(RopeConfig):
         most=limits.MAX_AXES_OF_POSITION,
         whole=True,
         label="Pairs of each axis",
-        help="They sum to the number of pairs; empty stands for two axes of half the pairs.",
     ).field(())
     grid: int = fields.IntRange(
         low=0,
         high=limits.MAX_GRID,
         grid=(0, 2, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256),
         label="Columns of the grid",
-        help="Tokens fill the grid row by row; 0 is text, where every axis is the position.",
     ).field(16)
-    interleaved: bool = fields.Flag(
-        label="Axes in turn", help="Deal the pairs out to the axes in turn."
-    ).field(False)
+    interleaved: bool = fields.Flag(label="Axes in turn").field(False)
     ladders: Literal["one", "each", "dealt"] = fields.Choice(
         options=("one", "each", "dealt"),
         label="Frequencies",
-        help="One list of frequencies cut into sections (M-RoPE), one for each axis (axial), or one that "
-        "is dealt out to the axes in turn (Pixtral).",
     ).field("one")
-    normalized: bool = fields.Flag(
-        label="Grid from -1 to 1",
-        help="Each axis goes from -1 to 1 over the whole grid, and frequencies count turns (DINOv3).",
-    ).field(False)
-    column_first: bool = fields.Flag(
-        label="Column first", help="The first axis is the column, not the last one (Llama 4)."
-    ).field(False)
+    normalized: bool = fields.Flag(label="Grid from -1 to 1").field(False)
+    column_first: bool = fields.Flag(label="Column first").field(False)
 
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."

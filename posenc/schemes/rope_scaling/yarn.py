@@ -39,7 +39,6 @@ def _weight_field(label: str) -> Any:
         low=0.0,
         high=limits.MAX_ATTENTION_WEIGHT,
         label=label,
-        help="DeepSeek's weights of ln(factor) in the attention factor; 0 stands for not given.",
     )
     return rule.field(0.0)
 
@@ -51,22 +50,29 @@ def attention_scale(factor: float, weight: float = 1.0) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RopeYarnConfig(ScaledRopeConfig):
-    """RoPE with YaRN's ramp over pairs."""
+    """RoPE with YaRN's ramp over pairs, as in public code (Peng et al. 2023, arXiv 2309.00071).
+
+    trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
+    beta_fast: pairs with more turns than this in the trained length are kept (1e-06 to 1e+06).
+    beta_slow: pairs with fewer turns than this in the trained length are divided by the factor (1e-06 to
+        1e+06).
+    mscale: DeepSeek's weight of ln(factor) in the numerator of the attention factor; 0 stands for not
+        given (0 to 10).
+    mscale_all_dim: DeepSeek's weight of ln(factor) in the denominator of the attention factor; 0 stands
+        for not given (0 to 10).
+    attention_factor: multiplies queries and keys; 0 stands for the one made from the scale factor (0.01
+        to 100).
+    truncate: round the ramp's ends to whole pairs.
+    """
 
     kind: str = "rope_yarn"
     trained_length: int = TRAINED_LENGTH.field(2_048)
-    beta_fast: float = rotations_field(
-        32.0, "Beta fast", "Pairs with more turns than this in the trained length are kept."
-    )
-    beta_slow: float = rotations_field(
-        1.0, "Beta slow", "Pairs with fewer turns than this in the trained length are divided."
-    )
+    beta_fast: float = rotations_field(32.0, "Beta fast")
+    beta_slow: float = rotations_field(1.0, "Beta slow")
     mscale: float = _weight_field("Mscale")
     mscale_all_dim: float = _weight_field("Mscale of all dimensions")
     attention_factor: float = ATTENTION_FACTOR.field(0.0)
-    truncate: bool = fields.Flag(
-        label="Whole pairs", help="Round the ramp's ends to whole pairs."
-    ).field(True)
+    truncate: bool = fields.Flag(label="Whole pairs").field(True)
 
     label: ClassVar[str] = "RoPE YaRN"
     summary: ClassVar[str] = "RoPE that keeps fast pairs, slows slow pairs and blends between."
@@ -129,15 +135,19 @@ class RopeYarnConfig(ScaledRopeConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RopeYarnPaperConfig(RotationRampConfig):
-    """RoPE with YaRN's ramp as printed, over turns."""
+    """RoPE with YaRN's ramp as printed, over turns (Peng et al. 2023, arXiv 2309.00071, 3.2 and 3.4).
+
+    beta_fast: pairs with more turns than this in the trained length are kept; the paper's beta (1e-06 to
+        1e+06).
+    beta_slow: pairs with fewer turns than this in the trained length are divided by the factor; the
+        paper's alpha (1e-06 to 1e+06).
+    attention_factor: multiplies queries and keys; 0 stands for the one made from the scale factor (0.01
+        to 100).
+    """
 
     kind: str = "rope_yarn_paper"
-    beta_fast: float = rotations_field(
-        32.0, "Beta", "Pairs with more turns than this in the trained length are kept."
-    )
-    beta_slow: float = rotations_field(
-        1.0, "Alpha", "Pairs with fewer turns than this in the trained length are divided."
-    )
+    beta_fast: float = rotations_field(32.0, "Beta")
+    beta_slow: float = rotations_field(1.0, "Alpha")
     attention_factor: float = ATTENTION_FACTOR.field(0.0)
 
     label: ClassVar[str] = "RoPE YaRN as printed"
