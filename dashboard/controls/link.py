@@ -16,7 +16,8 @@ from dashboard.controls import pin
 from dashboard.controls.widgets import labels, widget_text, widget_value
 from dashboard.server import settings
 from posenc import fields
-from posenc.settings import Setting, from_text, own_defaults, own_rules, record
+from posenc.schemes.sizes import own_defaults, own_rules
+from posenc.settings import Setting, from_text, record
 from posenc.text import count_of
 
 RULES = fields.rules(Setting) | own_rules()

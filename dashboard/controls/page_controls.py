@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from posenc import fields
-from posenc.settings import Setting, own_rules
-
-# What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
-_MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}
-_MADE_OF |= {"head_dim": ("dim", "heads"), "scaled_from": ("train_length",)}
+from posenc.schemes.sizes import own_rules
+from posenc.settings import Setting
 
 
 @dataclass(frozen=True)
@@ -59,19 +56,20 @@ def of_scheme(setting: Setting, kind: str) -> set[str]:
     """Return the names of the controls that change what one scheme does."""
     config = setting.config(kind)
     if setting.of_model(kind) is not None:
-        fixed = {"heads": ("alibi_head",), "source": ("learned_source", "seed")}
-        names_used = {name for field in config.shared for name in fixed.get(field, ())}
+        names_used = {"alibi_head"} if "heads" in fields.rules(config) else set()
+        if "learned_source" in config.sizes_used:
+            names_used |= {"learned_source", "seed"}
         if (
             "source" in config.own_rules()
         ):  # a start by seed, or a run's numbers instead of the model's
             names_used |= {"seed", f"{kind}.source"}
         return names_used | {"precision"}
-    names = {name for used in config.uses for name in _MADE_OF.get(used, (used,))}
-    if "rope_width" in config.uses and not setting.equal_width:
-        names.add("heads")
-    if "heads" in config.shared:
+    names = {*config.uses}
+    if setting.equal_width and "equal_width" in names:
+        names.discard("heads")
+    if "heads" in fields.rules(config):
         names.add("alibi_head")
-    if "source" in config.shared:
+    if "learned_source" in config.sizes_used:
         names.add("learned_source")
     if config.uses:
         names.add("precision")

@@ -11,7 +11,8 @@ from dashboard.text import listed, plain
 from posenc import fields
 from posenc.models.read_config import MAX_TOKEN
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, from_text, own_rules, record
+from posenc.schemes.sizes import own_rules
+from posenc.settings import Setting, from_text, record
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is

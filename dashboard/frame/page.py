@@ -22,6 +22,7 @@ from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
 from dashboard.server.incidents import PageEnded
 from dashboard.text import listed, plain
+from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
@@ -189,20 +190,21 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     """
     config = setting.config(kind)
     parts = []
-    width = config.shared.get("dim")
     model = setting.real_model if setting.of_model(kind) is not None else None
     if model is not None:
         parts.append(": ".join(filter(None, (model.preset.label, model_picker.numbers_of(model)))))
     if provenance:
         parts.append(provenance)
-    elif model is None and width is not None:
-        per_head = width == "rope_width" and not setting.equal_width
-        parts.append(f"{getattr(setting, width):,} dimensions{' per head' if per_head else ''}")
-    if "heads" in config.shared:
+    elif model is None and config.dim_of is not None:
+        per_head = "equal_width" in config.uses and not setting.equal_width
+        parts.append(
+            f"{getattr(config, 'dim', setting.dim):,} dimensions{' per head' if per_head else ''}"
+        )
+    if "heads" in config_fields.rules(config):
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         heads = getattr(config, "heads", setting.heads)
         parts.append("one head" if heads == 1 else f"{head} {heads} heads")
-    if rounded and setting.table_dtype is not None and config.uses:
+    if rounded and setting.sizes.dtype is not None and config.uses:
         parts.append(f"rounded to {setting.precision}")
     return "; ".join(parts)
 

@@ -21,7 +21,7 @@ from posenc import limits
 from posenc.attention import attention
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.schemes.base import Scheme, check_scheme
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 
 MAX_WORDS = 256
 _WORDS, _WEIGHTS = 1 << 32, 2 << 32  # streams of their own: no table of a scheme starts with them
@@ -49,24 +49,22 @@ class RandomLayer:
         limits.check_count("seed", self.seed, 0, 2**32 - 1)
 
     @classmethod
-    def of(cls, setting: Setting, scheme: Scheme) -> Self:
-        """Return the layer of a setting that fits one of its schemes.
+    def of(cls, sizes: Sizes, scheme: Scheme) -> Self:
+        """Return the layer of a comparison that fits one of its schemes.
 
         A table of another width than the model's has token vectors of its own width; a rotation over
         the whole model dimension (equal width) leaves one head.
         """
-        config, filled_by = scheme.config, scheme.config.shared.get("dim")
-        width = getattr(config, "dim", setting.dim) if filled_by == "dim" else setting.dim
-        head_dim = (
-            getattr(config, "dim", setting.head_dim)
-            if filled_by == "rope_width"
-            else setting.head_dim
-        )
-        heads = max(1, setting.dim // head_dim)
-        if "heads" in config.shared:  # of a model they may be others than the setting's
-            heads = getattr(config, "heads", heads)
-            head_dim = max(1, setting.dim // heads)
-        return cls(width=width, heads=heads, head_dim=head_dim, seed=setting.seed)
+        config = scheme.config
+        width = getattr(config, "dim", sizes.dim) if config.dim_of == "model" else sizes.dim
+        head_dim = sizes.head_dim
+        if config.dim_of == "head":
+            head_dim = getattr(config, "dim", head_dim)
+        heads = max(1, sizes.dim // head_dim)
+        if scheme.heads is not None:  # of a model they may be others than those of the comparison
+            heads = scheme.heads
+            head_dim = max(1, sizes.dim // heads)
+        return cls(width=width, heads=heads, head_dim=head_dim, seed=sizes.seed)
 
     def tokens(self, words: Sequence[str]) -> Float[Tensor, "n d"]:
         """Return the token vectors of words: equal words have the same vector."""

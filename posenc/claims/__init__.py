@@ -1,8 +1,8 @@
-"""Sentences that textbooks and posts repeat, each with a test that decides it at any setting.
+"""Sentences that textbooks and posts repeat, each with a test that decides it at any sizes.
 
-A claim is one function from a setting to a verdict, decorated with `claim`:
+A claim is one function from sizes to a verdict, decorated with `claim`:
 
-    CLAIMS["slowest"].test(Setting(dim=512)).sentence
+    CLAIMS["slowest"].test(Sizes(dim=512)).sentence
 """
 
 from posenc.claims import distances, order, scale, tables, training

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 
 # In the order in which claims are listed.
 THEMES = ("values", "content", "wavelengths", "distance", "order", "tables", "biases", "models")
@@ -24,9 +24,9 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Status(StrEnum):
-    """The outcome of a claim's test at one setting.
+    """The outcome of a claim's test at given sizes.
 
-    THEOREM: true at every setting by proof; the test confirms it to rounding. HOLDS_HERE and NOT_HERE: a
+    THEOREM: true at all sizes by proof; the test confirms it to rounding. HOLDS_HERE and NOT_HERE: a
     claim about trained models that this library's small runs bear out or contradict, which proves and
     refutes nothing of larger models.
     """
@@ -61,7 +61,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a claim's test at one setting.
+    """The outcome of a claim's test at given sizes.
 
     numbers: the first one decides. sentence: what was computed, and from what. control: the same
     check where the answer must be the opposite; every THEOREM has one.
@@ -80,9 +80,9 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence that textbooks and posts repeat, and the test that decides it at any setting.
+    """A sentence that textbooks and posts repeat, and the test that decides it at any sizes.
 
-    source: who says so or what decides it. uses: the only fields of a setting that the test reads,
+    source: who says so or what decides it. uses: the only fields of Sizes that the test reads,
     such as "dim" or "rope.layout". steps: other functions that a reader of the test needs.
     """
 
@@ -90,7 +90,7 @@ class Claim:
     sentence: str
     theme: str
     source: str
-    test: Callable[[Setting], Verdict]
+    test: Callable[[Sizes], Verdict]
     uses: tuple[str, ...]
     steps: tuple[Callable[..., Any], ...]
     url: str
@@ -101,21 +101,21 @@ class Claim:
         arxiv = re.search(r"arXiv (\d{4}\.\d{5}|cmp-lg/\d{7})", self.source)
         return self.url or (f"https://arxiv.org/abs/{arxiv.group(1)}" if arxiv else "")
 
-    def relevant(self, setting: Setting) -> Setting:
-        """Return a setting with the same verdict, equal for all settings that agree in `uses`."""
+    def relevant(self, sizes: Sizes) -> Sizes:
+        """Return sizes with the same verdict, equal for all that agree in `uses`."""
         fields: dict[str, Any] = {
-            name: getattr(setting, name) for name in self.uses if "." not in name
+            name: getattr(sizes, name) for name in self.uses if "." not in name
         }
-        own = tuple((key, value) for key, value in setting.own if key in self.uses)
+        own = tuple((key, value) for key, value in sizes.own if key in self.uses)
         heads = fields.setdefault("heads", 1)
         fields.setdefault("dim", 2 * heads)
         fields.setdefault("length", 2)
-        return _setting(own, *fields.items())
+        return _sizes(own, *fields.items())
 
 
 @functools.lru_cache(256)  # many claims read the same fields
-def _setting(own: tuple[tuple[str, Any], ...], *shared: tuple[str, Any]) -> Setting:
-    return Setting(own=own, **dict(shared))
+def _sizes(own: tuple[tuple[str, Any], ...], *shared: tuple[str, Any]) -> Sizes:
+    return Sizes(own=own, **dict(shared))
 
 
 _registry: list[Claim] = []
@@ -129,10 +129,10 @@ def claim(
     uses: tuple[str, ...] = ("dim", "base"),
     steps: tuple[Callable[..., Any], ...] = (),
     url: str = "",
-) -> Callable[[Callable[[Setting], Verdict]], Callable[[Setting], Verdict]]:
+) -> Callable[[Callable[[Sizes], Verdict]], Callable[[Sizes], Verdict]]:
     """Return a decorator that registers a test as a claim, under the test's name."""
 
-    def register(test: Callable[[Setting], Verdict]) -> Callable[[Setting], Verdict]:
+    def register(test: Callable[[Sizes], Verdict]) -> Callable[[Sizes], Verdict]:
         _registry.append(
             Claim(
                 id=test.__name__, sentence=sentence, theme=theme, source=source, test=test,
@@ -151,13 +151,13 @@ def claims() -> dict[str, Claim]:
 
 
 def undecided(sentence: str) -> Verdict:
-    """Return the verdict of a setting at which a claim says nothing."""
+    """Return the verdict at sizes of which a claim says nothing."""
     return Verdict(Status.UNDECIDED, (), sentence)
 
 
-def sinusoidal(setting: Setting) -> Sinusoidal:
+def sinusoidal(sizes: Sizes) -> Sinusoidal:
     """Return the sinusoidal scheme with interleaved features, whose order changes no verdict."""
-    return SinusoidalConfig(dim=setting.dim, base=setting.base).build()
+    return SinusoidalConfig(dim=sizes.dim, base=sizes.base).build()
 
 
 def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

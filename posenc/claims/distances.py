@@ -32,8 +32,8 @@ from posenc.kernel import offset_curve, position_vectors
 from posenc.schemes.alibi import alibi_slopes
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
-from posenc.settings import Setting
 from posenc.text import count_of
 
 OFFSETS = (1, 2, 10, 100)  # of the matrices that are checked
@@ -43,10 +43,10 @@ BUCKETS = 32  # of T5
 MAX_BIAS_POSITIONS = 512
 
 
-def by_distance(setting: Setting) -> Float[Tensor, " n"]:
+def by_distance(sizes: Sizes) -> Float[Tensor, " n"]:
     """Return the cosine similarity of sinusoidal rows at distance 0 .. length - 1."""
-    curve = offset_curve(sinusoidal(setting), setting.length)
-    return cosine_curve(curve)[setting.length - 1 :]
+    curve = offset_curve(sinusoidal(sizes), sizes.length)
+    return cosine_curve(curve)[sizes.length - 1 :]
 
 
 @claim(
@@ -56,9 +56,9 @@ def by_distance(setting: Setting) -> Float[Tensor, " n"]:
     steps=(by_distance,),
     uses=("dim", "base", "length"),
 )
-def near(setting: Setting) -> Verdict:
+def near(sizes: Sizes) -> Verdict:
     """Compare the similarity at distance 1 with the largest at any larger distance."""
-    curve = by_distance(setting)
+    curve = by_distance(sizes)
     if len(curve) < 3:
         return undecided("Two positions have one distance: none is further.")
     neighbours, further = curve[1].item(), curve[2:].max().item()
@@ -85,9 +85,9 @@ def near(setting: Setting) -> Verdict:
     steps=(by_distance,),
     uses=("dim", "base", "length"),
 )
-def falls(setting: Setting) -> Verdict:
+def falls(sizes: Sizes) -> Verdict:
     """Find the first distance at which similarity exceeds that at the distance before."""
-    curve = by_distance(setting)
+    curve = by_distance(sizes)
     rise = first_rise(curve)
     if rise is None:
         sentence = f"Up to distance {len(curve) - 1:,} cosine similarity falls at every step."
@@ -107,11 +107,11 @@ def falls(setting: Setting) -> Verdict:
     source=f"{VASWANI}, section 3.5",
     uses=(*TABLE, "seed"),
 )
-def linear_map(setting: Setting) -> Verdict:
+def linear_map(sizes: Sizes) -> Verdict:
     """Map the table's rows by the closed form M_k; the same M_k must fail on random rows."""
-    scheme, count = sinusoidal(setting), 2 * OFFSETS[-1]
-    rows = position_vectors(scheme, count, dtype=setting.table_dtype)
-    noise = randn(setting.seed, count, setting.dim)
+    scheme, count = sinusoidal(sizes), 2 * OFFSETS[-1]
+    rows = position_vectors(scheme, count, dtype=sizes.dtype)
+    noise = randn(sizes.seed, count, sizes.dim)
     errors, controls = [], []
     for offset in OFFSETS:
         matrix = scheme.offset_map(offset, size=1)
@@ -119,7 +119,7 @@ def linear_map(setting: Setting) -> Verdict:
         errors.append(verify_map(rows, matrix, offset))
         controls.append(verify_map(noise, matrix, offset))
     error = max(errors)
-    stored = ", in float64" if setting.table_dtype is None else f", held in {setting.precision}"
+    stored = ", in float64" if sizes.dtype is None else f", held in {sizes.precision}"
     end = "." if error <= EXACT else ", which is the rounding of the table."
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
@@ -131,34 +131,34 @@ def linear_map(setting: Setting) -> Verdict:
     )
 
 
-def attend_two_ahead(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
+def attend_two_ahead(sizes: Sizes, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
     """Return softmax(c p_i . M_(-2) p_j / sqrt(d)) of any rows p; c is large enough for a weight near 1.
 
     For sinusoidal rows M_(-2) p_j = p_(j-2), so the logit is largest at j = i + 2.
     """
-    scheme = sinusoidal(setting)
+    scheme = sinusoidal(sizes)
     back = scheme.offset_map(-AHEAD, size=1)
     assert back is not None
     reach = len(rows) + AHEAD
     curve = offset_curve(scheme, reach)[reach - 1 :]
     gap = (curve[0] - curve[1:].max()).item()
-    constant = math.sqrt(setting.dim) * math.log(100 * len(rows)) / gap
+    constant = math.sqrt(sizes.dim) * math.log(100 * len(rows)) / gap
     keys = (back @ rows.T).T * constant
     identity = torch.eye(len(rows), dtype=rows.dtype)  # as values: the output is the weights
     q, k, v = (x[None, None] for x in (rows, keys, identity))
     return attention(q, k, v, NoneConfig().build(), causal=False)[0, 0]
 
 
-def two_ahead_weights(setting: Setting) -> Float[Tensor, "n n"]:
+def two_ahead_weights(sizes: Sizes) -> Float[Tensor, "n n"]:
     """Return attention weights (query, key) of sinusoidal rows under the key map M_(-2)."""
-    count = min(setting.length, MAX_POSITIONS)
-    rows = position_vectors(sinusoidal(setting), count, dtype=setting.table_dtype)
-    return attend_two_ahead(setting, rows)
+    count = min(sizes.length, MAX_POSITIONS)
+    rows = position_vectors(sinusoidal(sizes), count, dtype=sizes.dtype)
+    return attend_two_ahead(sizes, rows)
 
 
-def two_ahead_control(setting: Setting) -> Float[Tensor, "n n"]:
+def two_ahead_control(sizes: Sizes) -> Float[Tensor, "n n"]:
     """Return attention weights (query, key) of 64 random rows under the same key map."""
-    return attend_two_ahead(setting, randn(setting.seed, MAX_POSITIONS, setting.dim))
+    return attend_two_ahead(sizes, randn(sizes.seed, MAX_POSITIONS, sizes.dim))
 
 
 def two_ahead_hits(weights: Float[Tensor, "n n"]) -> tuple[float, float]:
@@ -176,12 +176,12 @@ def two_ahead_hits(weights: Float[Tensor, "n n"]) -> tuple[float, float]:
     steps=(attend_two_ahead, two_ahead_hits),
     uses=(*TABLE, "length", "seed"),
 )
-def two_right(setting: Setting) -> Verdict:
+def two_right(sizes: Sizes) -> Verdict:
     """Count the queries whose largest weight is two to the right under one linear key map."""
-    queries = min(setting.length, MAX_POSITIONS) - AHEAD
+    queries = min(sizes.length, MAX_POSITIONS) - AHEAD
     if queries <= 0:
         return undecided("No position shown has another two to its right.")
-    share, weight = two_ahead_hits(two_ahead_weights(setting))
+    share, weight = two_ahead_hits(two_ahead_weights(sizes))
     hits = share * queries
     return Verdict(
         Status.THEOREM if share == 1 else Status.PARTLY if share else Status.FALSE,
@@ -192,7 +192,7 @@ def two_right(setting: Setting) -> Verdict:
         f"Without a mask, one key map, position two back times a constant, sends {figure(hits)} of "
         f"{count_of(queries, 'query', 'queries')} to the key two to the right, with a mean weight of "
         f"{weight:.4f}.",
-        Number("share of queries on random rows", two_ahead_hits(two_ahead_control(setting))[0]),
+        Number("share of queries on random rows", two_ahead_hits(two_ahead_control(sizes))[0]),
     )
 
 
@@ -205,20 +205,20 @@ def two_right(setting: Setting) -> Verdict:
         *("length", "train_length", "seed", "rope.layout"),
     ),
 )
-def offset_only(setting: Setting) -> Verdict:
+def offset_only(sizes: Sizes) -> Verdict:
     """Shift queries and keys together: RoPE's logits must stay, those of added sinusoids must not."""
-    rope, width, shift = setting.config("rope").build(), setting.rope_width, setting.train_length
-    count = min(setting.length, MAX_POSITIONS)
-    q, k = randn(setting.seed, 2, 1, 1, count, width).to(setting.table_dtype or torch.float64)
+    rope, width, shift = sizes.config("rope").build(), sizes.rotary_width, sizes.train_length
+    count = min(sizes.length, MAX_POSITIONS)
+    q, k = randn(sizes.seed, 2, 1, 1, count, width).to(sizes.dtype or torch.float64)
     positions = (torch.arange(count), torch.arange(count) + shift)
     before, after = (rope.scores(q, k, at, at).double() for at in positions)
     error = relative_change(after, before)
-    added = SinusoidalConfig(dim=width, base=setting.base).build()
+    added = SinusoidalConfig(dim=width, base=sizes.base).build()
     before, after = (
         added.embed(q[0].double(), at) @ added.embed(k[0].double(), at).mT for at in positions
     )
-    exact, unit = setting.table_dtype is None, "of the largest logit"
-    end = "in float64" if exact else f"which is the rounding of {setting.precision}"
+    exact, unit = sizes.dtype is None, "of the largest logit"
+    end = "in float64" if exact else f"which is the rounding of {sizes.precision}"
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
         (Number("change of the logits", error, unit),),
@@ -234,15 +234,15 @@ def offset_only(setting: Setting) -> Verdict:
     source="Press et al. 2022, arXiv 2108.12409, section 3",
     uses=("heads",),
 )
-def geometric(setting: Setting) -> Verdict:
+def geometric(sizes: Sizes) -> Verdict:
     """Divide every slope by the slope before it; a geometric sequence has one ratio."""
-    slopes = alibi_slopes(setting.heads, dtype=torch.float64).tolist()
+    slopes = alibi_slopes(sizes.heads, dtype=torch.float64).tolist()
     if len(slopes) < 3:
         return undecided(
             f"{count_of(len(slopes), 'slope')} cannot fail to be a geometric sequence."
         )
     ratios = [after / before for before, after in itertools.pairwise(slopes)]
-    power = "a power of two" if setting.heads.bit_count() == 1 else "no power of two"
+    power = "a power of two" if sizes.heads.bit_count() == 1 else "no power of two"
     head = next((i + 2 for i, x in enumerate(ratios) if abs(x / ratios[0] - 1) > 1e-12), None)
     change = ""
     if head:
@@ -254,8 +254,8 @@ def geometric(setting: Setting) -> Verdict:
             Number("first ratio", ratios[0]),
             Number("first head that leaves the sequence", head),
         ),
-        f"The slopes of {setting.heads} heads begin with the ratio {figure(ratios[0])}{change}; "
-        f"{setting.heads} is {power}.",
+        f"The slopes of {sizes.heads} heads begin with the ratio {figure(ratios[0])}{change}; "
+        f"{sizes.heads} is {power}.",
     )
 
 
@@ -284,9 +284,9 @@ def _groups(classes: list[int]) -> list[int]:
     steps=(clip_distance, clipped),
     uses=("length",),
 )
-def t5_shaw(setting: Setting) -> Verdict:
+def t5_shaw(sizes: Sizes) -> Verdict:
     """Search for a clipping distance of Shaw's that groups offsets as T5's buckets do."""
-    count = min(setting.length, MAX_BIAS_POSITIONS)
+    count = min(sizes.length, MAX_BIAS_POSITIONS)
     offsets = torch.arange(1 - count, count)
     buckets = t5_buckets(offsets, buckets=BUCKETS, bidirectional=True).tolist()
     shared = sum(x == y for x, y in itertools.pairwise(buckets))

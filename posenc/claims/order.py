@@ -21,20 +21,20 @@ from posenc.claims.claim import (
 )
 from posenc.schemes.base import NoneConfig, Scheme
 from posenc.schemes.rope import RopeConfig
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 
 TOKENS = 8
 OF_LARGEST = "of the largest entry"
 
 
-def random_tokens(setting: Setting) -> Float[Tensor, "1 h n d"]:
-    """Return random content of a few tokens in the heads of a setting."""
-    return randn(setting.seed, 1, setting.heads, TOKENS, setting.head_dim)
+def random_tokens(sizes: Sizes) -> Float[Tensor, "1 h n d"]:
+    """Return random content of a few tokens in heads of these sizes."""
+    return randn(sizes.seed, 1, sizes.heads, TOKENS, sizes.head_dim)
 
 
-def rope_control(setting: Setting) -> Scheme:
-    """Return RoPE for the heads of a setting: the control, which distinguishes positions."""
-    return RopeConfig(dim=setting.head_dim, base=setting.base).build()
+def rope_control(sizes: Sizes) -> Scheme:
+    """Return RoPE for heads of these sizes: the control, which distinguishes positions."""
+    return RopeConfig(dim=sizes.head_dim, base=sizes.base).build()
 
 
 def layer(x: Tensor, scheme: Scheme, *, causal: bool) -> Tensor:
@@ -52,12 +52,12 @@ def layer(x: Tensor, scheme: Scheme, *, causal: bool) -> Tensor:
     steps=(layer, rope_control),
     uses=("dim", "heads", "base", "seed"),
 )
-def permutation(setting: Setting) -> Verdict:
+def permutation(sizes: Sizes) -> Verdict:
     """Reverse the tokens; compare the outputs as they are, and reversed back.
 
     Controls: the mean over tokens, which is invariant; RoPE, whose outputs are not equivariant.
     """
-    x, nope, rope = random_tokens(setting), NoneConfig().build(), rope_control(setting)
+    x, nope, rope = random_tokens(sizes), NoneConfig().build(), rope_control(sizes)
     before, after = (layer(tokens, nope, causal=False) for tokens in (x, x.flip(-2)))
     changed = relative_change(after, before)
     back = relative_change(after.flip(-2), before)
@@ -85,9 +85,9 @@ def permutation(setting: Setting) -> Verdict:
     steps=(layer, rope_control),
     uses=("dim", "heads", "base", "seed"),
 )
-def blind(setting: Setting) -> Verdict:
+def blind(sizes: Sizes) -> Verdict:
     """Reverse all tokens but the last; compare the last output, without and with a causal mask."""
-    x, nope, rope = random_tokens(setting), NoneConfig().build(), rope_control(setting)
+    x, nope, rope = random_tokens(sizes), NoneConfig().build(), rope_control(sizes)
     unmasked = _last_change(x, nope, layers=2, causal=False)
     first, second = (_last_change(x, nope, layers=layers, causal=True) for layers in (1, 2))
     control = _last_change(x, rope, layers=1, causal=False)

@@ -25,7 +25,7 @@ from posenc.claims.claim import (
     sinusoidal,
 )
 from posenc.kernel import position_vectors
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 from posenc.text import count_of
 
 SAME_SCALE = 2.0  # norms within this factor count as one scale
@@ -38,16 +38,16 @@ STRENGTHS = 80  # tried, in steps of sqrt(2)
 DRAWS = 9  # of words and of the content that repeats them
 
 
-def position_rows(setting: Setting) -> Float[Tensor, "n d"]:
-    """Return the first rows of the sinusoidal table in the setting's precision, as float64."""
-    return position_vectors(sinusoidal(setting), POSITIONS, dtype=setting.table_dtype)
+def position_rows(sizes: Sizes) -> Float[Tensor, "n d"]:
+    """Return the first rows of the sinusoidal table in the precision asked for, as float64."""
+    return position_vectors(sinusoidal(sizes), POSITIONS, dtype=sizes.dtype)
 
 
-def token_over_position(setting: Setting) -> dict[str, float]:
+def token_over_position(sizes: Sizes) -> dict[str, float]:
     """Return the norm of a token over that of position, by the token's initialization."""
-    norm = position_rows(setting).norm(dim=1).mean().item()
+    norm = position_rows(sizes).norm(dim=1).mean().item()
     return {
-        name: token_deviation(start, setting.dim) * setting.dim**0.5 / norm
+        name: token_deviation(start, sizes.dim) * sizes.dim**0.5 / norm
         for start, name in STARTS.items()
     }
 
@@ -59,9 +59,9 @@ def token_over_position(setting: Setting) -> dict[str, float]:
     steps=(token_over_position,),
     uses=TABLE,
 )
-def sqrt_scale(setting: Setting) -> Verdict:
+def sqrt_scale(sizes: Sizes) -> Verdict:
     """Compare the norm of a token times sqrt(d) with that of position, for every initialization."""
-    ratios = {name: setting.dim**0.5 * x for name, x in token_over_position(setting).items()}
+    ratios = {name: sizes.dim**0.5 * x for name, x in token_over_position(sizes).items()}
     within = sum(abs(math.log(x)) <= math.log(SAME_SCALE) + 1e-9 for x in ratios.values())
     status = Status.HOLDS if within == len(ratios) else Status.PARTLY
     return Verdict(
@@ -70,9 +70,9 @@ def sqrt_scale(setting: Setting) -> Verdict:
             Number("initializations on one scale", within, f"of {len(ratios)}"),
             *(Number(f"token over position, {name}", x) for name, x in ratios.items()),
         ),
-        f"At width {setting.dim:,} a token times sqrt(d) is {_list(ratios)} times as long as position; "
+        f"At width {sizes.dim:,} a token times sqrt(d) is {_list(ratios)} times as long as position; "
         f"{fraction(within, len(ratios))} usual starts are within a factor of {SAME_SCALE:g}.",
-        Number("N(0, 1/d) without the factor", ratios["N(0, 1/d)"] / setting.dim**0.5),
+        Number("N(0, 1/d) without the factor", ratios["N(0, 1/d)"] / sizes.dim**0.5),
     )
 
 
@@ -83,12 +83,12 @@ def sqrt_scale(setting: Setting) -> Verdict:
     steps=(token_over_position,),
     uses=TABLE,
 )
-def dominating(setting: Setting) -> Verdict:
+def dominating(sizes: Sizes) -> Verdict:
     """Compare the norm of position with that of a token, without and with the factor sqrt(d)."""
-    plain = {name: 1 / x for name, x in token_over_position(setting).items()}
-    scaled = {name: x / setting.dim**0.5 for name, x in plain.items()}
+    plain = {name: 1 / x for name, x in token_over_position(sizes).items()}
+    scaled = {name: x / sizes.dim**0.5 for name, x in plain.items()}
     larger, larger_scaled = (sum(x > 1 + 1e-9 for x in y.values()) for y in (plain, scaled))
-    norm, of_all = position_rows(setting).norm(dim=1).mean().item(), f"of {len(plain)}"
+    norm, of_all = position_rows(sizes).norm(dim=1).mean().item(), f"of {len(plain)}"
     return Verdict(
         Status.PARTLY if larger or larger_scaled else Status.HOLDS,
         (
@@ -98,7 +98,7 @@ def dominating(setting: Setting) -> Verdict:
             *(Number(f"position over token, {name}", x) for name, x in plain.items()),
             *(Number(f"position over token times sqrt(d), {x}", y) for x, y in scaled.items()),
         ),
-        f"Entries of at most 1 make a vector of norm {figure(norm)} at width {setting.dim:,}; that is "
+        f"Entries of at most 1 make a vector of norm {figure(norm)} at width {sizes.dim:,}; that is "
         f"{_list(plain)} times the norm of a token as it starts, without the factor sqrt(d). With that "
         f"factor (Vaswani et al., section 3.4) it is {_list(scaled)} times.",
     )
@@ -155,13 +155,13 @@ def overwriting(rows: Float[Tensor, "n d"], dtype: torch.dtype, seed: int) -> Ov
     steps=(overwriting, order_accuracy),
     uses=(*TABLE, "seed"),
 )
-def overwritten(setting: Setting) -> Verdict:
+def overwritten(sizes: Sizes) -> Verdict:
     """Strengthen content until a decoder of position loses the order; then concatenate it instead.
 
     The decoder takes the nearest row of the table. A second decoder first removes the span of the words.
     """
-    rows, dtype = position_rows(setting), setting.table_dtype or torch.float32
-    draws = [overwriting(rows, dtype, setting.seed + draw) for draw in range(DRAWS)]
+    rows, dtype = position_rows(sizes), sizes.dtype or torch.float32
+    draws = [overwriting(rows, dtype, sizes.seed + draw) for draw in range(DRAWS)]
     lost = [draw for draw in draws if draw is not None]
     if 2 * len(lost) <= DRAWS:
         strongest = figure(WEAKEST * 2 ** ((STRENGTHS - 1) / 2))
@@ -204,7 +204,7 @@ def overwritten(setting: Setting) -> Verdict:
         ),
         f"Over {count} of {WORDS} words, added content of {_strengths(strengths)} position's norm "
         f"leaves {_percent(accuracies)} of pairs in order for a decoder that knows no words, and "
-        f"{_percent(without_words)} for a decoder that removes their span in {setting.dim:,} dimensions: "
+        f"{_percent(without_words)} for a decoder that removes their span in {sizes.dim:,} dimensions: "
         f"{reason}",
         Number("pairs in order where content is concatenated", concatenated),
     )

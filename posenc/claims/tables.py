@@ -29,7 +29,7 @@ from posenc.claims.claim import (
 from posenc.errors import PositionOutOfRange
 from posenc.frequencies import Frequencies
 from posenc.schemes.learned import Learned
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 from posenc.tables import cos_sin, sinusoidal_table
 from posenc.text import count_of
 
@@ -40,14 +40,14 @@ MAX_ENTRIES = 2**21  # of one table, which takes a tenth of a second
 MAX_ROWS = 256  # of a learned table
 
 
-def table_dtype(setting: Setting) -> torch.dtype:
-    """Return the dtype that the setting stores tables in."""
-    return setting.table_dtype or torch.float32
+def table_dtype(sizes: Sizes) -> torch.dtype:
+    """Return the dtype in which tables are stored."""
+    return sizes.dtype or torch.float32
 
 
-def position_count(setting: Setting) -> int:
+def position_count(sizes: Sizes) -> int:
     """Return how many positions of the table are examined: 4,096, fewer of a wide table."""
-    return min(MAX_POSITIONS, MAX_ENTRIES // setting.dim)
+    return min(MAX_POSITIONS, MAX_ENTRIES // sizes.dim)
 
 
 @functools.lru_cache(maxsize=1)  # two claims examine the same table
@@ -68,20 +68,20 @@ def distinct_rows(table: Float[Tensor, "n d"]) -> int:
     steps=(distinct_rows,),
     uses=TABLE,
 )
-def unique(setting: Setting) -> Verdict:
-    """Count the different rows of the table in the setting's precision."""
-    dtype, count = table_dtype(setting), position_count(setting)
-    rows = distinct_rows(_table(count, setting.dim, setting.base, dtype))
+def unique(sizes: Sizes) -> Verdict:
+    """Count the different rows of the table in the precision asked for."""
+    dtype, count = table_dtype(sizes), position_count(sizes)
+    rows = distinct_rows(_table(count, sizes.dim, sizes.base, dtype))
     positions = torch.arange(count).to(dtype).unique().numel()
     status = Status.HOLDS if positions == count else Status.PARTLY
     return Verdict(
         Status.FALSE if rows < count else status,
         (
             Number("different rows", rows, f"of {count:,}"),
-            Number(f"different positions in {setting.precision}", positions, f"of {count:,}"),
+            Number(f"different positions in {sizes.precision}", positions, f"of {count:,}"),
         ),
-        f"Of the first {count:,} rows in {setting.precision}, {rows:,} differ; positions that are "
-        f"themselves counted in {setting.precision} leave {positions:,} different ones.",
+        f"Of the first {count:,} rows in {sizes.precision}, {rows:,} differ; positions that are "
+        f"themselves counted in {sizes.precision} leave {positions:,} different ones.",
     )
 
 
@@ -91,16 +91,16 @@ def unique(setting: Setting) -> Verdict:
     source=f"Tutorials on {VASWANI}, section 3.5",
     uses=(*TABLE, "seed"),
 )
-def bounded(setting: Setting) -> Verdict:
+def bounded(sizes: Sizes) -> Verdict:
     """Compare the largest entry of the table with that of normally distributed numbers."""
-    count = position_count(setting)
-    table = _table(count, setting.dim, setting.base, table_dtype(setting))
+    count = position_count(sizes)
+    table = _table(count, sizes.dim, sizes.base, table_dtype(sizes))
     largest = table.abs().max().item()
-    tokens = randn(setting.seed, MAX_POSITIONS, 2, dtype=torch.float32).abs().max().item()
+    tokens = randn(sizes.seed, MAX_POSITIONS, 2, dtype=torch.float32).abs().max().item()
     return Verdict(
         Status.THEOREM if largest <= 1 else Status.FALSE,
         (Number("largest absolute value", largest),),
-        f"Over the first {count:,} positions in {setting.precision} no entry exceeds "
+        f"Over the first {count:,} positions in {sizes.precision} no entry exceeds "
         f"{figure(largest)} in size: a sine and a cosine cannot.",
         Number(f"largest of {2 * MAX_POSITIONS:,} entries of token embeddings N(0, 1)", tokens),
     )
@@ -112,21 +112,21 @@ def bounded(setting: Setting) -> Verdict:
     source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     uses=TABLE,
 )
-def overflow(setting: Setting) -> Verdict:
+def overflow(sizes: Sizes) -> Verdict:
     """Count the powers of the base that exceed the largest number of the precision."""
-    exponents = torch.arange(0, setting.dim, 2, dtype=torch.float64) / setting.dim
-    powers = setting.base**exponents
-    limit = torch.finfo(table_dtype(setting)).max
+    exponents = torch.arange(0, sizes.dim, 2, dtype=torch.float64) / sizes.dim
+    powers = sizes.base**exponents
+    limit = torch.finfo(table_dtype(sizes)).max
     count, top = int((powers > limit).sum()), powers[-1].item()
-    base = ", though the base itself does" if setting.base > limit and not count else ""
+    base = ", though the base itself does" if sizes.base > limit and not count else ""
     return Verdict(
         Status.HOLDS if count else Status.FALSE,
         (
             Number("powers that overflow", count, f"of {len(powers):,}"),
             Number("largest power", top),
-            Number(f"largest {setting.precision} number", limit),
+            Number(f"largest {sizes.precision} number", limit),
         ),
-        f"The largest power of {figure(setting.base)} is {figure(top)}; {setting.precision} reaches "
+        f"The largest power of {figure(sizes.base)} is {figure(top)}; {sizes.precision} reaches "
         f"{figure(limit)}, so {fraction(count, len(powers))} overflow{base}.",
     )
 
@@ -143,16 +143,16 @@ def frequency_error(inv_freq: Float[Tensor, " pairs"], exact: Float[Tensor, " pa
     source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     steps=(frequency_error,),
 )
-def exp_of_log(setting: Setting) -> Verdict:
+def exp_of_log(sizes: Sizes) -> Verdict:
     """Compare frequencies computed both ways in float32, and their tables, with the exact ones."""
-    if setting.dim == 2:
+    if sizes.dim == 2:
         return undecided("The one frequency is 1 either way.")
-    frequencies = Frequencies.geometric(setting.dim, setting.base)
-    steps = torch.arange(0, setting.dim, 2, dtype=torch.float32)
-    by_log = torch.exp(steps * (-math.log(setting.base) / setting.dim))
-    by_power = setting.base ** -(steps / setting.dim)
+    frequencies = Frequencies.geometric(sizes.dim, sizes.base)
+    steps = torch.arange(0, sizes.dim, 2, dtype=torch.float32)
+    by_log = torch.exp(steps * (-math.log(sizes.base) / sizes.dim))
+    by_power = sizes.base ** -(steps / sizes.dim)
     log_error, power_error = (frequency_error(x, frequencies.inv_freq) for x in (by_log, by_power))
-    positions = torch.arange(position_count(setting))
+    positions = torch.arange(position_count(sizes))
     exact, _ = cos_sin(positions, frequencies, dtype=torch.float64)
     log_cosine, power_cosine = (
         (torch.cos(positions.float()[:, None] * x) - exact).abs().max().item()
@@ -174,15 +174,15 @@ def exp_of_log(setting: Setting) -> Verdict:
     )
 
 
-def pair_frequencies(setting: Setting) -> Float[Tensor, " pairs"]:
+def pair_frequencies(sizes: Sizes) -> Float[Tensor, " pairs"]:
     """Return the frequencies of the sinusoidal table, radians per position, pair 0 the fastest."""
-    return Frequencies.geometric(setting.dim, setting.base).inv_freq
+    return Frequencies.geometric(sizes.dim, sizes.base).inv_freq
 
 
-def feature_frequencies(setting: Setting) -> Float[Tensor, " d"]:
+def feature_frequencies(sizes: Sizes) -> Float[Tensor, " d"]:
     """Return the frequency of every feature, in the order of the table's columns."""
-    pairs = pair_frequencies(setting)
-    if setting.config("sinusoidal").build().pair_layout == "half":
+    pairs = pair_frequencies(sizes)
+    if sizes.config("sinusoidal").build().pair_layout == "half":
         return torch.cat((pairs, pairs))
     return pairs.repeat_interleave(2)
 
@@ -194,15 +194,15 @@ def feature_frequencies(setting: Setting) -> Float[Tensor, " d"]:
     steps=(feature_frequencies,),
     uses=("dim", "base", "sinusoidal.layout"),
 )
-def fast_to_slow(setting: Setting) -> Verdict:
+def fast_to_slow(sizes: Sizes) -> Verdict:
     """Count the features that rotate faster than the feature before them."""
-    if setting.dim == 2:
+    if sizes.dim == 2:
         return undecided("There is one pair only, so nothing to compare it with.")
-    features = feature_frequencies(setting)
+    features = feature_frequencies(sizes)
     count = len(features) - 1
     faster = (features[1:] > features[:-1]).nonzero().flatten().tolist()
     ratio = (features.max() / features.min()).item()
-    layout = setting.config("sinusoidal").build().pair_layout
+    layout = sizes.config("sinusoidal").build().pair_layout
     again = f"; feature {faster[0] + 1:,} starts again with the fastest" if faster else ""
     return Verdict(
         Status.FALSE if faster else Status.HOLDS,
@@ -221,16 +221,16 @@ def fast_to_slow(setting: Setting) -> Verdict:
     source=f"Tutorials on {VASWANI}, section 3.5",
     steps=(feature_frequencies,),
 )
-def own_frequency(setting: Setting) -> Verdict:
+def own_frequency(sizes: Sizes) -> Verdict:
     """Count the different frequencies among the features."""
-    features = feature_frequencies(setting)
+    features = feature_frequencies(sizes)
     count, of_all = features.unique().numel(), f"of {len(features):,} dimensions"
     # With twice the pairs every feature could have its own frequency: there the sentence is true.
-    control = Frequencies.geometric(2 * setting.dim, setting.base).inv_freq.unique().numel()
+    control = Frequencies.geometric(2 * sizes.dim, sizes.base).inv_freq.unique().numel()
     return Verdict(
         Status.HOLDS if count == len(features) else Status.FALSE,
         (Number("different frequencies", count, of_all),),
-        f"{setting.dim:,} dimensions share {count_of(count, 'frequency', 'frequencies')}, a sine and a "
+        f"{sizes.dim:,} dimensions share {count_of(count, 'frequency', 'frequencies')}, a sine and a "
         "cosine each.",
         Number("different frequencies with twice as many pairs", control, of_all),
     )
@@ -241,20 +241,20 @@ def own_frequency(setting: Setting) -> Verdict:
     theme="wavelengths",
     source=f"{VASWANI}, section 3.5, in words; its formula says less",
 )
-def slowest(setting: Setting) -> Verdict:
+def slowest(sizes: Sizes) -> Verdict:
     """Compare the longest wavelength with 2 pi times the base."""
-    longest = (2 * math.pi / pair_frequencies(setting)[-1]).item()
-    claimed = 2 * math.pi * setting.base
+    longest = (2 * math.pi / pair_frequencies(sizes)[-1]).item()
+    claimed = 2 * math.pi * sizes.base
     excess = claimed / longest - 1
     # tensor2tensor divides by the number of steps between pairs; a single pair has none.
-    whose = " is tensor2tensor's slowest wavelength," if setting.dim > 2 else " is"
+    whose = " is tensor2tensor's slowest wavelength," if sizes.dim > 2 else " is"
     return Verdict(
         Status.HOLDS if abs(excess) <= ONE_PERCENT else Status.FALSE,
         (
             Number("slowest wavelength", longest, "positions"),
             Number("2 pi times the base", claimed, "positions"),
         ),
-        f"At width {setting.dim:,} and base {figure(setting.base)} the printed formula ends at "
+        f"At width {sizes.dim:,} and base {figure(sizes.base)} the printed formula ends at "
         f"{figure(longest)} positions; {figure(claimed)}, 2 pi times the base,{whose} "
         f'{figure(100 * excess)}% longer. Here "about" means within {ONE_PERCENT:.0%}.',
     )
@@ -265,9 +265,9 @@ def slowest(setting: Setting) -> Verdict:
     theme="wavelengths",
     source=f"Posts on why the base is 10,000; the formula of {VASWANI} decides",
 )
-def nearly_linear(setting: Setting) -> Verdict:
+def nearly_linear(sizes: Sizes) -> Verdict:
     """Count the pairs that stay under one radian, and under a quarter turn, in 10,000 positions."""
-    coverage = spectrum(pair_frequencies(setting), LINEAR)
+    coverage = spectrum(pair_frequencies(sizes), LINEAR)
     pairs, full = len(coverage.inv_freq), coverage.full_turn_pairs
     radian, quarter = coverage.under_one_radian, coverage.under_quarter_turn
     return Verdict(
@@ -289,9 +289,9 @@ def nearly_linear(setting: Setting) -> Verdict:
     source="Tutorials that draw pairs as clock hands; Liu et al. 2023, arXiv 2310.05209, decides",
     uses=("dim", "base", "train_length"),
 )
-def hour_hand(setting: Setting) -> Verdict:
+def hour_hand(sizes: Sizes) -> Verdict:
     """Count the turns of the slowest pair within the training length."""
-    coverage = spectrum(pair_frequencies(setting), setting.train_length)
+    coverage = spectrum(pair_frequencies(sizes), sizes.train_length)
     pairs, complete = len(coverage.turns), coverage.full_turn_pairs
     last = coverage.turns[-1].item()
     return Verdict(
@@ -301,15 +301,15 @@ def hour_hand(setting: Setting) -> Verdict:
             Number("pairs that complete a turn", complete, f"of {pairs:,}"),
             Number("pairs that never do", pairs - complete, f"of {pairs:,}"),
         ),
-        f"Over a training length of {setting.train_length:,} the slowest pair makes {figure(last)} "
+        f"Over a training length of {sizes.train_length:,} the slowest pair makes {figure(last)} "
         f"turns. Of {count_of(pairs, 'pair')}, this many complete one: {complete:,}; do not: "
         f"{pairs - complete:,}.",
     )
 
 
-def learned(setting: Setting) -> Learned:
-    """Return the learned table of a setting."""
-    scheme = setting.config("learned").build(seed=setting.seed)
+def learned(sizes: Sizes) -> Learned:
+    """Return the learned table of these sizes."""
+    scheme = sizes.config("learned").build(seed=sizes.seed)
     assert isinstance(scheme, Learned)
     return scheme
 
@@ -321,11 +321,11 @@ def learned(setting: Setting) -> Learned:
     url="https://pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
     uses=("dim", "train_length", "learned_source", "seed", "precision"),
 )
-def one_hot(setting: Setting) -> Verdict:
+def one_hot(sizes: Sizes) -> Verdict:
     """Compare rows of the learned table with products of one-hot vectors and the table."""
-    table = learned(setting).weight.detach().double()[:MAX_ROWS]
-    if setting.table_dtype is not None:
-        table = table.to(setting.table_dtype).double()
+    table = learned(sizes).weight.detach().double()[:MAX_ROWS]
+    if sizes.dtype is not None:
+        table = table.to(sizes.dtype).double()
     rows, width = table.shape
     if not table.isfinite().all():
         sentence = "The table holds entries that are not finite, and 0 times infinity is no number."
@@ -333,7 +333,7 @@ def one_hot(setting: Setting) -> Verdict:
     embedded = functional.embedding(torch.arange(rows), table)
     multiplied = functional.linear(torch.eye(rows, dtype=torch.float64), table.T)
     difference = (embedded - multiplied).abs().max().item()
-    generator = torch.Generator().manual_seed(setting.seed)
+    generator = torch.Generator().manual_seed(sizes.seed)
     bias = (torch.rand(width, generator=generator) * 2 - 1) / math.sqrt(rows)
     return Verdict(
         Status.THEOREM if difference == 0 else Status.FALSE,
@@ -350,9 +350,9 @@ def one_hot(setting: Setting) -> Verdict:
     source="Devlin et al. 2018, arXiv 1810.04805",
     uses=("dim", "base", "train_length", "learned_source", "seed"),
 )
-def ends(setting: Setting) -> Verdict:
+def ends(sizes: Sizes) -> Verdict:
     """Ask the learned table for the row after its last; the sinusoidal formula must have it."""
-    scheme = learned(setting)
+    scheme = learned(sizes)
     rows, width = scheme.config.max_len, scheme.config.dim
     position = torch.tensor([rows])
     try:
@@ -361,7 +361,7 @@ def ends(setting: Setting) -> Verdict:
         status, limit = Status.THEOREM, error.limit
     else:
         status, limit = Status.FALSE, rows
-    row = sinusoidal(setting).embed(torch.zeros(1, 1, setting.dim), position)
+    row = sinusoidal(sizes).embed(torch.zeros(1, 1, sizes.dim), position)
     return Verdict(
         status,
         (Number("rows of the learned table", limit, "row" if limit == 1 else "rows"),),

@@ -12,7 +12,7 @@ from posenc.checkpoints.sources import RESULTS
 from posenc.claims.claim import VASWANI, Number, Status, Verdict, claim, figure
 from posenc.errors import RunError
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 from posenc.text import count_of
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ STORE = str(RESULTS)  # the runs that ship
     source=f"{VASWANI}, table 3, row E; measured here on small models",
     uses=("base", "train_length"),
 )
-def alike(setting: Setting) -> Verdict:
+def alike(sizes: Sizes) -> Verdict:
     """Compare the loss at the training length of models with a learned and a sinusoidal table."""
-    curves = measured(setting, ("learned", "sinusoidal"))
+    curves = measured(sizes, ("learned", "sinusoidal"))
     if isinstance(curves, Verdict):
         return curves
     from posenc.lab.summary import NOTICED
 
-    length = setting.train_length
+    length = sizes.train_length
     learned, sinusoidal = (
         next(point for point in curves[kind].points if point.x == length)
         for kind in ("learned", "sinusoidal")
@@ -71,14 +71,14 @@ def alike(setting: Setting) -> Verdict:
     )
 
 
-def extrapolates(setting: Setting, kind: str) -> Verdict:
+def extrapolates(sizes: Sizes, kind: str) -> Verdict:
     """Compare perplexity past the training length with that at it; the verdict is that of `effect`."""
-    curves = measured(setting, (kind,))
+    curves = measured(sizes, (kind,))
     if isinstance(curves, Verdict):
         return curves
     from posenc.lab.summary import Effect, effect, first_degraded_length
 
-    curve, length = curves[kind], setting.train_length
+    curve, length = curves[kind], sizes.train_length
     loss, last = curve.at(length), curve.points[-1]
     assert loss is not None
     outcome, degraded = effect(curve, loss), first_degraded_length(curve, loss)
@@ -115,9 +115,9 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
     steps=(extrapolates,),
     uses=("base", "train_length"),
 )
-def sinusoids_extrapolate(setting: Setting) -> Verdict:
+def sinusoids_extrapolate(sizes: Sizes) -> Verdict:
     """Compare models with sinusoids at longer contexts with their training length."""
-    return extrapolates(setting, "sinusoidal")
+    return extrapolates(sizes, "sinusoidal")
 
 
 @claim(
@@ -128,9 +128,9 @@ def sinusoids_extrapolate(setting: Setting) -> Verdict:
     steps=(extrapolates,),
     uses=("dim", "heads", "equal_width", "base", "rope.partial_rotary_factor", "train_length"),
 )
-def rope_extrapolates(setting: Setting) -> Verdict:
+def rope_extrapolates(sizes: Sizes) -> Verdict:
     """Compare models with RoPE at longer contexts with their training length."""
-    return extrapolates(setting, "rope")
+    return extrapolates(sizes, "rope")
 
 
 @claim(
@@ -140,15 +140,15 @@ def rope_extrapolates(setting: Setting) -> Verdict:
     steps=(extrapolates,),
     uses=("train_length",),
 )
-def alibi_extrapolates(setting: Setting) -> Verdict:
+def alibi_extrapolates(sizes: Sizes) -> Verdict:
     """Compare models with ALiBi at longer contexts with their training length."""
-    return extrapolates(setting, "alibi")
+    return extrapolates(sizes, "alibi")
 
 
-def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdict":
+def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdict":
     """Return the curve of each kind in one comparison of language runs, or why nothing is measured.
 
-    The runs have the setting's training length, base and own fields; their width and heads are theirs.
+    The runs have the training length, base and own fields asked for; their width and heads are theirs.
     """
     try:
         from posenc.lab.evaluate import TRAINED
@@ -162,10 +162,10 @@ def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Ve
     for heading in _language_runs(STORE):
         spec = heading.specification
         kind = spec.scheme.kind
-        if kind not in kinds or not _same_scheme(setting, heading):
+        if kind not in kinds or not _same_scheme(sizes, heading):
             continue
         lengths[kind].add(spec.train_length)
-        if spec.train_length == setting.train_length and not heading.stopped:
+        if spec.train_length == sizes.train_length and not heading.stopped:
             by_kind = comparisons.setdefault(comparison(spec), {})
             by_kind.setdefault(kind, []).append(heading.run_id)
     for _, by_kind in sorted(comparisons.items()):
@@ -174,17 +174,17 @@ def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Ve
             trained = {
                 curve.specification.scheme.kind: curve
                 for curve in curves(runs, "context")
-                if curve.variant == TRAINED and curve.at(setting.train_length) is not None
+                if curve.variant == TRAINED and curve.at(sizes.train_length) is not None
             }
             if set(trained) == set(kinds):
                 return trained
     names = " and ".join(NAMES[kind] for kind in kinds)
-    has_base = any("base" in SCHEMES[kind].shared for kind in kinds)
-    base = f" at base {figure(setting.base)}" if has_base else ""
+    has_base = any("base" in SCHEMES[kind].sizes_used for kind in kinds)
+    base = f" at base {figure(sizes.base)}" if has_base else ""
     others = ", ".join(f"{length:,}" for length in sorted(set.intersection(*lengths.values())))
     sentence = (
         f"No small model of {names}{base} that ships has the training length "
-        f"{setting.train_length:,}{f'; there are some for {others}' if others else ''}."
+        f"{sizes.train_length:,}{f'; there are some for {others}' if others else ''}."
     )
     return Verdict(Status.NOT_MEASURED, (), sentence)
 
@@ -201,11 +201,11 @@ def _language_runs(url: str) -> "tuple[RunInfo, ...]":
     return tuple(x for x in headings if x.specification.task == "language")
 
 
-def _same_scheme(setting: Setting, heading: "RunInfo") -> bool:
-    """Whether a run's scheme is the setting's, except for its sizes and the order of its features."""
+def _same_scheme(sizes: Sizes, heading: "RunInfo") -> bool:
+    """Whether a run's scheme is the one asked for, except for its sizes and the order of its features."""
     run = heading.specification.scheme
-    asked = setting.config(run.kind)
-    names = {*asked.own_rules()} - {"layout"} | ({"base"} & {*asked.shared})
+    asked = sizes.config(run.kind)
+    names = {*asked.own_rules()} - {"layout"} | ({"base"} & {*asked.sizes_used})
     return all(getattr(run, name) == getattr(asked, name) for name in names)
 
 

@@ -17,7 +17,7 @@ from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _SCALINGS = tuple(AFTER_TRAINING)
@@ -72,15 +72,13 @@ class Specification:
             )
         if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
-        shape = Setting(dim=self.model.width, heads=self.model.heads)
         rows = TASKS[self.task].positions(self.train_length)
-        sizes = {name: getattr(shape, name) for name in ("dim", "rope_width", "head_dim", "heads")}
-        sizes |= {"learned_rows": rows, "length": rows}
-        for name, source in self.scheme.shared.items():
-            value = getattr(self.scheme, name)
-            if source in sizes and value != sizes[source]:
+        shape = self.scheme.shape(Sizes(dim=self.model.width, heads=self.model.heads))
+        shape |= {"max_len": rows, "length": rows}  # in full, not only what a comparison shows
+        for name, value in self.scheme.record().items():
+            if name in ("dim", "heads", "max_len", "length") and value != shape[name]:
                 raise ConfigError(
-                    f"Specification.scheme.{name} must be {sizes[source]} for a model of width "
+                    f"Specification.scheme.{name} must be {shape[name]} for a model of width "
                     f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "
                     f"positions, got {value}."
                 )

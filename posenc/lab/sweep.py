@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc import limits
+from posenc import fields, limits
 from posenc.checkpoints.safetensors_file import opened
 from posenc.errors import CheckpointError, ConfigError, CorpusError, PosencError, quoted
 from posenc.lab.model import ModelSize
@@ -24,7 +24,7 @@ from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
 from posenc.lab.train import Report
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 from posenc.text import printable_name
 
 MAX_SEEDS = 1_000  # of one sweep
@@ -73,15 +73,12 @@ def specifications(
     rows = TASKS[task].positions(train_length)
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
         model = ModelSize(layers=layers, width=width, heads=heads)
-        setting = Setting(
-            dim=width, base=base, heads=heads, train_length=rows, learned_source="random"
-        )
-        config = setting.config(kind)
-        # Lengths are those of training, not of the setting.
-        lengths = ("learned_rows", "length")
-        own = {name: rows for name, source in config.shared.items() if source in lengths}
+        sizes = Sizes(dim=width, base=base, heads=heads, train_length=rows, learned_source="random")
+        config = sizes.config(kind)
+        # Lengths are those of training, not of a comparison.
+        lengths = {name: rows for name in ("max_len", "length") if name in fields.rules(config)}
         specification = Specification(
-            scheme=config.replace(**own),
+            scheme=config.replace(**lengths),
             model=model,
             task=task,
             train_length=train_length,

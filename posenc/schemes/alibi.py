@@ -8,7 +8,7 @@ slope of 2c. The kernel :math:`K(o) = e^{-s_h |o|}` is positive definite: with :
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +20,7 @@ from posenc.errors import NoPositionVectors, SchemeArgumentError, quoted
 from posenc.formula import Writer, number
 from posenc.hook_arguments import check_whole
 from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
+from posenc.schemes.sizes import Sizes
 from posenc.tables import castable, check_dtype
 
 
@@ -74,7 +75,11 @@ class AlibiConfig(SchemeConfig):
     summary: ClassVar[str] = (
         "Lowers every logit in proportion to the distance, each head by its own slope."
     )
-    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("heads",)
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"heads": sizes.heads}
 
     def formula(self, write: Writer) -> str:
         head = None if write.head == "mean" or not write.numbers else write.head

@@ -39,6 +39,7 @@ from posenc.hook_arguments import (
     offsets_between,
     repeat_kv,
 )
+from posenc.schemes.sizes import Sizes
 from posenc.tables import castable, check_dtype
 from posenc.toeplitz import toeplitz
 
@@ -49,6 +50,7 @@ EVEN_HEAD_WIDTH = dataclasses.replace(HEAD_WIDTH, low=2, multiple_of=2)
 EVEN_WIDTH = dataclasses.replace(EVEN_HEAD_WIDTH, label="Width")
 
 Head = Literal["mean"] | int
+DimOf = Literal["model", "head"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +77,8 @@ class KernelRequest:
 class SchemeConfig(ABC):
     """A scheme as a checked, hashable value; `build` makes its module.
 
-    shared: fields that an attribute of a setting fills, such as dim and heads. of_models: fields that only
-    the config of a model sets.
+    sizes_used: the fields of `posenc.Sizes` from which `shape` is made. dim_of: what `dim` is the width of.
+    of_models: fields that only the config of a model sets.
     scaling_name: of a scaling applied to trained weights. start: what its untrained numbers are.
     in_training: a caveat on trained models, or "". divided: whether q . k is divided by sqrt(head_dim).
     advanced: whether it is for experts.
@@ -86,7 +88,8 @@ class SchemeConfig(ABC):
 
     label: ClassVar[str]
     summary: ClassVar[str]
-    shared: ClassVar[dict[str, str]] = {}
+    sizes_used: ClassVar[tuple[str, ...]] = ()
+    dim_of: ClassVar[DimOf | None] = None
     of_models: ClassVar[tuple[str, ...]] = ()
     scaling_name: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
@@ -96,8 +99,8 @@ class SchemeConfig(ABC):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The shared quantities that change what this scheme does, and "seed" if it draws numbers."""
-        return tuple(self.shared.values())
+        """The fields of `posenc.Sizes` that change what this scheme does, "seed" if it draws numbers."""
+        return self.sizes_used
 
     def __post_init__(self) -> None:
         if self.kind != type(self).__dataclass_fields__["kind"].default:
@@ -123,9 +126,14 @@ class SchemeConfig(ABC):
         return rf"\text{{{self.summary.rstrip('.')}}}"
 
     @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        """Return the fields that a comparison shares, by their names, such as dim and heads."""
+        return {}
+
+    @classmethod
     def own_rules(cls) -> dict[str, fields.Rule]:
-        """Return the rules of the fields that a setting has for this scheme alone."""
-        others = (*cls.shared, *cls.of_models)
+        """Return the rules of the fields that belong to this scheme alone: `shape` has the others."""
+        others = (*cls.shape(Sizes()), *cls.of_models)
         return {name: rule for name, rule in fields.rules(cls).items() if name not in others}
 
     @abstractmethod

@@ -11,7 +11,7 @@ use scaled scores; q . e is not scaled. Positions depend on content, so there is
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -30,7 +30,8 @@ from posenc.hook_arguments import (
     repeat_kv,
     resolve_both,
 )
-from posenc.schemes.base import HEAD_WIDTH
+from posenc.schemes.base import HEAD_WIDTH, DimOf
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -53,7 +54,12 @@ class CopeConfig(TrainableConfig):
 
     label: ClassVar[str] = "CoPE"
     summary: ClassVar[str] = "Counts as positions only the tokens that the query selects."
-    shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "heads")
+    dim_of: ClassVar[DimOf] = "head"
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"dim": sizes.head_dim}
 
     def formula(self, write: Writer) -> str:
         i, j, d = write.position, write.key, write.value("dim")

@@ -11,7 +11,7 @@ in that code, 1e-6 is added to the denominator. Kernel: exp(bias), the factor on
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +22,7 @@ from posenc.device import float64_device, widest_dtype
 from posenc.formula import Writer
 from posenc.hook_arguments import Keys, Positions, Queries, at_least_float32, resolve_both
 from posenc.schemes.base import HEADS, Head, KernelRequest, of_head, rounded
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
 
 HIDDEN = 32
@@ -50,7 +51,11 @@ class FireConfig(TrainableConfig):
     summary: ClassVar[str] = (
         "Adds a trained function of distance divided by query position to each logit."
     )
-    shared: ClassVar[dict[str, str]] = {"heads": "heads", "threshold": "scaled_from"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("heads", "train_length")
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"heads": sizes.heads, "threshold": max(sizes.train_length, 2)}
 
     def formula(self, write: Writer) -> str:
         i, j = write.position, write.key

@@ -13,7 +13,7 @@ its logarithm, and the power variant's r2 as 2 sigmoid(x); public code cuts them
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from posenc.device import widest_dtype
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
 
 SMALLEST_START = 0.01  # of r1 and r2, as public code cuts them off
@@ -38,9 +39,13 @@ class KerpleConfig(TrainableConfig):
 
     heads: int = HEADS.field(8)
 
-    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("heads",)
     highest: ClassVar[tuple[float, float]]
     bound: ClassVar[float] = math.inf
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"heads": sizes.heads}
 
     @staticmethod
     @abstractmethod

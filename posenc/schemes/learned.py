@@ -5,7 +5,7 @@ N(0, 0.02). A position past the table is an error.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,8 @@ from posenc.device import float64_device, resolve_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_positions
-from posenc.schemes.base import KernelRequest, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.base import DimOf, KernelRequest, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import drawn
 
 _ROWS = 256  # drawn at a time: a longer table begins with a shorter one's rows
@@ -46,11 +47,13 @@ class LearnedConfig(SchemeConfig):
     ).field("random")
     label: ClassVar[str] = "Learned"
     summary: ClassVar[str] = "Adds a trained row per position to the token vectors."
-    shared: ClassVar[dict[str, str]] = {
-        "dim": "dim",
-        "max_len": "learned_rows",
-        "source": "learned_source",
-    }
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "train_length", "learned_source")
+    dim_of: ClassVar[DimOf] = "model"
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        rows, source = sizes.learned_rows, sizes.learned_source
+        return {"dim": sizes.dim, "max_len": rows, "source": source}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,6 +29,7 @@ from posenc.rotation import apply_rope, apply_rope_to_both, pair_matrix
 from posenc.schemes.base import (
     BASE,
     EVEN_HEAD_WIDTH,
+    DimOf,
     Head,
     KernelRequest,
     Scheme,
@@ -36,6 +37,7 @@ from posenc.schemes.base import (
     VectorScheme,
     rounded,
 )
+from posenc.schemes.sizes import Sizes
 
 At = int | Int[Tensor, " *n"]  # positions; n stands for 0 .. n-1
 Rows = tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]
@@ -72,8 +74,13 @@ class RopeConfig(SchemeConfig):
 
     label: ClassVar[str] = "RoPE"
     summary: ClassVar[str] = "Rotates queries and keys by angles proportional to their positions."
-    shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "heads", "equal_width", "base")
+    dim_of: ClassVar[DimOf] = "head"
     of_models: ClassVar[tuple[str, ...]] = ("clockwise",)
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"dim": sizes.rotary_width, "base": sizes.base}
 
     def __post_init__(self) -> None:
         super().__post_init__()

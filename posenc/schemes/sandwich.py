@@ -10,7 +10,7 @@ count from 0; NeMo counts from 1. Kernel: exp(bias), positive definite since a s
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +21,7 @@ from posenc.device import float64_device
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.schemes.base import BASE, HEADS, Scheme, SchemeConfig
+from posenc.schemes.sizes import Sizes
 from posenc.tables import cosine_sum
 
 COMPRESSION = 8  # the paper's 8 in H / (8 h): what the last head's bias is divided by
@@ -48,7 +49,11 @@ class SandwichConfig(SchemeConfig):
 
     label: ClassVar[str] = "Sandwich"
     summary: ClassVar[str] = "Adds inner products of sinusoidal rows to the logits."
-    shared: ClassVar[dict[str, str]] = {"heads": "heads", "base": "base"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("heads", "base")
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"heads": sizes.heads, "base": sizes.base}
 
     def formula(self, write: Writer) -> str:
         h = "h" if write.head == "mean" or not write.numbers else str(write.head + 1)

@@ -10,7 +10,7 @@ position adds depends on the query, so there is no position kernel.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -28,7 +28,8 @@ from posenc.hook_arguments import (
     offsets_between,
     over_heads,
 )
-from posenc.schemes.base import HEAD_WIDTH
+from posenc.schemes.base import HEAD_WIDTH, DimOf
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -53,7 +54,12 @@ class ShawConfig(TrainableConfig):
     summary: ClassVar[str] = (
         "Adds each query's product with a trained vector of the clipped offset."
     )
-    shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "heads")
+    dim_of: ClassVar[DimOf] = "head"
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"dim": sizes.head_dim}
 
     def __post_init__(self) -> None:
         super().__post_init__()

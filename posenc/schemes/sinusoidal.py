@@ -9,7 +9,7 @@ Layout "half" stores all sines, then all cosines, as tensor2tensor does.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -24,12 +24,14 @@ from posenc.rotation import pair_matrix
 from posenc.schemes.base import (
     BASE,
     EVEN_WIDTH,
+    DimOf,
     Head,
     KernelRequest,
     SchemeConfig,
     VectorScheme,
     rounded,
 )
+from posenc.schemes.sizes import Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,12 @@ class SinusoidalConfig(SchemeConfig):
 
     label: ClassVar[str] = "Sinusoidal"
     summary: ClassVar[str] = "Adds sines and cosines of the position to the token vectors."
-    shared: ClassVar[dict[str, str]] = {"dim": "dim", "base": "base"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "base")
+    dim_of: ClassVar[DimOf] = "model"
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"dim": sizes.dim, "base": sizes.base}
 
     def formula(self, write: Writer) -> str:
         return write.waves("dim", self.layout)

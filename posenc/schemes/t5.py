@@ -12,7 +12,7 @@ divide scores by sqrt(d). Kernel: exp(bias), the factor on an attention weight; 
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +23,7 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.hook_arguments import check_whole
 from posenc.schemes.base import HEADS
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 MAX_BUCKETS = 1_024
@@ -83,7 +84,11 @@ class T5Config(TrainableConfig):
         "its biases start near 0, and a step of AdamW moves each by about the learning rate at most, so a "
         "short training does not take them far."
     )
-    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("heads",)
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"heads": sizes.heads}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ layers together. Kernel: exp(v . W r / sqrt(d)), the factor on an attention weig
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -31,7 +31,8 @@ from posenc.hook_arguments import (
     over_heads,
     repeat_kv,
 )
-from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS
+from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS, DimOf
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 from posenc.tables import sinusoidal_rows
 
@@ -56,7 +57,12 @@ class TransformerXLConfig(TrainableConfig):
     summary: ClassVar[str] = (
         "Adds each query's product with a trained projection of the distance's sinusoid."
     )
-    shared: ClassVar[dict[str, str]] = {"dim": "dim", "heads": "heads", "base": "base"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "heads", "base")
+    dim_of: ClassVar[DimOf] = "model"
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"dim": sizes.dim, "heads": sizes.heads, "base": sizes.base}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ Kernel: the expected logit of unit isotropic content q = k, not symmetric,
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -22,8 +22,17 @@ from posenc.errors import PositionOutOfRange
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Positions, check_whole, resolve_positions
-from posenc.schemes.base import BASE, EVEN_HEAD_WIDTH, Head, KernelRequest, SchemeConfig, rounded
+from posenc.schemes.base import (
+    BASE,
+    EVEN_HEAD_WIDTH,
+    DimOf,
+    Head,
+    KernelRequest,
+    SchemeConfig,
+    rounded,
+)
 from posenc.schemes.rope import At, RotaryScheme, Rows
+from posenc.schemes.sizes import Sizes
 from posenc.tables import cos_sin
 
 GAMMA = 0.4
@@ -59,7 +68,12 @@ class XposConfig(SchemeConfig):
     summary: ClassVar[str] = (
         "Rotates queries and keys as RoPE does; a pair counts less the farther back the key is."
     )
-    shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("dim", "heads", "equal_width", "base")
+    dim_of: ClassVar[DimOf] = "head"
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"dim": sizes.rotary_width, "base": sizes.base}
 
     def formula(self, write: Writer) -> str:
         zeta = rf"\zeta_{write.pair}"

@@ -3,17 +3,13 @@
 from posenc.settings.chosen_model import PRESETS, ChosenModel, chosen_model
 from posenc.settings.link_text import from_text, record, to_text
 from posenc.settings.setting import (
-    PRECISIONS,
     Query,
     Setting,
     check_query,
     known,
-    own_defaults,
-    own_rules,
 )
 
 __all__ = [
-    "PRECISIONS",
     "PRESETS",
     "ChosenModel",
     "Query",
@@ -22,8 +18,6 @@ __all__ = [
     "chosen_model",
     "from_text",
     "known",
-    "own_defaults",
-    "own_rules",
     "record",
     "to_text",
 ]

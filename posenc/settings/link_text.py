@@ -7,14 +7,13 @@ from typing import Any
 from posenc import fields
 from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.schemes import SCHEMES
+from posenc.schemes.sizes import own_defaults, own_rules
 from posenc.settings.chosen_model import chosen_model
 from posenc.settings.setting import (
     MAX_SHOWN_ELEMENTS,
     Setting,
     head_count,
     largest_width,
-    own_defaults,
-    own_rules,
 )
 
 

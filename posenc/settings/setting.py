@@ -5,6 +5,8 @@ A Setting is a value: frozen, hashable and strict, so that a bad number raises C
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,6 +16,7 @@ from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError, quoted
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
+from posenc.schemes.sizes import PRECISIONS, Sizes
 from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
 from posenc.text import with_advanced
 
@@ -23,7 +26,6 @@ MAX_SHOWN_HEADS = 64
 MAX_SCHEMES = 6
 
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
-PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 # Even stops that are dense where people work and reach the caps: about equal steps by ratio.
 _WIDTHS: tuple[int, ...] = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
@@ -126,11 +128,6 @@ class Setting:
 
     def __post_init__(self) -> None:
         fields.check(self)
-        if self.dim % (2 * self.heads):
-            raise ConfigError(
-                f"Setting.dim must be a multiple of twice the heads, so that every head has an even "
-                f"width, got {self.dim} for {self.heads} heads."
-            )
         try:
             model = self.real_model
         except ConfigFileError as error:
@@ -146,45 +143,18 @@ class Setting:
             raise ConfigError(
                 f"Setting.alibi_head must be from 0 (the mean) to {most}, got {self.alibi_head}."
             )
-        object.__setattr__(self, "own", _canonical(self.own))
-        for kind in SCHEMES:
-            self.config(kind)
+        object.__setattr__(self, "own", self.sizes.own)
 
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.dim // self.heads
-
-    @property
-    def rope_width(self) -> int:
-        """Width that rotary schemes act on: one head, or the model when widths are made equal."""
-        return self.dim if self.equal_width else self.head_dim
-
-    @property
-    def learned_rows(self) -> int:
-        """Rows of an untrained table: no more than are ever shown."""
-        return min(self.train_length, MAX_SHOWN_LENGTH)
-
-    @property
-    def scaled_from(self) -> int:
-        """The trained length as scalings of RoPE take it: two positions at least.
-
-        LongRoPE divides by its logarithm.
-        """
-        return max(self.train_length, 2)
+    @functools.cached_property
+    def sizes(self) -> Sizes:
+        """The numbers from which the config of every scheme is made."""
+        names = (field.name for field in dataclasses.fields(Sizes))
+        return Sizes(**{name: getattr(self, name) for name in names})
 
     @property
     def head(self) -> Head:
         """The head asked for, as `position_kernel` takes it: "mean" or a number from 0."""
         return "mean" if self.alibi_head == 0 else self.alibi_head - 1
-
-    @property
-    def table_dtype(self) -> torch.dtype | None:
-        """The dtype tables are rounded to, or None where the exact value counts.
-
-        float32 counts as exact: its rounding moves a similarity by less than 1e-6.
-        """
-        return PRECISIONS[self.precision]
 
     @property
     def real_model(self) -> ChosenModel | None:
@@ -200,30 +170,19 @@ class Setting:
         scheme = None if model is None else model.scheme
         if scheme is None or scheme.kind != kind:
             return None
-        if "source" in scheme.shared and self.learned_source != "random":
+        if kind == "learned" and self.learned_source != "random":
             return None
         return None if f"{kind}.source" in dict(self.own) else scheme
 
     def config(self, kind: str) -> SchemeConfig:
         """Return the config that this setting, or its model, means for one scheme."""
-        own_to_model = self.of_model(kind)
-        if own_to_model is not None:
-            return own_to_model
-        prefix = kind + "."
-        own = {key.removeprefix(prefix): value for key, value in self.own if key.startswith(prefix)}
-        config = SCHEMES[kind]
-        values = {field: getattr(self, source) for field, source in config.shared.items()}
-        return config(**values | own)
+        return self.of_model(kind) or self.sizes.config(kind)
 
     def ignored_by(self, kind: str) -> tuple[str, ...]:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
-        derived = {"rope_width": ("dim",) if self.equal_width else ("dim", "heads")}
-        derived |= {"head_dim": ("dim", "heads")}
-        used = {
-            name
-            for source in (() if self.of_model(kind) else self.config(kind).uses)
-            for name in derived.get(source, (source,))
-        }
+        used = {*(() if self.of_model(kind) else self.config(kind).uses)}
+        if self.equal_width and "equal_width" in used:
+            used.discard("heads")
         labels = fields.rules(Setting)
         return tuple(labels[name].label for name in ("dim", "base", "heads") if name not in used)
 
@@ -240,39 +199,6 @@ def largest_width(dim: int, model: ChosenModel | None) -> int:
 def head_count(heads: int, model: ChosenModel | None) -> int:
     """Return the heads of a model's bias, or `heads` where it has none."""
     return heads if model is None else getattr(model.scheme, "heads", heads)
-
-
-def own_rules() -> dict[str, fields.Rule]:
-    """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
-    rules_of = {kind: config.own_rules() for kind, config in SCHEMES.items()}
-    return {f"{kind}.{name}": rule for kind, own in rules_of.items() for name, rule in own.items()}
-
-
-def own_defaults() -> dict[str, Any]:
-    """Return the defaults of the fields that belong to one scheme each."""
-    default = {kind: fields.defaults(config) for kind, config in SCHEMES.items()}
-    places = {key: key.partition(".") for key in own_rules()}
-    return {key: default[kind][name] for key, (kind, _, name) in places.items()}
-
-
-def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
-    """Return `own` sorted and without defaults, so that equal settings compare equal."""
-    if isinstance(own, tuple) and not own:
-        return ()
-    default = own_defaults()
-    pairs = own if isinstance(own, tuple) else (None,)
-    if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
-        raise ConfigError(
-            f'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), got {quoted(own)}.'
-        )
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if key not in default or keys.count(key) > 1:
-            prefix = key.partition(".")[0] + "."
-            near = ", ".join(name for name in default if name.startswith(prefix))
-            allowed = near or "fields of one scheme such as rope.layout"
-            raise ConfigError(f"Setting.own may hold {allowed}, each once, got {quoted(key)}.")
-    return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 
 @dataclass(frozen=True)
@@ -299,7 +225,7 @@ class Query:
         return cls(
             config=config,
             length=setting.length if length is None else length,
-            head=setting.head if "heads" in config.shared else "mean",
+            head=setting.head if "heads" in fields.rules(config) else "mean",
             precision=setting.precision,
             seed=setting.seed if "seed" in config.uses else 0,
             device=device,

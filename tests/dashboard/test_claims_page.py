@@ -13,6 +13,7 @@ from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
+from posenc.schemes.sizes import Sizes
 from posenc.settings import Setting
 from tests.dashboard.pages import as_read, drawn, headline, matrices, opened, setting, table, visit
 
@@ -56,7 +57,7 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     at = drawn(visit("claims", link, **opened("claims")))
     found = lines(at)
     assert [*found] == by_rank(CLAIMS, setting(at))
-    verdicts = {name: claim.test(setting(at)) for name, claim in CLAIMS.items()}
+    verdicts = {name: claim.test(setting(at).sizes) for name, claim in CLAIMS.items()}
     numbers = {row["id"]: row for row in table(at, "claims").to_dict("records")}
     for name, verdict in verdicts.items():
         word = data.OUTCOMES[verdict.status].word
@@ -105,7 +106,7 @@ def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
 def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
     at = drawn(visit("claims", claim_code_slowest=True))
     assert any(code.value.startswith("def slowest") for code in at.main.code)
-    verdict = CLAIMS["slowest"].test(Setting())
+    verdict = CLAIMS["slowest"].test(Sizes())
     assert verdict.sentence in [as_read(text.value) for text in at.main.markdown]
     assert any(f"]({CLAIMS['slowest'].link})" in text.value for text in at.main.markdown)
     (numbers,) = [frame.value for frame in at.main.table]
@@ -127,8 +128,8 @@ def test_code_of_a_claim_is_closed_on_a_phone(
 def test_opened_two_right_draws_its_attention_weights() -> None:
     _, found = matrices(drawn(visit("claims", claim_code_two_right=True)))
     for title, weights in (
-        ("Sinusoidal rows", two_ahead_weights(Setting())),
-        ("Random rows", two_ahead_control(Setting())),
+        ("Sinusoidal rows", two_ahead_weights(Sizes())),
+        ("Random rows", two_ahead_control(Sizes())),
     ):
         assert np.allclose(found[title], weights[:16, :16].numpy(), atol=1e-7)
     assert (found["Sinusoidal rows"].argmax(1)[:14] == np.arange(14) + 2).all()

@@ -26,7 +26,8 @@ from dashboard.pages.claims.data import DRAWN
 from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
-from posenc.settings import Setting, own_rules
+from posenc.schemes.sizes import own_rules
+from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import (
     PAGES,

@@ -24,7 +24,8 @@ from dashboard.server.workers import server_workers
 from posenc import best_device, fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, own_rules, record
+from posenc.schemes.sizes import own_rules
+from posenc.settings import Setting, record
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.dashboard.pages import OPTIONS as OPTION_CLASSES

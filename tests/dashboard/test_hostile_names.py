@@ -24,7 +24,8 @@ from posenc.claims import CLAIMS
 from posenc.lab import Run, specifications
 from posenc.lab.runs import to_parquet
 from posenc.lab.summary import comparison
-from posenc.settings import Setting, own_rules
+from posenc.schemes.sizes import own_rules
+from posenc.settings import Setting
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
     OPTIONS,

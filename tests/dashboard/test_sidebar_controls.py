@@ -13,7 +13,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard.controls import page_controls
 from posenc import fields
 from posenc.schemes import SCHEMES
-from posenc.settings import PRESETS, Setting, own_rules, record
+from posenc.schemes.sizes import own_rules
+from posenc.settings import PRESETS, Setting, record
 from tests.dashboard import pages
 from tests.dashboard.pages import (
     PAGES,

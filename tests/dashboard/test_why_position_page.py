@@ -62,7 +62,7 @@ def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
     said = headline_text(at)
     for kind, (mask, causal) in product(KINDS, (("no mask", False), ("causal mask", True))):
         scheme = Query.of(SMALL, kind, "cpu", 6).build()
-        layer = RandomLayer.of(SMALL, scheme)
+        layer = RandomLayer.of(SMALL.sizes, scheme)
         expected = read_orders(scheme, layer, WORDS, ORDERS[how], causal=causal)
         own = of(differences, kind).set_index("mask").loc[mask]
         assert own["word"].tolist() == NAMED

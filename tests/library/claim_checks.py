@@ -3,12 +3,12 @@
 from typing import Any
 
 from posenc.claims import CLAIMS
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 
 
 def verdict(name: str, **changes: Any) -> Any:
-    """Return the verdict of a claim at the default setting with these changes."""
-    return CLAIMS[name].test(Setting(**changes))
+    """Return the verdict of a claim at the default sizes with these changes."""
+    return CLAIMS[name].test(Sizes(**changes))
 
 
 def number(found: Any, prefix: str) -> float:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, attention, fields
 from posenc.schemes.rope import Rope
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 
 # Small, with a head count that is no power of two, and enough learned rows for every law.
-SMALL = Setting(dim=80, heads=10, length=16, train_length=300, learned_source="random")
+SMALL = Sizes(dim=80, heads=10, length=16, train_length=300, learned_source="random")
 DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 
 
@@ -28,7 +28,7 @@ def small_configs() -> dict[str, SchemeConfig]:
         parents = [other for other in SCHEMES.values() if other in config.__mro__[1:]]
         inherited = [rule for other in parents for rule in fields.rules(other).values()]
         for name, rule in found[kind].own_rules().items():
-            known = any(rule is one for one in inherited)
+            known = rule in inherited
             known = known or (bool(parents) and isinstance(rule, fields.FloatRange))
             for value in () if known else alternatives(rule):
                 if value == getattr(found[kind], name):

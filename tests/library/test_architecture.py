@@ -82,8 +82,7 @@ def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> N
         assert re.search(r"arXiv \d{4}\.\d{5}", module.__doc__ or ""), kind
         rules = fields.rules(config)
         assert set(rules) == {field.name for field in dataclasses.fields(config)} - {"kind"}, kind
-        assert set(config.shared) <= set(rules), kind
-        assert all(hasattr(SMALL, quantity) for quantity in config.shared.values()), kind
+        assert set(config.shape(SMALL)) <= set(rules), kind
         for name, rule in rules.items():
             assert rule.label, (kind, name)
             assert rule.accepts(fields.defaults(config)[name]), (kind, name)

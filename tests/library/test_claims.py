@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from posenc.claims import CLAIMS, THEMES, Status, figure, order, training
 from posenc.lab import Run, Score, Store, specifications
 from posenc.lab.tasks import from_text
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
-from posenc.settings import Setting
 from posenc.text import count_of
 from tests.library import independent
 from tests.library.claim_checks import control, deciding, number, verdict
@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "longest": {"length": 2048, "train_length": 1_048_576, "base": 1e12},
     "no default": {
         "dim": 72, "heads": 12, "length": 3, "train_length": 5, "base": 3.7, "seed": 2**31 - 1,
-        "learned_source": "random", "precision": "float16", "alibi_head": 2, "equal_width": True,
+        "learned_source": "random", "precision": "float16", "equal_width": True,
         "own": (
             ("rope.layout", "half"), ("rope.partial_rotary_factor", 0.5),
             ("sinusoidal.layout", "half"),
@@ -61,8 +61,8 @@ def test_claim_is_decided_at_any_setting_by_the_fields_it_uses(name: str) -> Non
     assert claim.link.startswith("https://")
     theorems = 0
     for label, changes in SETTINGS.items():
-        setting = Setting(**changes)
-        found = claim.test(setting)
+        sizes = Sizes(**changes)
+        found = claim.test(sizes)
         assert isinstance(found.status, Status), label
         assert found.sentence.endswith("."), label
         assert not {"nan", "inf"} & {*re.findall(r"\w+", found.sentence)}, label
@@ -70,7 +70,7 @@ def test_claim_is_decided_at_any_setting_by_the_fields_it_uses(name: str) -> Non
         assert all(value is None or math.isfinite(value) for value in values), label
         undecided = found.status in (Status.NOT_MEASURED, Status.UNDECIDED)
         assert bool(found.numbers) != undecided, label
-        assert claim.test(claim.relevant(setting)) == found, label
+        assert claim.test(claim.relevant(sizes)) == found, label
         if found.status is Status.THEOREM:
             theorems += 1
             assert CONTROL_FAILS[name](control(found)), label
@@ -78,9 +78,9 @@ def test_claim_is_decided_at_any_setting_by_the_fields_it_uses(name: str) -> Non
 
 
 def test_relevant_setting_keeps_only_fields_that_the_claim_uses() -> None:
-    first, second = (CLAIMS["slowest"].relevant(Setting(length=n, seed=n)) for n in (8, 16))
+    first, second = (CLAIMS["slowest"].relevant(Sizes(length=n, seed=n)) for n in (8, 16))
     assert (first, hash(first)) == (second, hash(second))
-    assert CLAIMS["falls"].relevant(Setting(length=8)) != CLAIMS["falls"].relevant(Setting())
+    assert CLAIMS["falls"].relevant(Sizes(length=8)) != CLAIMS["falls"].relevant(Sizes())
 
 
 def plain_attention(x: np.ndarray, causal: bool) -> np.ndarray:
@@ -147,7 +147,7 @@ def test_claims_of_order_change_with_the_attention_layer(monkeypatch: pytest.Mon
 def test_embedding_equals_one_hot_product() -> None:
     found = verdict("one_hot", learned_source="random")
     assert (found.status, deciding(found)) == (Status.THEOREM, 0)
-    assert 0.01 < control(found) <= Setting().train_length ** -0.5
+    assert 0.01 < control(found) <= Sizes().train_length ** -0.5
 
 
 def test_one_hot_claim_is_false_for_an_infinite_table_and_an_error_for_a_missing_one(
@@ -157,11 +157,11 @@ def test_one_hot_claim_is_false_for_an_infinite_table_and_an_error_for_a_missing
     table[3, 3] = math.inf
     save_file({"position_embeddings.weight": table}, tmp_path / "inf.safetensors")
 
-    class SettingWithInfinity(Setting):
+    class SizesWithInfinity(Sizes):
         def config(self, kind: str) -> Any:
             return config_of("learned", source=str(tmp_path / "inf.safetensors"))
 
-    assert CLAIMS["one_hot"].test(SettingWithInfinity()).status is Status.FALSE
+    assert CLAIMS["one_hot"].test(SizesWithInfinity()).status is Status.FALSE
     with pytest.raises(ValueError, match="no table of a run"):
         verdict("one_hot", learned_source=f"run-{'0' * 20}")
 

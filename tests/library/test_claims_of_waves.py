@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from posenc.claims import Status
 from posenc.claims import tables as wavelengths
 from posenc.claims.distances import two_ahead_weights
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 from tests.library import independent, small_tables
 from tests.library.claim_checks import control, deciding, number, verdict
 
@@ -240,7 +240,7 @@ def test_content_that_stays_weak_overwrites_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_linear_key_map_attends_two_to_the_right() -> None:
     found = verdict("two_right")
-    weights, ahead = two_ahead_weights(Setting()).numpy(), np.arange(62) + 2
+    weights, ahead = two_ahead_weights(Sizes()).numpy(), np.arange(62) + 2
     # By definition q_i = p_i and k_j is a multiple of p_(j-2): the order of logits decides.
     logits = small_tables.table(64, 512).numpy() @ small_tables.table(64, 512, start=-2).numpy().T
     assert (weights.argmax(1) == logits.argmax(1)).all()

@@ -86,14 +86,14 @@ def test_equal_words_have_equal_vectors_drawn_from_the_seed() -> None:
     [({"equal_width": True}, "rope", (80, 1, 80)), ({"equal_width": True}, "alibi", (80, 10, 8)),
      ({"learned_source": "minilm"}, "learned", (384, 10, 8))],
 )  # fmt: skip
-def test_layer_of_a_setting_fits_each_of_its_schemes(
+def test_layer_of_a_comparison_fits_each_of_its_schemes(
     changes: dict[str, Any], kind: str, shape: tuple[int, int, int]
 ) -> None:
-    setting = SMALL.replace(**changes)
-    scheme = setting.config(kind).build()
-    layer = RandomLayer.of(setting, scheme)
+    sizes = SMALL.replace(**changes)
+    scheme = sizes.config(kind).build()
+    layer = RandomLayer.of(sizes, scheme)
     assert (layer.width, layer.heads, layer.head_dim) == shape
-    assert read_orders(scheme, layer, WORDS, MIXED).outputs.shape == (4, setting.dim)
+    assert read_orders(scheme, layer, WORDS, MIXED).outputs.shape == (4, sizes.dim)
 
 
 def test_impossible_orders_and_layers_are_refused() -> None:

@@ -16,8 +16,8 @@ from posenc import (
     offset_curve,
     position_vectors,
 )
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
-from posenc.settings import Setting
 from tests.library import independent
 from tests.library.tensors import assert_close, random
 
@@ -291,13 +291,13 @@ def test_xpos_refuses_positions_whose_keys_do_not_fit_a_dtype(dtype: torch.dtype
 
 @pytest.mark.parametrize("kind", RELATIVE)
 def test_smallest_and_uneven_sizes_work(kind: str) -> None:
-    for setting in (
-        Setting(dim=2, heads=1, length=2, train_length=1),
-        Setting(dim=128, heads=64, length=2),
-        Setting(dim=12, heads=3, base=2.0),
+    for sizes in (
+        Sizes(dim=2, heads=1, length=2, train_length=1),
+        Sizes(dim=128, heads=64, length=2),
+        Sizes(dim=12, heads=3, base=2.0),
     ):
-        scheme = setting.config(kind).build()
-        q, k, v = random(3, 1, setting.heads, 5, setting.head_dim)
+        scheme = sizes.config(kind).build()
+        q, k, v = random(3, 1, sizes.heads, 5, sizes.head_dim)
         assert attention(q, k, v, scheme).isfinite().all()
         with pytest.raises(NoPositionVectors, match="has no position vectors: "):
             position_vectors(scheme, 4)

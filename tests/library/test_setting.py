@@ -8,15 +8,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posenc import SCHEMES, ConfigError, PosencError, fields, limits
-from posenc.settings import PRESETS, Query, Setting, from_text, own_defaults, own_rules, to_text
+from posenc.schemes.sizes import own_defaults, own_rules
+from posenc.settings import PRESETS, Query, Setting, from_text, to_text
 from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.library.configs import config_of
-from tests.library.small_schemes import SMALL
 
 # Fields are checked by their own rules; checking types at every call as well doubles the time.
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 RULES = fields.rules(Setting) | own_rules()
+SMALL_SETTING = Setting(dim=80, heads=10, length=16, train_length=300, learned_source="random")
 # Every field of a setting, and an own field of every kind of rule.
 VARIED_RULES = [
     *fields.rules(Setting), "rope.layout", "rope.partial_rotary_factor", "rope_yarn.attention_factor",
@@ -189,7 +190,11 @@ def test_bad_value_in_code_is_refused_by_name(name: str) -> None:
         with pytest.raises(ConfigError) as refused:
             Setting(**{name: value})  # type: ignore[arg-type]
         message = str(refused.value)
-        names = {"own": ("own", "RopeConfig"), "heads": ("Setting.heads", "Setting.dim")}
+        names = {
+            "own": ("own", "RopeConfig"),
+            "heads": ("Setting.heads", "Sizes.dim"),
+            "dim": ("Setting.dim", "Sizes.dim"),
+        }
         assert any(part in message for part in names.get(name, (f"Setting.{name}",))), message
         assert len(message) < 400
         assert isinstance(refused.value, ValueError)
@@ -209,12 +214,12 @@ def test_setting_gives_every_scheme_its_config() -> None:
         assert setting.config(kind) == config_of(kind, **values)
     assert getattr(setting.replace(equal_width=True).config("rope"), "dim", None) == 96
     assert [Setting(alibi_head=n).head for n in (0, 1, 8)] == ["mean", 0, 7]
-    assert Setting(precision="bfloat16").table_dtype == torch.bfloat16
-    assert Setting().table_dtype is None
+    assert Setting(precision="bfloat16").sizes.dtype == torch.bfloat16
+    assert Setting().sizes.dtype is None
 
 
 def test_a_query_builds_its_scheme_on_its_own_device() -> None:
-    query = Query.of(SMALL.replace(own=()), "t5", "meta")
+    query = Query.of(SMALL_SETTING.replace(own=()), "t5", "meta")
     devices = {parameter.device.type for parameter in query.build().parameters()}
     assert devices == {"meta"}
     assert {parameter.device.type for parameter in query.build("cpu").parameters()} == {"cpu"}
@@ -233,13 +238,17 @@ def test_only_changes_from_the_default_are_written_and_compared() -> None:
 
 
 def test_numbers_that_a_scheme_ignores_change_no_config() -> None:
-    assert {*SMALL.ignored_by("learned")} == {"Base", "Heads"}
-    assert {*SMALL.ignored_by("rope")} == set()
-    assert {*SMALL.ignored_by("alibi")} == {"Model dimension", "Base"}
+    assert {*SMALL_SETTING.ignored_by("learned")} == {"Base", "Heads"}
+    assert {*SMALL_SETTING.ignored_by("rope")} == set()
+    assert {*SMALL_SETTING.ignored_by("alibi")} == {"Model dimension", "Base"}
     for kind in SCHEMES:
         for name, change in (("dim", 160), ("base", 123.0), ("heads", 5)):
-            same = SMALL.replace(**{name: change}).config(kind) == SMALL.config(kind)
-            assert same == (fields.rules(Setting)[name].label in SMALL.ignored_by(kind)), kind
+            same = SMALL_SETTING.replace(**{name: change}).config(kind) == SMALL_SETTING.config(
+                kind
+            )
+            assert same == (fields.rules(Setting)[name].label in SMALL_SETTING.ignored_by(kind)), (
+                kind
+            )
 
 
 # Dimension, heads, base, training length; None where the paper does not say.

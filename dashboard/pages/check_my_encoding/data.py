@@ -122,7 +122,7 @@ def _identified(name: str, setting: Setting) -> Answer:
     error = from_exact(result, table, sines) if result.known else None
     if name in EXAMPLES:
         source, notes = "", [f"Example: {EXAMPLES[name].__doc__}"]
-        if setting.table_dtype is not None:
+        if setting.sizes.dtype is not None:
             notes.append(f"All numbers are rounded to {setting.precision}.")
     else:
         uploaded = cached_numbers.get(name)
@@ -206,7 +206,7 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
 
     Base, width and heads are those of the chosen model where it has RoPE.
     """
-    width, base = setting.rope_width, setting.base
+    width, base = setting.sizes.rotary_width, setting.base
     heads = 1 if setting.equal_width else setting.heads
     model = setting.real_model
     if model is not None and isinstance(model.scheme, RopeConfig):

@@ -28,7 +28,7 @@ def make(name: str, setting: Setting) -> Tables:
     Raises CheckpointError where the setting's learned table is not here.
     """
     table, sines = EXAMPLES[name](setting)
-    dtype = setting.table_dtype
+    dtype = setting.sizes.dtype
     if dtype is None:
         return table, sines
     return table.to(dtype), None if sines is None else sines.to(dtype)
@@ -86,13 +86,13 @@ def _swapped(setting: Setting) -> Tables:
 
 def _cache(setting: Setting) -> Tables:
     """Cosines and sines of one head as transformers keeps them."""
-    cos, sin = rope_tables(setting.length, setting.rope_width, setting.base)
+    cos, sin = rope_tables(setting.length, setting.sizes.rotary_width, setting.base)
     return torch.cat((cos, cos), 1), torch.cat((sin, sin), 1)
 
 
 def _bfloat16(setting: Setting) -> Tables:
     """Cosines and sines from frequencies kept in bfloat16, as in a model that was cast to it."""
-    exponents = torch.arange(0, setting.rope_width, 2).float() / setting.rope_width
+    exponents = torch.arange(0, setting.sizes.rotary_width, 2).float() / setting.sizes.rotary_width
     rates = (1.0 / setting.base**exponents).bfloat16().float()
     angles = torch.arange(setting.length).float().unsqueeze(1) * rates
     twice = torch.cat((angles, angles), 1)

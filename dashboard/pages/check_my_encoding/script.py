@@ -60,9 +60,9 @@ def script(setting: Setting, chosen: CheckChoice, part: str = TABLE) -> str:
         shared = without_model(setting)
         imports, recipe = examples.IMPORTS, examples.code(chosen.table)
         table = f"\n{recipe}\n\nsetting = {to_python(shared)}\ntable, sines = recipe(setting)"
-        if shared.table_dtype is not None:
-            table += f"\ntable = table.to({shared.table_dtype})"
-            table += f"\nsines = None if sines is None else sines.to({shared.table_dtype})"
+        if shared.sizes.dtype is not None:
+            table += f"\ntable = table.to({shared.sizes.dtype})"
+            table += f"\nsines = None if sines is None else sines.to({shared.sizes.dtype})"
     else:
         try:
             numbers = cached_numbers.get(chosen.table)

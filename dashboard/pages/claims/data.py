@@ -14,7 +14,8 @@ from dashboard.text import listed
 from posenc import PosencError, fields
 from posenc.claims import CLAIMS, Claim, Number, Status, Verdict
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
-from posenc.settings import Setting, own_rules
+from posenc.schemes.sizes import Sizes, own_rules
+from posenc.settings import Setting
 
 
 class Outcome(NamedTuple):
@@ -64,7 +65,7 @@ SCRIPT = """
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow(["id", "state", "number", "control"])
 for name, claim in CLAIMS.items():
-    verdict = claim.test(claim.relevant(setting))
+    verdict = claim.test(claim.relevant(setting.sizes))
     numbers = [one and one.value for one in (verdict.decides, verdict.control)]
     rows.writerow([name, verdict.status, *("" if x is None else repr(x) for x in numbers)])
 """
@@ -91,7 +92,7 @@ def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
     ]
     filtered.sort(key=lambda name: _RANKS.get(name, len(FIRST)))
     filtered.sort(key=lambda name: HEADINGS.index(outcomes[name].heading))
-    drawn = CLAIMS[DRAWN].relevant(setting)
+    drawn = CLAIMS[DRAWN].relevant(setting.sizes)
     weights = _weights(drawn) if verdicts[DRAWN].numbers else None
     return ClaimsRead(verdicts, tuple(filtered), frame(verdicts), weights)
 
@@ -99,21 +100,21 @@ def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
 def judge(claim: Claim, setting: Setting) -> Verdict:
     """Return a claim's verdict; what the library refuses, such as a lost table, becomes its reason."""
     try:
-        return _judged(claim.id, claim.relevant(setting))
+        return _judged(claim.id, claim.relevant(setting.sizes))
     except PosencError as reason:
         return Verdict(Status.UNDECIDED, (), str(reason))
 
 
 @cache_result
-def _judged(name: str, setting: Setting) -> Verdict:
-    return CLAIMS[name].test(setting)
+def _judged(name: str, sizes: Sizes) -> Verdict:
+    return CLAIMS[name].test(sizes)
 
 
 @cache_result
-def _weights(setting: Setting) -> tuple[Array, Array, int]:
+def _weights(sizes: Sizes) -> tuple[Array, Array, int]:
     """Return the first weights of sinusoidal rows and of random rows, and how many positions attend."""
     few = slice(DRAWN_POSITIONS)
-    weights, control = two_ahead_weights(setting), two_ahead_control(setting)
+    weights, control = two_ahead_weights(sizes), two_ahead_control(sizes)
     return weights[few, few].numpy(), control[few, few].numpy(), len(weights)
 
 

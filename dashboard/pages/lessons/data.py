@@ -37,7 +37,7 @@ GUIDES = {
     "are fast on the left and slow on the right.",
     "3": "A hand is a pair of dimensions; its angle is position times frequency, clockwise from the top, "
     "and a thick arc shows the angles that occur in training. The logit is that of one random query and "
-    f"key of {Setting().head_dim} dimensions.",
+    f"key of {Setting().sizes.head_dim} dimensions.",
     "4": "A line is a head: what ALiBi adds to a logit at each distance, with the chosen head in colour. "
     f"The dot marks distance {FAR}.",
     "5": "A line is the loss of a small model by context length, the mean over seeds; lower is better. "
@@ -76,7 +76,7 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
         )
 
     def outputs(kind: str, *, causal: bool = False) -> OrderReading:
-        layer = RandomLayer.of(Setting(), scheme(kind))
+        layer = RandomLayer.of(Setting().sizes, scheme(kind))
         return read_orders(scheme(kind), layer, words, order, causal=causal)
 
     none, sinusoidal = outputs("none"), outputs("sinusoidal")
@@ -132,7 +132,7 @@ def rotate(shift: int) -> Lesson:
     rope = scheme("rope")
     assert rope.frequencies is not None
     draw = torch.Generator().manual_seed(0)
-    q, k = torch.randn(2, 1, 1, 1, Setting().head_dim, generator=draw, dtype=torch.float64)
+    q, k = torch.randn(2, 1, 1, 1, Setting().sizes.head_dim, generator=draw, dtype=torch.float64)
 
     def logit(query: int, key: int) -> float:
         rotated = rope.rotate(q, k, torch.tensor([query]), torch.tensor([key]))

@@ -115,7 +115,7 @@ def _read_scheme(
 ) -> SchemeOutputs:
     """Return what one scheme's layer gives; `setting` holds only what changes the layer."""
     scheme = query.build("cpu")
-    layer = RandomLayer.of(setting, scheme)
+    layer = RandomLayer.of(setting.sizes, scheme)
     readings = [read_orders(scheme, layer, words, order, causal=causal) for causal in (False, True)]
     return SchemeOutputs(layer, scheme.provenance, readings)
 
@@ -158,7 +158,7 @@ out = csv.writer(sys.stdout)
 out.writerow(["scheme", "mask", "word", "difference"])
 for kind in {kinds!r}:
     scheme = setting.config(kind).build(seed=setting.seed)
-    layer = RandomLayer.of(setting, scheme)
+    layer = RandomLayer.of(setting.sizes, scheme)
     for mask in ("no mask", "causal mask"):
         try:
             found = read_orders(scheme, layer, words, order, causal=mask == "causal mask")

@@ -19,6 +19,7 @@ from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.sizes import Sizes
 
 FACTOR = fields.FloatRange(
     low=1.0,
@@ -61,7 +62,14 @@ class ScaledRopeConfig(RopeConfig):
     factor: float = FACTOR.field(4.0)
 
     after_training: ClassVar[bool] = True
-    shared: ClassVar[dict[str, str]] = RopeConfig.shared | {"trained_length": "scaled_from"}
+    sizes_used: ClassVar[tuple[str, ...]] = (*RopeConfig.sizes_used, "train_length")
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        # LongRoPE divides by the logarithm of its trained length.
+        lengths = {"trained_length": max(sizes.train_length, 2), "length": sizes.length}
+        rules = fields.rules(cls)
+        return super().shape(sizes) | {n: value for n, value in lengths.items() if n in rules}
 
     @abstractmethod
     def divisors(self) -> Float[Tensor, " pairs"]:
@@ -177,7 +185,7 @@ class RopeLinearConfig(ScaledRopeConfig):
     label: ClassVar[str] = "RoPE linear"
     summary: ClassVar[str] = "RoPE with every position divided by one factor."
     scaling_name: ClassVar[str] = "position interpolation"
-    shared: ClassVar[dict[str, str]] = RopeConfig.shared
+    sizes_used: ClassVar[tuple[str, ...]] = RopeConfig.sizes_used
 
     def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)

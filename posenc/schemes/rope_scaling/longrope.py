@@ -65,7 +65,7 @@ class RopeLongConfig(ScaledRopeConfig):
     )
     scaling_name: ClassVar[str] = "LongRoPE"
     after_training: ClassVar[bool] = False  # its factors are searched for
-    shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
+    sizes_used: ClassVar[tuple[str, ...]] = (*ScaledRopeConfig.sizes_used, "length")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -33,7 +33,7 @@ class RopeNtkConfig(ScaledRopeConfig):
     label: ClassVar[str] = "RoPE NTK-aware"
     summary: ClassVar[str] = "RoPE with a larger base: slow pairs become slower, the fastest stays."
     scaling_name: ClassVar[str] = "NTK-aware"
-    shared: ClassVar[dict[str, str]] = RopeConfig.shared
+    sizes_used: ClassVar[tuple[str, ...]] = RopeConfig.sizes_used
 
     @property
     def larger_base(self) -> float:
@@ -73,7 +73,7 @@ class RopeDynamicConfig(RopeNtkConfig):
     label: ClassVar[str] = "RoPE dynamic NTK"
     summary: ClassVar[str] = "RoPE whose base grows with the text past the trained length."
     scaling_name: ClassVar[str] = "dynamic NTK"
-    shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
+    sizes_used: ClassVar[tuple[str, ...]] = (*ScaledRopeConfig.sizes_used, "length")
 
     @property
     def growth(self) -> float:

@@ -39,7 +39,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."
     scaling_name: ClassVar[str] = "p-RoPE"
     after_training: ClassVar[bool] = False  # pairs that stop rotating need training
-    shared: ClassVar[dict[str, str]] = RopeConfig.shared
+    sizes_used: ClassVar[tuple[str, ...]] = RopeConfig.sizes_used
 
     def as_trained(self) -> RopeConfig:
         return self  # it is no scaling of other frequencies
