@@ -32,7 +32,7 @@ from posenc.modules import (
 from posenc.rotation import apply_rope
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import AlibiConfig, alibi_bias, alibi_slopes
-from posenc.schemes.base import NoneConfig, Scheme, SchemeConfig
+from posenc.schemes.base import NoneConfig, Request, Scheme, SchemeConfig
 from posenc.schemes.cope import CopeConfig
 from posenc.schemes.fire import FireConfig
 from posenc.schemes.kerple import KerpleLogConfig, KerplePowerConfig
@@ -48,6 +48,7 @@ from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig
 from posenc.schemes.sandwich import SandwichConfig
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
 from posenc.schemes.xpos import XposConfig
@@ -76,6 +77,7 @@ __all__ = [
     "PickleRefused",
     "PosencError",
     "PositionOutOfRange",
+    "Request",
     "RopeConfig",
     "RopeDynamicConfig",
     "RopeLinearConfig",
@@ -94,6 +96,7 @@ __all__ = [
     "ShawConfig",
     "SinusoidalConfig",
     "SinusoidalPositionalEncoding",
+    "Sizes",
     "T5Config",
     "TokenPlusPositionEmbedding",
     "TransformerXLConfig",

@@ -14,7 +14,7 @@ from posenc import limits
 from posenc.frequencies import Layout, join_pairs
 from posenc.schemes.base import (
     Head,
-    KernelRequest,
+    Request,
     Scheme,
     VectorScheme,
     check_scheme,
@@ -59,7 +59,7 @@ def encoding(
     limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
     scheme.check_head(head)
     if type(scheme).embed is not Scheme.embed:
-        rows = scheme.vectors(KernelRequest(length=length, dtype=dtype))
+        rows = scheme.vectors(Request(config=scheme.config, length=length, dtype=dtype))
         return Encoding(rows, "entry of a vector", feature_names(scheme, rows.shape[1]))
     if isinstance(scheme, RotaryScheme):
         return _rotary_table(scheme, length, dtype)

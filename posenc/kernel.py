@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.schemes.base import Head, KernelRequest, Scheme, check_scheme
+from posenc.schemes.base import Head, Request, Scheme, check_scheme
 from posenc.tables import check_dtype
 
 
@@ -33,7 +33,10 @@ def position_kernel(
     bias) rounded to that dtype. Raises PositionOutOfRange past a learned table, NoPositionKernel
     where the kernel depends on content, SchemeArgumentError for length, head, start or dtype.
     """
-    request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
+    check_scheme(scheme)
+    request = Request(
+        config=scheme.config, length=length, head=head, start=start, dtype=dtype, device=device
+    )
     _check(scheme, request, limits.MAX_KERNEL_LENGTH)
     return scheme.kernel(request)
 
@@ -52,7 +55,8 @@ def offset_curve(
     Raises NotStationary where K is not a function of the offset alone: for learned tables, and for
     sinusoidal and RoPE tables rounded to a low-precision `dtype`.
     """
-    request = KernelRequest(length=length, head=head, dtype=dtype, device=device)
+    check_scheme(scheme)
+    request = Request(config=scheme.config, length=length, head=head, dtype=dtype, device=device)
     _check(scheme, request, limits.MAX_CURVE_LENGTH)
     return scheme.offset_curve(request)
 
@@ -73,14 +77,16 @@ def position_vectors(
     gain a dimension per position; for "mean" the heads' vectors side by side, so (n, heads * n).
     Raises NoPositionVectors where none exist, PositionOutOfRange past a learned table.
     """
-    request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
+    check_scheme(scheme)
+    request = Request(
+        config=scheme.config, length=length, head=head, start=start, dtype=dtype, device=device
+    )
     _check(scheme, request, limits.MAX_CURVE_LENGTH)
     return scheme.vectors(request)
 
 
-def _check(scheme: Scheme, request: KernelRequest, longest: int) -> None:
+def _check(scheme: Scheme, request: Request, longest: int) -> None:
     """Refuse what no scheme can mean."""
-    check_scheme(scheme)
     scheme.check_head(request.head)
     limits.check_count("start", request.start, -limits.MAX_POSITION, limits.MAX_POSITION)
     if request.dtype is not None:

@@ -12,7 +12,8 @@ import pandas as pd
 import torch
 
 from dashboard.compute.upload_cache import is_evicted
-from posenc.settings import Query, Setting
+from posenc.schemes.base import Request
+from posenc.settings import Setting
 
 Result = TypeVar("Result")
 
@@ -99,7 +100,7 @@ def _table_source(argument: Any) -> str:
     """Return the name of the table that a setting or query reads, "" for none."""
     if isinstance(argument, Setting):
         return argument.learned_source
-    return getattr(argument.config, "source", "") if isinstance(argument, Query) else ""
+    return getattr(argument.config, "source", "") if isinstance(argument, Request) else ""
 
 
 def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:

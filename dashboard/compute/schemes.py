@@ -12,10 +12,10 @@ import torch
 from dashboard import limits
 from dashboard.components.matrix import Curve, MatrixValues, smallest
 from dashboard.compute.result_cache import cache_result
-from posenc import analysis, best_device, device_name, position_vectors, run_with_fallback
+from posenc import Request, analysis, best_device, device_name, position_vectors, run_with_fallback
 from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
-from posenc.settings import Query, Setting, known
+from posenc.settings import Setting
 
 # One core per session's script: two threads of one product would only fight over the other core.
 torch.set_num_threads(1)
@@ -62,14 +62,14 @@ Result = TypeVar("Result")
 
 
 def per_scheme(
-    function: Callable[..., Result], queries: Mapping[str, Query], *arguments: Any
+    function: Callable[..., Result], requests: Mapping[str, Request], *arguments: Any
 ) -> tuple[dict[str, Result], dict[str, str]]:
     """Apply a function to every scheme: its results, and why the other schemes have none."""
     results: dict[str, Result] = {}
     reasons: dict[str, str] = {}
-    for kind, query in queries.items():
+    for kind, request in requests.items():
         try:
-            results[kind] = function(query, *arguments)
+            results[kind] = function(request, *arguments)
         except (
             CheckpointError,
             NoPositionKernel,
@@ -80,9 +80,9 @@ def per_scheme(
     return results, reasons
 
 
-def query(setting: Setting, kind: str, length: int | None = None) -> Query:
+def request(setting: Setting, kind: str, length: int | None = None) -> Request:
     """Return what one scheme of a setting is asked, on the device that the setting means."""
-    return Query.of(setting, kind, device(setting.device), length)
+    return setting.request(kind, device(setting.device), length)
 
 
 @functools.cache
@@ -96,38 +96,40 @@ device_label = functools.cache(device_name)
 
 
 @cache_result
-def provenance(query: Query) -> str:
+def provenance(request: Request) -> str:
     """Return where a table's numbers come from, "" for a formula."""
-    return query.build("cpu").provenance
+    return request.build("cpu").provenance
 
 
-def check_table(query: Query) -> None:
+def check_table(request: Request) -> None:
     """Raise NoPositionKernel for a stored table of which no row can be compared with another."""
-    scheme = query.build("cpu")
+    scheme = request.build("cpu")
     if scheme.max_length is None:
         return
-    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+    rows = position_vectors(scheme, scheme.positions_within(request.length), dtype=request.dtype)
     if not rows.square().sum(dim=1).isfinite().any():
-        rounded = "" if query.dtype is None else f" once rounded to {query.precision}"
+        rounded = "" if request.dtype is None else f" once rounded to {request.precision}"
         raise NoPositionKernel(
             f"{scheme.config.label}: no row of the table has a finite norm{rounded}, so there is "
             "nothing to compare."
         )
 
 
-def _values(query: Query) -> Ran[torch.Tensor]:
+def _values(request: Request) -> Ran[torch.Tensor]:
     """Compute a kernel, or its curve, on the device that is asked for, or where that fails the CPU."""
-    return run_with_fallback(lambda place: analysis.kernel_values(query, place).cpu(), query.device)
+    return run_with_fallback(
+        lambda place: analysis.kernel_values(request, place).cpu(), request.device
+    )
 
 
 @cache_result
-def kernel(query: Query) -> Kernel:
+def kernel(request: Request) -> Kernel:
     """Return the position kernel over the positions that have a value."""
-    check_table(query)
-    ran, scheme = _values(query), query.build("cpu")
+    check_table(request)
+    ran, scheme = _values(request), request.build("cpu")
     return Kernel(
         values=ran.value,
-        length=known(scheme, query.length),
+        length=scheme.positions_within(request.length),
         provenance=scheme.provenance,
         untrained=scheme.untrained,
         start=scheme.config.start,
@@ -136,11 +138,11 @@ def kernel(query: Query) -> Kernel:
 
 
 @cache_result
-def cosine(query: Query) -> Similarity:
+def cosine(request: Request) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
-    position_kernel = kernel(query)
-    drawn = min(query.length, limits.MAX_DRAWN_CELLS)
-    similarity = analysis.scheme_similarity(query, position_kernel.values)
+    position_kernel = kernel(request)
+    drawn = min(request.length, limits.MAX_DRAWN_CELLS)
+    similarity = analysis.scheme_similarity(request, position_kernel.values)
     cosines = similarity.cosine
     if position_kernel.stationary:
         middle = len(cosines) // 2
@@ -160,7 +162,7 @@ def cosine(query: Query) -> Similarity:
 
 
 @cache_result
-def cosine_change(b: Query, a: Query) -> MatrixValues:
+def cosine_change(b: Request, a: Request) -> MatrixValues:
     """Return the cosine similarity of B minus that of A, over the positions both show.
 
     Subtracted in float64, rounded once.
@@ -168,16 +170,16 @@ def cosine_change(b: Query, a: Query) -> MatrixValues:
     drawn = min(b.length, a.length, limits.MAX_DRAWN_CELLS)
     # The cosine of two positions is the same however many there are: those drawn are enough.
     of_b, of_a = (
-        analysis.scheme_similarity(query, _values(query).value)
-        for query in (replace(b, length=drawn), replace(a, length=drawn))
+        analysis.scheme_similarity(request, _values(request).value)
+        for request in (replace(b, length=drawn), replace(a, length=drawn))
     )
     return smallest(analysis.similarity_change(of_b, of_a, drawn))
 
 
 @cache_result
-def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
+def reference_row(request: Request, reference: int) -> tuple[Array, Array] | None:
     """Return (positions, cosine similarity) against one query position, None where it has no row."""
-    position_kernel = kernel(query)
+    position_kernel = kernel(request)
     if reference >= position_kernel.length:
         return None
     cosine = analysis.similarity_row(reference, **position_kernel.arguments())
@@ -185,9 +187,9 @@ def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
 
 
 @cache_result
-def measured(query: Query) -> analysis.Properties:
+def measured(request: Request) -> analysis.Properties:
     """Return the measured properties of a scheme's positions."""
-    return analysis.scheme_properties(query, kernel(query).values)
+    return analysis.scheme_properties(request, kernel(request).values)
 
 
 offset_map = cache_result(analysis.scheme_offset_map)
@@ -198,10 +200,10 @@ coverage = cache_result(analysis.scheme_coverage)
 
 
 @cache_result
-def offset_claims(query: Query) -> analysis.OffsetClaims:
+def offset_claims(request: Request) -> analysis.OffsetClaims:
     """Return checks 2 and 3."""
-    check_table(query)
-    return analysis.scheme_offset_claims(query)
+    check_table(request)
+    return analysis.scheme_offset_claims(request)
 
 
 def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:

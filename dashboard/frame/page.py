@@ -24,7 +24,7 @@ from dashboard.server.incidents import PageEnded
 from dashboard.text import listed, plain
 from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 
 PRESENT = "present"
 LONG_NAME = 18  # letters
@@ -269,7 +269,7 @@ def last_row(shown: AB[Setting]) -> str:
     for setting in shown.each:
         bundled = setting.learned_source == "trained" and not setting.model
         if bundled and "learned" in setting.schemes:
-            rows = Query.of(setting, "learned", "cpu").build("cpu").max_length or 0
+            rows = setting.request("learned", "cpu").build("cpu").max_length or 0
             if rows <= setting.length:
                 return (
                     f"Learned jumps at position {rows - 1:,}: the last row of its table is hardly trained, "

@@ -1,11 +1,11 @@
-"""Analyses of positional encodings: tensors, or a scheme's Query, in; a frozen result out.
+"""Analyses of positional encodings: tensors, or a Request of a scheme, in; a frozen result out.
 
 One convention for all:
 
 - An analysis takes tensors and returns a frozen dataclass of numbers and tensors. Where it takes a
   position kernel (n, n), it takes the offset curve (2n-1,) of a stationary one as `curve=` instead.
-- Its variant for a scheme is named `scheme_...` and takes a `posenc.settings.Query`, which is one
-  scheme with its length, head and precision; `Query.of(setting, kind)` makes it from a Setting.
+- Its variant for a scheme is named `scheme_...` and takes a `posenc.Request`: the config
+  of a scheme with a length, a head, a dtype and a seed.
 - What asks about a formula, not about a scheme's numbers, takes the quantities in that formula:
   `smallest_base` and `critical_dimension` a width, `inspect_layouts` positions and a width,
   `content_and_position` a norm. `read_orders` runs an attention layer, so it takes a built scheme.

@@ -14,7 +14,7 @@ from posenc.analysis.inputs import kernel_or_curve
 from posenc.analysis.similarity import squared_distances
 from posenc.kernel import offset_curve
 from posenc.limits import check_count
-from posenc.settings import Query, check_query
+from posenc.schemes.base import Request, check_request
 
 SAMPLED_DISTANCES = 2_048
 SCANNED_POSITIONS = 8_192  # every position is checked up to here, samples are read past it
@@ -116,24 +116,24 @@ def nearest_trained_distance(
     return NearestTrained(positions, distance, distance / norms)
 
 
-def scheme_kernel_past(query: Query, train_length: int) -> SchemeKernelPast:
+def scheme_kernel_past(request: Request, train_length: int) -> SchemeKernelPast:
     """Return the similarity of a scheme's positions past a training length, from its formula."""
-    check_query(query)
-    scheme = query.build("cpu")
+    check_request(request)
+    scheme = request.build("cpu")
     empty = torch.zeros(0, dtype=torch.int64)
     if not scheme.stationary:
         # An untrained table has a row per position of training, however many of them were drawn.
         untrained = scheme.untrained and scheme.max_length is not None
         limit = train_length if untrained else scheme.max_length
         return SchemeKernelPast(limit, empty, empty.double(), None, None, empty, empty.double())
-    count = query.length
+    count = request.length
     sample = torch.linspace(0, count - 1, min(count, SAMPLED_DISTANCES), dtype=torch.float64)
     distances = torch.unique(sample.round().long())
-    zero = scheme.offset_kernel(empty.new_zeros(1), query.head)
-    cosine = scheme.offset_kernel(-distances, query.head) / zero
+    zero = scheme.offset_kernel(empty.new_zeros(1), request.head)
+    cosine = scheme.offset_kernel(-distances, request.head) / zero
     if count > SCANNED_POSITIONS:
         return SchemeKernelPast(None, distances, cosine, None, None, empty, empty.double())
-    curve = offset_curve(scheme, count, head=query.head)
+    curve = offset_curve(scheme, count, head=request.head)
     past = kernel_past(curve, train_length)
     nearest = nearest_trained_distance(train_length, curve=curve)
     return SchemeKernelPast(

@@ -25,8 +25,7 @@ from posenc.analysis.linear_map import (
 from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
-from posenc.schemes.base import Head, Scheme, VectorScheme, rounded
-from posenc.settings import Query, check_query, known
+from posenc.schemes.base import Head, Request, Scheme, VectorScheme, check_request, rounded
 
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
 GROWING = "exact, but every position adds a dimension, so seen positions do not predict later ones"
@@ -193,37 +192,37 @@ def _line(at: Tensor, values: Tensor) -> tuple[float | None, float]:
 class _Checked:
     """A scheme with the vectors of its first positions, one table per head that differs."""
 
-    query: Query
+    request: Request
     scheme: Scheme
     length: int
     vectors: dict[Head, Tensor]
 
 
-def _checked(query: Query) -> _Checked | None:
+def _checked(request: Request) -> _Checked | None:
     """The scheme of a query with its vectors; None if it has none."""
-    check_query(query)
-    scheme = query.build("cpu")
-    length = known(scheme, min(query.length, CHECKED_POSITIONS))
-    heads: list[Head] = [query.head]
-    if query.head == "mean" and scheme.heads:
+    check_request(request)
+    scheme = request.build("cpu")
+    length = scheme.positions_within(min(request.length, CHECKED_POSITIONS))
+    heads: list[Head] = [request.head]
+    if request.head == "mean" and scheme.heads:
         heads = [*range(scheme.heads)]
     try:
         vectors = {
-            head: position_vectors(scheme, length, head=head, dtype=query.dtype) for head in heads
+            head: position_vectors(scheme, length, head=head, dtype=request.dtype) for head in heads
         }
     except NoPositionVectors:
         return None
-    return _Checked(query, scheme, length, vectors)
+    return _Checked(request, scheme, length, vectors)
 
 
-def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
+def scheme_offset_map(request: Request, offset: int, second: int) -> OffsetMap:
     """Return whether a scheme's shift by `offset` is linear, and composes with that by `second`.
 
     Without any number where the scheme has no position vectors.
     """
-    checked = _checked(query)
+    checked = _checked(request)
     if checked is None:
-        return OffsetMap(verdict=_no_vectors(query))
+        return OffsetMap(verdict=_no_vectors(request))
     scheme, length = checked.scheme, checked.length
     head, vectors = next(iter(checked.vectors.items()))
     closed, closed_control = _closed_form(checked, offset)
@@ -233,7 +232,7 @@ def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
         growing = False
     else:
         fit, matrix = None, scheme.offset_map(offset, size=CORNER, head=head)
-        half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
+        half = position_vectors(scheme, max(1, length // 2), head=head, dtype=request.dtype)
         growing = vectors.shape[1] > half.shape[1]
     composed = corner = composed_corner = None
     if matrix is not None:
@@ -247,7 +246,7 @@ def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
     error = fit.held_out_error if fit else closed
     dimension = fit.dimension if fit else vectors.shape[1]
     return OffsetMap(
-        verdict=_verdict(error, query, dimension, growing=growing),
+        verdict=_verdict(error, request, dimension, growing=growing),
         closed=closed,
         closed_control=closed_control,
         fitted=fit.held_out_error if fit else None,
@@ -266,9 +265,9 @@ def _corner(matrix: Tensor) -> Tensor:
     return matrix.index_select(0, index).index_select(1, index).to_dense()
 
 
-def scheme_map_errors(query: Query) -> MapErrors:
+def scheme_map_errors(request: Request) -> MapErrors:
     """Return the error of a scheme's maps over `OFFSETS`, every third of them for wide vectors."""
-    checked = _checked(query)
+    checked = _checked(request)
     features = sum(table.shape[1] for table in checked.vectors.values()) if checked else 0
     offsets = OFFSETS[:: 3 if features > FEATURES_AT_EVERY_OFFSET else 1]
     rows: list[tuple[float | None, float | None]] = []
@@ -281,35 +280,39 @@ def scheme_map_errors(query: Query) -> MapErrors:
     return MapErrors(torch.tensor(offsets), error, control_error)
 
 
-def scheme_dense_fit(query: Query, offset: int) -> DenseFit:
+def scheme_dense_fit(request: Request, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
-    check_query(query)
-    scheme = query.build("cpu")
+    check_request(request)
+    scheme = request.build("cpu")
     try:
-        width = position_vectors(scheme, 1, head=query.head, dtype=query.dtype).shape[1]
+        width = position_vectors(scheme, 1, head=request.head, dtype=request.dtype).shape[1]
         if not isinstance(scheme, VectorScheme):
-            kernel = position_kernel(scheme, KERNEL_POSITIONS, head=query.head, dtype=query.dtype)
+            kernel = position_kernel(
+                scheme, KERNEL_POSITIONS, head=request.head, dtype=request.dtype
+            )
             inside = KERNEL_POSITIONS * 2 // 3
-            return DenseFit(fit_kernel(kernel, offset, train_length=inside, seed=query.seed), "")
+            return DenseFit(fit_kernel(kernel, offset, train_length=inside, seed=request.seed), "")
         if width > MAX_FITTED_WIDTH:
             limit = f"width {width:,} is more than is fitted here ({MAX_FITTED_WIDTH})"
             return DenseFit(None, f"{limit}; use posenc.analysis.fit_dense")
         inside = 4 * width + 2 * offset
-        vectors = position_vectors(scheme, known(scheme, inside + width), dtype=query.dtype)
-        return DenseFit(fit_dense(vectors, offset, train_length=inside, seed=query.seed), "")
+        vectors = position_vectors(
+            scheme, scheme.positions_within(inside + width), dtype=request.dtype
+        )
+        return DenseFit(fit_dense(vectors, offset, train_length=inside, seed=request.seed), "")
     except NoPositionVectors:
-        return DenseFit(None, _no_vectors(query))
+        return DenseFit(None, _no_vectors(request))
     except SchemeArgumentError as error:
         return DenseFit(None, str(error))
 
 
-def scheme_offset_claims(query: Query) -> OffsetClaims:
+def scheme_offset_claims(request: Request) -> OffsetClaims:
     """Return the two claims about a scheme's kernel, which is that of its vectors if it has any."""
-    checked = _checked(query)
+    checked = _checked(request)
     if checked is None:
-        scheme = query.build("cpu")
-        length = known(scheme, min(query.length, CHECKED_POSITIONS))
-        kernel = position_kernel(scheme, length, head=query.head, dtype=query.dtype)
+        scheme = request.build("cpu")
+        length = scheme.positions_within(min(request.length, CHECKED_POSITIONS))
+        kernel = position_kernel(scheme, length, head=request.head, dtype=request.dtype)
     else:
         scheme, length = checked.scheme, checked.length
         # The kernel of a mean of heads is the mean of the heads' kernels.
@@ -320,11 +323,11 @@ def scheme_offset_claims(query: Query) -> OffsetClaims:
     if bias is None:
         logits = similarity_by_offset(kernel, side="before").mean
     else:
-        if query.dtype is not None:
-            bias = rounded(bias.detach().double(), query.dtype)
-        logits = bias.mean(dim=0) if query.head == "mean" else bias[query.head]
+        if request.dtype is not None:
+            bias = rounded(bias.detach().double(), request.dtype)
+        logits = bias.mean(dim=0) if request.head == "mean" else bias[request.head]
     return OffsetClaims(
-        offset_only(kernel, seed=query.seed), linear_in_offset(logits, seed=query.seed)
+        offset_only(kernel, seed=request.seed), linear_in_offset(logits, seed=request.seed)
     )
 
 
@@ -333,7 +336,7 @@ def _closed_form(checked: _Checked, offset: int) -> tuple[float | None, float | 
     if checked.length <= offset:
         return None, None
     errors, controls = [], []
-    generator = torch.Generator().manual_seed(checked.query.seed)
+    generator = torch.Generator().manual_seed(checked.request.seed)
     for head, vectors in checked.vectors.items():
         matrix = checked.scheme.offset_map(offset, size=checked.length - offset, head=head)
         if matrix is None:
@@ -365,7 +368,7 @@ def _pair_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
         return None
     layout, first, tail = scheme.pair_layout, scheme.pair_first, scheme.unpaired
     return fit_pairs(
-        vectors, offset, layout=layout, first=first, tail=tail, seed=checked.query.seed
+        vectors, offset, layout=layout, first=first, tail=tail, seed=checked.request.seed
     )
 
 
@@ -373,27 +376,27 @@ def _kernel_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
     """A matrix fitted through the kernel, which decides where there is no closed form."""
     if checked.length < offset + 4:
         return None
-    query = checked.query
-    kernel = position_kernel(checked.scheme, checked.length, head=query.head, dtype=query.dtype)
+    request = checked.request
+    kernel = position_kernel(checked.scheme, checked.length, head=request.head, dtype=request.dtype)
     width = next(iter(checked.vectors.values())).shape[1]
-    return fit_kernel(kernel, offset, control_width=width, seed=query.seed)
+    return fit_kernel(kernel, offset, control_width=width, seed=request.seed)
 
 
-def _no_vectors(query: Query) -> str:
+def _no_vectors(request: Request) -> str:
     """Say that a scheme has no position vectors, and whether rounding is the reason."""
     try:
-        position_vectors(query.build("cpu"), 1, head=query.head)
+        position_vectors(request.build("cpu"), 1, head=request.head)
     except NoPositionVectors:
         return "no position vectors"
-    return f"no position vectors once rounded to {query.precision}"
+    return f"no position vectors once rounded to {request.precision}"
 
 
-def _verdict(error: float | None, query: Query, dimension: int, *, growing: bool) -> str:
+def _verdict(error: float | None, request: Request, dimension: int, *, growing: bool) -> str:
     if error is None:
         return "too few positions to tell"
     if math.isnan(error):
         return "undefined, all vectors are zero"
-    if error > MAP_TOLERANCE[query.precision]:
+    if error > MAP_TOLERANCE[request.precision]:
         return f"no such matrix, error {error:.3g}"
     exact = GROWING if growing else f"exact in {dimension:,} dimensions"
-    return f"{exact} up to the rounding of {query.precision}" if query.dtype else exact
+    return f"{exact} up to the rounding of {request.precision}" if request.dtype else exact

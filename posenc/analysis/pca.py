@@ -21,8 +21,7 @@ from posenc.analysis.inputs import as_float64, as_kernel
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.limits import MAX_DIM, check_count
-from posenc.schemes.base import VectorScheme
-from posenc.settings import Query, check_query, known
+from posenc.schemes.base import Request, VectorScheme, check_request
 
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 _SIGN_SHARE = 0.37  # no cosine of a simple fraction of a turn, so that structured tables miss it
@@ -57,7 +56,7 @@ class SchemeProjection:
     """A scheme's positions on their principal components.
 
     `scores` (n, k): in units of the vectors' root mean square norm. `past`: positions past the
-    fitted range. `rounded`: whether the precision of the query had an effect.
+    fitted range. `rounded`: whether the precision asked for had an effect.
     """
 
     projection: Projection
@@ -195,24 +194,24 @@ def components_explaining(projection: Projection, share: float) -> int:
     return int((cumulative < share).sum()) + 1 if cumulative.any() else 0
 
 
-def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProjection:
+def scheme_projection(request: Request, fitted: int, components: int) -> SchemeProjection:
     """Return components fitted on the first `fitted` positions, all positions projected on them.
 
     Raises NoPositionVectors for a scheme without any.
     """
-    check_query(query)
-    scheme = query.build("cpu")
-    length = known(scheme, query.length)
+    check_request(request)
+    scheme = request.build("cpu")
+    length = scheme.positions_within(request.length)
     inside = min(fitted, length)
     stored = isinstance(scheme, VectorScheme)
     # The exponential of a rounded bias need not have vectors at all, so it is not rounded.
-    dtype = query.dtype if stored else None
+    dtype = request.dtype if stored else None
     if stored and position_vectors(scheme, 1).shape[1] <= MAX_VECTOR_WIDTH:
         vectors = position_vectors(scheme, length, dtype=dtype)
         projection = project(vectors, components, fit=inside)
         size = vectors.square().sum(dim=1).nanmean().sqrt()
     else:
-        kernel = position_kernel(scheme, length, head=query.head, dtype=dtype)
+        kernel = position_kernel(scheme, length, head=request.head, dtype=dtype)
         try:
             projection = project_gram(kernel, components, fit=inside)
         except NoPositionVectors as error:

@@ -22,8 +22,7 @@ from posenc.analysis.similarity import (
 )
 from posenc.errors import SchemeArgumentError
 from posenc.kernel import position_vectors
-from posenc.schemes.base import VectorScheme
-from posenc.settings import Query, known
+from posenc.schemes.base import Request, VectorScheme
 
 _EPS = torch.finfo(torch.float64).eps
 _CANDIDATES = 2**16  # pairs of positions among which the closest is sought
@@ -157,13 +156,15 @@ def kendall_tau(similarity: Float[Tensor, " n"]) -> float | None:
     return float(kendalltau(values, -np.arange(len(values))).statistic)
 
 
-def scheme_properties(query: Query, values: Tensor | None = None) -> Properties:
+def scheme_properties(request: Request, values: Tensor | None = None) -> Properties:
     """Return the measured properties of a scheme's positions. values: as in `scheme_similarity`."""
-    values = (kernel_values(query) if values is None else values).cpu()
+    values = (kernel_values(request) if values is None else values).cpu()
     kernel, curve = (None, values) if values.ndim == 1 else (values, None)
-    scheme, vectors = query.build("cpu"), None
+    scheme, vectors = request.build("cpu"), None
     if isinstance(scheme, VectorScheme):
-        vectors = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+        vectors = position_vectors(
+            scheme, scheme.positions_within(request.length), dtype=request.dtype
+        )
     return measure(kernel, curve=curve, vectors=vectors)
 
 

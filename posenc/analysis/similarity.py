@@ -15,7 +15,7 @@ from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
 from posenc.errors import NotStationary, SchemeArgumentError
 from posenc.kernel import offset_curve, position_kernel
 from posenc.limits import MAX_KERNEL_LENGTH, check_choice, check_count
-from posenc.settings import Query, check_query, known
+from posenc.schemes.base import Request, check_request
 from posenc.toeplitz import toeplitz
 
 Side = Literal["after", "before", "both"]
@@ -191,24 +191,26 @@ def squared_distances(source: Tensor, is_curve: bool) -> Tensor:
     return squares.masked_fill_(~squares.isfinite(), torch.inf)
 
 
-def kernel_values(query: Query, device: torch.device | str | None = None) -> Tensor:
+def kernel_values(request: Request, device: torch.device | str | None = None) -> Tensor:
     """Return a scheme's position kernel over the positions that have a value, float64.
 
-    (2n-1,) by offset where a curve says it all, else (n, n). On a device, by default the query's.
+    (2n-1,) by offset where a curve says it all, else (n, n). On a device, by default that of the request.
     """
-    check_query(query)
-    device = query.device if device is None else device
-    scheme = query.build(device)
-    length = known(scheme, query.length)
+    check_request(request)
+    device = request.device if device is None else device
+    scheme = request.build(device)
+    length = scheme.positions_within(request.length)
     try:
-        return offset_curve(scheme, length, head=query.head, dtype=query.dtype, device=device)
+        return offset_curve(scheme, length, head=request.head, dtype=request.dtype, device=device)
     except NotStationary:
-        return position_kernel(scheme, length, head=query.head, dtype=query.dtype, device=device)
+        return position_kernel(
+            scheme, length, head=request.head, dtype=request.dtype, device=device
+        )
 
 
-def scheme_similarity(query: Query, values: Tensor | None = None) -> SchemeSimilarity:
+def scheme_similarity(request: Request, values: Tensor | None = None) -> SchemeSimilarity:
     """Return the similarity of a scheme's positions. values: of `kernel_values`, if computed."""
-    values = (kernel_values(query) if values is None else values).cpu()
+    values = (kernel_values(request) if values is None else values).cpu()
     if values.ndim == 1:
         cosine, undefined = cosine_curve(values), 0
         profile = similarity_by_offset(curve=cosine, side="before")
@@ -217,9 +219,9 @@ def scheme_similarity(query: Query, values: Tensor | None = None) -> SchemeSimil
         undefined = int(cosine.diagonal().isnan().sum())
         profile = similarity_by_offset(cosine, side="before")
     low, high = profile.low, profile.high
-    if values.ndim == 1 and query.head == "mean" and (scheme := query.build("cpu")).heads:
+    if values.ndim == 1 and request.head == "mean" and (scheme := request.build("cpu")).heads:
         heads = torch.stack(
-            [scheme.offset_kernel(profile.offsets, x, query.dtype) for x in range(scheme.heads)]
+            [scheme.offset_kernel(profile.offsets, x, request.dtype) for x in range(scheme.heads)]
         )
         heads = heads / heads[:, :1]  # offset 0 comes first
         low, high = heads.amin(dim=0), heads.amax(dim=0)

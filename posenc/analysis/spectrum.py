@@ -15,7 +15,7 @@ from torch import Tensor
 from posenc.analysis.inputs import as_inv_freq
 from posenc.frequencies import Frequencies
 from posenc.limits import check_base, check_count, check_width
-from posenc.settings import Query, check_query
+from posenc.schemes.base import Request, check_request
 from posenc.tables import cosine_sum
 
 SCANNED_OFFSETS = 65_536  # below which `scheme_coverage` looks for B(k) < 0
@@ -121,10 +121,10 @@ def first_negative_offset(inv_freq: Float[Tensor, " pairs"], limit: int) -> int 
     return None
 
 
-def scheme_coverage(query: Query, train_length: int) -> SchemeCoverage | None:
+def scheme_coverage(request: Request, train_length: int) -> SchemeCoverage | None:
     """Return what a scheme's frequencies cover in training, None for a scheme without any."""
-    check_query(query)
-    inv_freq = query.build("cpu").inv_freq
+    check_request(request)
+    inv_freq = request.build("cpu").inv_freq
     if inv_freq is None:
         return None
     coverage = spectrum(inv_freq, train_length)

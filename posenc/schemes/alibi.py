@@ -19,7 +19,7 @@ from posenc.device import float64_device, resolve_device, widest_dtype
 from posenc.errors import NoPositionVectors, SchemeArgumentError, quoted
 from posenc.formula import Writer, number
 from posenc.hook_arguments import check_whole
-from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
+from posenc.schemes.base import HEADS, Head, Request, Scheme, SchemeConfig
 from posenc.schemes.sizes import Sizes
 from posenc.tables import castable, check_dtype
 
@@ -117,7 +117,7 @@ class Alibi(Scheme):
         slope = self.slopes[0 if head == "mean" else head]
         return expanding_shift(math.exp(-slope), size, offset)
 
-    def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
+    def vectors(self, request: Request) -> Float[Tensor, "n m"]:
         length, head = request.length, request.head
         slopes = self.slopes if head == "mean" else self.slopes[head : head + 1]
         heads = len(slopes)

@@ -25,6 +25,7 @@ from posenc.errors import (
     NoPositionVectors,
     NotStationary,
     SchemeArgumentError,
+    quoted,
 )
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
@@ -51,26 +52,6 @@ EVEN_WIDTH = dataclasses.replace(EVEN_HEAD_WIDTH, label="Width")
 
 Head = Literal["mean"] | int
 DimOf = Literal["model", "head"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelRequest:
-    """The part of a position kernel to compute: positions start .. start + length - 1.
-
-    head: an index, or the mean of all. dtype: to round the table or bias to, None for exact.
-    """
-
-    length: int
-    head: Head = "mean"
-    start: int = 0
-    dtype: torch.dtype | None = None
-    device: torch.device | str | None = None
-
-    @property
-    def positions(self) -> Int[Tensor, " n"]:
-        """The positions, on the CPU where the device has no float64."""
-        stop = self.start + self.length
-        return torch.arange(self.start, stop, device=float64_device(self.device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +126,51 @@ class SchemeConfig(ABC):
         return dataclasses.replace(self, **changes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One scheme, and which of its numbers to compute: positions start .. start + length - 1.
+
+    length: number of positions. start: the first one.
+    head: an index, or "mean" for the mean of all.
+    dtype: to round the table or bias to, None for exact.
+    device: where `build` puts the scheme and its kernel is computed; other functions of
+        `posenc.analysis` compute on the CPU.
+    seed: fixes the numbers that a scheme draws.
+    """
+
+    config: SchemeConfig
+    length: int
+    head: Head = "mean"
+    start: int = 0
+    dtype: torch.dtype | None = None
+    device: torch.device | str | None = None
+    seed: int = 0
+
+    def build(self, device: torch.device | str | None = None) -> Scheme:
+        """Return the scheme on a device, by default that of the request."""
+        return self.config.build(device=device or self.device, seed=self.seed)
+
+    @property
+    def precision(self) -> str:
+        """The format that tables are rounded to, by name; float32 counts as exact."""
+        return str(self.dtype or torch.float32).removeprefix("torch.")
+
+    @property
+    def positions(self) -> Int[Tensor, " n"]:
+        """The positions, on the CPU where the device has no float64."""
+        stop = self.start + self.length
+        return torch.arange(self.start, stop, device=float64_device(self.device))
+
+
+def check_request(request: object) -> None:
+    """Raise SchemeArgumentError for anything but a Request."""
+    if not isinstance(request, Request):
+        raise SchemeArgumentError(
+            "request must be a posenc.Request, as Request(config=scheme.config, length=256) makes it, "
+            f"not {quoted(request)}."
+        )
+
+
 class Scheme(nn.Module):
     """A positional encoding as three hooks, `embed`, `rotate` and `bias`; each default does nothing.
 
@@ -177,6 +203,10 @@ class Scheme(nn.Module):
 
     def extra_repr(self) -> str:
         return repr(self.config)
+
+    def positions_within(self, length: int) -> int:
+        """Return how many of the first `length` positions have a value."""
+        return length if self.max_length is None else min(length, self.max_length)
 
     def embed(self, x: Tokens, positions: Positions = None) -> Tokens:
         """Return token vectors with position added."""
@@ -228,11 +258,11 @@ class Scheme(nn.Module):
         bias = self.bias(q, k, q_positions, k_positions)
         return logits if bias is None else logits + bias
 
-    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+    def kernel(self, request: Request) -> Float[Tensor, "n n"]:
         """Return the position kernel K(i, j), float64; see `posenc.position_kernel`."""
         return toeplitz(self.offset_curve(request))
 
-    def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
+    def offset_curve(self, request: Request) -> Float[Tensor, " m"]:
         """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
         inexact = request.dtype is not None and self.kernel_unit != "weight factor"
         if inexact or not self.stationary:
@@ -283,7 +313,7 @@ class Scheme(nn.Module):
             return None
         return rounded(bias.detach().to(float64_device(bias.device)).double(), dtype)
 
-    def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
+    def vectors(self, request: Request) -> Float[Tensor, "n m"]:
         """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
         reason = "it has no position kernel" if self.needs_content else self.no_vectors
         raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
@@ -366,14 +396,14 @@ class VectorScheme(Scheme):
     pair_first: Literal["sin", "cos"] = "sin"
     unpaired: int = 0
 
-    def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
+    def offset_curve(self, request: Request) -> Float[Tensor, " m"]:
         if not self.stationary or request.dtype is not None:
             return super().offset_curve(request)
         distances = torch.arange(request.length, device=float64_device(request.device))
         half = self.offset_kernel(distances)  # a Gram matrix is symmetric
         return torch.cat((half.flip(0)[:-1], half))
 
-    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+    def kernel(self, request: Request) -> Float[Tensor, "n n"]:
         if self.stationary and request.dtype is None:
             return super().kernel(request)
         rows = self.vectors(request)

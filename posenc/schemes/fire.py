@@ -21,7 +21,7 @@ from posenc import fields, limits
 from posenc.device import float64_device, widest_dtype
 from posenc.formula import Writer
 from posenc.hook_arguments import Keys, Positions, Queries, at_least_float32, resolve_both
-from posenc.schemes.base import HEADS, Head, KernelRequest, of_head, rounded
+from posenc.schemes.base import HEADS, Head, Request, of_head, rounded
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
 
@@ -97,7 +97,7 @@ class Fire(Trainable):
         values = self._values(*both, at_least_float32(q.dtype))
         return values if values.dim() == 4 else values[None]
 
-    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+    def kernel(self, request: Request) -> Float[Tensor, "n n"]:
         rows = self._rows(request.start, request.length, request.dtype)
         parts = [of_head(bias.exp(), request.head) for bias in rows]
         return torch.cat(parts).to(float64_device(request.device))

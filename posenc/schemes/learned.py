@@ -17,7 +17,7 @@ from posenc.device import float64_device, resolve_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_positions
-from posenc.schemes.base import DimOf, KernelRequest, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.base import DimOf, Request, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import drawn
 
@@ -136,7 +136,7 @@ class Learned(VectorScheme):
         vectors = functional.embedding(rows.clamp(0, self.config.max_len - 1), self.weight)
         return x + torch.where(inside[..., None], vectors, torch.nan).to(x.dtype)
 
-    def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
+    def vectors(self, request: Request) -> Float[Tensor, "n d"]:
         stop = request.start + request.length
         self._check_range(request.start, stop - 1)
         rows = self.weight[request.start : stop].detach()

@@ -31,7 +31,7 @@ from posenc.schemes.base import (
     EVEN_HEAD_WIDTH,
     DimOf,
     Head,
-    KernelRequest,
+    Request,
     Scheme,
     SchemeConfig,
     VectorScheme,
@@ -237,7 +237,7 @@ class Rope(RotaryScheme, VectorScheme):
         cosines = tables.cosine_sum(offsets, self.frequencies)
         return (2 * self.attention_factor**2 * cosines + self.unpaired) / self.width
 
-    def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
+    def vectors(self, request: Request) -> Float[Tensor, "n d"]:
         limits.check_table(request.length, 2 * self.frequencies.pairs, request.start)
         planes = (rounded(plane, request.dtype) for plane in self.cos_sin(request.positions))
         rotated = torch.stack((*planes,), dim=-1).flatten(-2) * (2 / self.width) ** 0.5

@@ -26,7 +26,7 @@ from posenc.schemes.base import (
     EVEN_WIDTH,
     DimOf,
     Head,
-    KernelRequest,
+    Request,
     SchemeConfig,
     VectorScheme,
     rounded,
@@ -99,7 +99,7 @@ class Sinusoidal(VectorScheme):
     ) -> Float[Tensor, " *n"]:
         return tables.cosine_sum(offsets, self.frequencies)
 
-    def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
+    def vectors(self, request: Request) -> Float[Tensor, "n d"]:
         table = tables.sinusoidal_table(
             request.length,
             self.config.dim,

@@ -27,7 +27,7 @@ from posenc.schemes.base import (
     EVEN_HEAD_WIDTH,
     DimOf,
     Head,
-    KernelRequest,
+    Request,
     SchemeConfig,
     rounded,
 )
@@ -149,7 +149,7 @@ class Xpos(RotaryScheme):
         cos, _ = cos_sin(offsets, self.frequencies, dtype=torch.float64)
         return (2 / self.width) * (cos * self._decay(offsets, -1)).sum(dim=-1)
 
-    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+    def kernel(self, request: Request) -> Float[Tensor, "n n"]:
         if request.dtype is None:
             return super().kernel(request)
         at = request.positions

@@ -3,21 +3,15 @@
 from posenc.settings.chosen_model import PRESETS, ChosenModel, chosen_model
 from posenc.settings.link_text import from_text, record, to_text
 from posenc.settings.setting import (
-    Query,
     Setting,
-    check_query,
-    known,
 )
 
 __all__ = [
     "PRESETS",
     "ChosenModel",
-    "Query",
     "Setting",
-    "check_query",
     "chosen_model",
     "from_text",
-    "known",
     "record",
     "to_text",
 ]

@@ -10,12 +10,10 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import torch
-
 from posenc import fields, limits
-from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError, quoted
+from posenc.errors import ConfigError, ConfigFileError
 from posenc.schemes import SCHEMES
-from posenc.schemes.base import Head, Scheme, SchemeConfig
+from posenc.schemes.base import Head, Request, SchemeConfig
 from posenc.schemes.sizes import PRECISIONS, Sizes
 from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
 from posenc.text import with_advanced
@@ -178,6 +176,21 @@ class Setting:
         """Return the config that this setting, or its model, means for one scheme."""
         return self.of_model(kind) or self.sizes.config(kind)
 
+    def request(self, kind: str, device: str | None = None, length: int | None = None) -> Request:
+        """Return the request of one scheme, without what it ignores.
+
+        length: other positions than are shown.
+        """
+        config = self.config(kind)
+        return Request(
+            config=config,
+            length=self.length if length is None else length,
+            head=self.head if "heads" in fields.rules(config) else "mean",
+            dtype=self.sizes.dtype,
+            seed=self.seed if "seed" in config.uses else 0,
+            device=device,
+        )
+
     def ignored_by(self, kind: str) -> tuple[str, ...]:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
         used = {*(() if self.of_model(kind) else self.config(kind).uses)}
@@ -199,57 +212,3 @@ def largest_width(dim: int, model: ChosenModel | None) -> int:
 def head_count(heads: int, model: ChosenModel | None) -> int:
     """Return the heads of a model's bias, or `heads` where it has none."""
     return heads if model is None else getattr(model.scheme, "heads", heads)
-
-
-@dataclass(frozen=True)
-class Query:
-    """One scheme of a setting: everything that decides its numbers, without what it ignores.
-
-    device: where `build` puts the scheme and `posenc.analysis.kernel_values` computes its kernel; the
-    other functions of posenc.analysis compute on the CPU.
-    """
-
-    config: SchemeConfig
-    length: int
-    head: Head = "mean"
-    precision: str = "float32"
-    seed: int = 0
-    device: str = "cpu"
-
-    @classmethod
-    def of(
-        cls, setting: Setting, kind: str, device: str = "cpu", length: int | None = None
-    ) -> Self:
-        """Return the query of one scheme of a setting. length: other positions than it shows."""
-        config = setting.config(kind)
-        return cls(
-            config=config,
-            length=setting.length if length is None else length,
-            head=setting.head if "heads" in fields.rules(config) else "mean",
-            precision=setting.precision,
-            seed=setting.seed if "seed" in config.uses else 0,
-            device=device,
-        )
-
-    def build(self, device: torch.device | str | None = None) -> Scheme:
-        """Return the scheme on a device, by default the query's own."""
-        return self.config.build(device=device or self.device, seed=self.seed)
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The dtype tables are rounded to, None for exact."""
-        return PRECISIONS[self.precision]
-
-
-def check_query(query: object) -> None:
-    """Raise SchemeArgumentError for anything but a Query."""
-    if not isinstance(query, Query):
-        raise SchemeArgumentError(
-            "query must be a posenc.settings.Query, as Query(scheme.config, length) makes it, "
-            f"not {quoted(query)}."
-        )
-
-
-def known(scheme: Scheme, length: int) -> int:
-    """Return how many of the first `length` positions have a value."""
-    return length if scheme.max_length is None else min(length, scheme.max_length)

@@ -25,7 +25,7 @@ from posenc.planner.methods import METHODS
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 from tests.dashboard.added.every_other import RopeEveryOtherConfig
 from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
 from tests.lab.small_runs import small_spec
@@ -40,8 +40,8 @@ def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -
     assert small_configs()["square_root"] == SquareRootConfig(heads=10)  # what the laws run over
     specification = small_spec("square_root")
     assert Specification.from_record(specification.record) == specification
-    query = Query.of(Setting(length=20), "square_root", "cpu")
-    scheme = query.build("cpu")
+    request = Setting(length=20).request("square_root", "cpu")
+    scheme = request.build("cpu")
     assert isinstance(scheme, SquareRoot)
     slopes = scheme.log_slope.detach().double().exp()
     positions = torch.arange(20, dtype=torch.float64)
@@ -49,7 +49,7 @@ def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -
     expected = torch.exp(-slopes[:, None, None] * apart).mean(0)
     kernel = position_kernel(scheme, 20, dtype=torch.float64)
     torch.testing.assert_close(kernel, expected, rtol=1e-6, atol=1e-9)
-    similarity = scheme_similarity(query)
+    similarity = scheme_similarity(request)
     by_distance = dict(zip(similarity.distances.tolist(), similarity.mean.tolist(), strict=True))
     assert by_distance[4] == pytest.approx(expected[4, 0].item(), rel=1e-6)
 

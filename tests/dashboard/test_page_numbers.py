@@ -21,7 +21,7 @@ from dashboard.pages.pca.panels import panels
 from dashboard.text import number
 from posenc import analysis
 from posenc.rotation import pair_matrix
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import (
@@ -251,7 +251,7 @@ def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:
 
 @pytest.mark.parametrize("page", ["similarity", "pca"])
 def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown(page: str) -> None:
-    rows = Query.of(Setting(), "learned", "cpu").build("cpu").state_dict()["weight"]
+    rows = Setting().request("learned", "cpu").build("cpu").state_dict()["weight"]
     sizes = rows.norm(dim=1)
     steps = (sizes[1:] / sizes[:-1]).log().abs()
     assert steps[-1] > 2 * steps[:-1].max()  # unlike the row before it, as no other row

@@ -28,8 +28,9 @@ from dashboard.pages.relative_offsets import data as relative_offsets
 from dashboard.pages.similarity import data as similarity
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.start import data as start
+from posenc import Request
 from posenc.schemes.learned import LearnedConfig
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 from tests.dashboard.pages import drawn, opened, setting, visit
 
 READ = {
@@ -187,7 +188,10 @@ def test_result_of_an_uploaded_table_is_computed_anew_once_it_is_evicted(
         return np.ones(2)
 
     cached, source = result_cache.cache_result(read), f"table-{'0' * 12}"
-    for asked in (SMALL.replace(learned_source=source), Query(LearnedConfig(source=source), 4)):
+    for asked in (
+        SMALL.replace(learned_source=source),
+        Request(config=LearnedConfig(source=source), length=4),
+    ):
         monkeypatch.setattr(result_cache, "is_evicted", lambda name: False)
         assert cached(asked) is cached(asked)
         monkeypatch.setattr(result_cache, "is_evicted", lambda name: name == source)

@@ -12,7 +12,7 @@ from dashboard.controls import pin
 from dashboard.pages.why_order_matters.options import OrderChoice
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
-from posenc.settings import Query, Setting, to_text
+from posenc.settings import Setting, to_text
 from tests.dashboard import pages
 from tests.dashboard.pages import KINDS, drawn, headline, matrices, notices, of, visit
 
@@ -61,7 +61,7 @@ def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
     header, shown = matrices(at)
     said = headline_text(at)
     for kind, (mask, causal) in product(KINDS, (("no mask", False), ("causal mask", True))):
-        scheme = Query.of(SMALL, kind, "cpu", 6).build()
+        scheme = SMALL.request(kind, "cpu", 6).build()
         layer = RandomLayer.of(SMALL.sizes, scheme)
         expected = read_orders(scheme, layer, WORDS, ORDERS[how], causal=causal)
         own = of(differences, kind).set_index("mask").loc[mask]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from mpmath import mp, mpf
 
+from posenc import Request
 from posenc.analysis import (
     base_bound_curve,
     critical_dimension,
@@ -16,7 +17,6 @@ from posenc.analysis import (
     scheme_kernel_past,
     spectrum,
 )
-from posenc.settings import Query
 from tests.library.configs import config_of
 from tests.library.small_tables import ladder, noise
 from tests.library.tensors import assert_close
@@ -123,10 +123,10 @@ def test_missing_rows_are_never_nearest_and_have_no_distance() -> None:
 
 
 def test_similarity_past_training_is_exact_for_scaled_frequencies() -> None:
-    query = Query(config_of("rope_yarn", dim=32), length=1_000_000)
-    found = scheme_kernel_past(query, 4_096)
+    request = Request(config=config_of("rope_yarn", dim=32), length=1_000_000)
+    found = scheme_kernel_past(request, 4_096)
     assert (found.outside, len(found.relative)) == (None, 0)  # distances are sampled
-    frequencies = query.build().frequencies
+    frequencies = request.build().frequencies
     assert frequencies is not None
     thetas = [mpf(theta) for theta in frequencies.inv_freq.tolist()]
     for index in (0, 700, -1):

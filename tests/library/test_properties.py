@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posenc import analysis
+from posenc import Request, analysis
 from posenc.analysis import (
     diagonal_spread,
     expand_curve,
@@ -21,7 +21,7 @@ from posenc.analysis import (
     offset_checks,
 )
 from posenc.schemes.alibi import Alibi
-from posenc.settings import Query
+from posenc.schemes.sizes import PRECISIONS
 from tests.library.configs import config_of
 from tests.library.small_tables import alibi_mean_curve, noise, table
 
@@ -224,12 +224,13 @@ def test_line_is_that_of_least_squares_whatever_offsets_are_missing() -> None:
     assert found.control < 0.1
 
 
-def query(kind: str, precision: Any = "float32", head: Any = "mean", **fields: Any) -> Query:
-    return Query(config_of(kind, **fields), length=256, precision=precision, head=head)
+def request(kind: str, precision: str = "float32", head: Any = "mean", **fields: Any) -> Request:
+    dtype = PRECISIONS[precision]
+    return Request(config=config_of(kind, **fields), length=256, dtype=dtype, head=head)
 
 
 def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    right: Any = analysis.scheme_offset_map(query("alibi", heads=4), 3, 2)
+    right: Any = analysis.scheme_offset_map(request("alibi", heads=4), 3, 2)
     assert right.closed < 1e-13
     true_map = Alibi.offset_map
 
@@ -238,7 +239,7 @@ def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatc
         return matrix * 0 if head == 2 else matrix
 
     monkeypatch.setattr(Alibi, "offset_map", wrong_in_one_head)
-    wrong = analysis.scheme_offset_map(query("alibi", heads=4), 3, 2)
+    wrong = analysis.scheme_offset_map(request("alibi", heads=4), 3, 2)
     assert wrong.closed == pytest.approx(1)
     assert wrong.verdict == "no such matrix, error 1"
 
@@ -246,17 +247,17 @@ def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("kind", ["sinusoidal", "rope", "alibi"])
 def test_closed_form_moves_its_own_vectors_and_no_random_ones(kind: str) -> None:
     fields: dict[str, Any] = {"heads": 4} if kind == "alibi" else {"dim": 64}
-    found = analysis.scheme_map_errors(query(kind, **fields))
+    found = analysis.scheme_map_errors(request(kind, **fields))
     assert len(found.offset) == len(offset_checks.OFFSETS)
     assert (found.error < 1e-12).all()
     assert (found.control > 0.8).all()
     if kind == "sinusoidal":  # of wide vectors fewer offsets are checked
-        assert analysis.scheme_map_errors(query(kind, dim=4_096)).offset.tolist() == [1, 8, 64]
+        assert analysis.scheme_map_errors(request(kind, dim=4_096)).offset.tolist() == [1, 8, 64]
 
 
 def test_untrained_table_fits_as_well_as_its_control() -> None:
     """Both are noise of one shape: the error is sqrt(1 + n / (d - n)) for n fitted positions."""
-    found = analysis.scheme_offset_map(query("learned", dim=200, max_len=128), 1, 2)
+    found = analysis.scheme_offset_map(request("learned", dim=200, max_len=128), 1, 2)
     expected = math.sqrt(1 + 64 / (200 - 64))
     assert found.fitted == pytest.approx(expected, rel=0.03)
     assert found.fitted_control == pytest.approx(expected, rel=0.03)
@@ -265,20 +266,20 @@ def test_untrained_table_fits_as_well_as_its_control() -> None:
 
 @pytest.mark.usefixtures("no_shape_checks")
 def test_scheme_without_vectors_has_a_verdict_and_no_number() -> None:
-    none = analysis.scheme_offset_map(query("none"), 1, 2)
-    rounded = analysis.scheme_offset_map(query("alibi", "bfloat16", heads=4), 1, 2)
+    none = analysis.scheme_offset_map(request("none"), 1, 2)
+    rounded = analysis.scheme_offset_map(request("alibi", "bfloat16", heads=4), 1, 2)
     assert none.verdict == "no position vectors"
     assert rounded.verdict == "no position vectors once rounded to bfloat16"
     for found in (none, rounded):
         numbers = (found.closed, found.fitted, found.pairs, found.composed, found.corner)
         assert numbers == (None,) * 5
-    assert analysis.scheme_dense_fit(query("none"), 1).reason == "no position vectors"
-    assert analysis.scheme_map_errors(query("none")).error.isnan().all()
+    assert analysis.scheme_dense_fit(request("none"), 1).reason == "no position vectors"
+    assert analysis.scheme_map_errors(request("none")).error.isnan().all()
 
 
 def test_line_through_a_rounded_bias_is_that_of_the_bias() -> None:
     exact, rounded = (
-        analysis.scheme_offset_claims(query("t5", precision, heads=4)).straight
+        analysis.scheme_offset_claims(request("t5", precision, heads=4)).straight
         for precision in ("float32", "bfloat16")
     )
     assert rounded.slope == pytest.approx(exact.slope, rel=0.05)
@@ -288,7 +289,7 @@ def test_line_through_a_rounded_bias_is_that_of_the_bias() -> None:
 def test_distance_is_query_minus_key() -> None:
     kernel = noise(5, 5)
     kernel.fill_diagonal_(1)  # so that it is its own cosine
-    found = analysis.scheme_similarity(query("none"), kernel)
+    found = analysis.scheme_similarity(request("none"), kernel)
     assert found.distances.tolist() == [0, 1, 2, 3, 4]
     below = [kernel.diagonal(-distance).mean().item() for distance in range(5)]
     assert found.mean.tolist() == pytest.approx(below)

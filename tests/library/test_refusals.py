@@ -287,9 +287,9 @@ def test_wrong_shapes_and_types_are_refused() -> None:
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")
-def test_scheme_analyses_refuse_what_is_no_query(analyse: Callable[[Any], object]) -> None:
+def test_scheme_analyses_refuse_what_is_no_request(analyse: Callable[[Any], object]) -> None:
     with pytest.raises(
-        SchemeArgumentError, match=r"^query must be .*Query\(scheme.config, length\)"
+        SchemeArgumentError, match=r"^request must be .*Request\(config=scheme.config, length=256\)"
     ):
         analyse(ROPE)
 

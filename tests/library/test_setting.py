@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posenc import SCHEMES, ConfigError, PosencError, fields, limits
 from posenc.schemes.sizes import own_defaults, own_rules
-from posenc.settings import PRESETS, Query, Setting, from_text, to_text
+from posenc.settings import PRESETS, Setting, from_text, to_text
 from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.library.configs import config_of
 
@@ -219,10 +219,10 @@ def test_setting_gives_every_scheme_its_config() -> None:
 
 
 def test_a_query_builds_its_scheme_on_its_own_device() -> None:
-    query = Query.of(SMALL_SETTING.replace(own=()), "t5", "meta")
-    devices = {parameter.device.type for parameter in query.build().parameters()}
+    request = SMALL_SETTING.request("t5", "meta")
+    devices = {parameter.device.type for parameter in request.build().parameters()}
     assert devices == {"meta"}
-    assert {parameter.device.type for parameter in query.build("cpu").parameters()} == {"cpu"}
+    assert {parameter.device.type for parameter in request.build("cpu").parameters()} == {"cpu"}
 
 
 def test_only_changes_from_the_default_are_written_and_compared() -> None:

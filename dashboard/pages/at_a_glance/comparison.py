@@ -14,9 +14,9 @@ from dashboard.compute.scheme_facts import (
     place,
 )
 from dashboard.pages.at_a_glance.properties import OFFSET_ONLY, WITH_CONTENT
+from posenc import Request
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
-from posenc.settings import Query
 
 MOST_MODELS = 4  # named in a cell
 KIND_OF = {
@@ -54,12 +54,14 @@ PAPERS = {
 }
 
 
-def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> pd.DataFrame:
+def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -> pd.DataFrame:
     """Return the comparison, a row per scheme; texts are Markdown."""
-    curves = {curve.specification.scheme.kind: curve for curve in runs.shipped_loss(tuple(queries))}
+    curves = {
+        curve.specification.scheme.kind: curve for curve in runs.shipped_loss(tuple(requests))
+    }
     rows = []
-    for kind, query in queries.items():
-        scheme = query.build("cpu")
+    for kind, request in requests.items():
+        scheme = request.build("cpu")
         where, end = place(scheme), scheme.max_length
         parameters = sum(parameter.numel() for parameter in scheme.parameters())
         error, loss = measured[kind].translation_invariance_error, curves.get(kind)
@@ -84,7 +86,7 @@ def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> p
                 else "not measured",
                 "used by": _used_by(kind),
                 "paper": f"[{paper}](https://arxiv.org/abs/{number})",
-                "formula": f"${compact_formula(query.config)}$",
+                "formula": f"${compact_formula(request.config)}$",
             }
         )
     return pd.DataFrame(rows)

@@ -20,7 +20,7 @@ from posenc.settings import Setting
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_properties
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 """
 SCRIPT = """
 names = (
@@ -29,7 +29,7 @@ names = (
 )
 print("scheme", *names, sep=",")
 for kind in setting.schemes:
-    found = scheme_properties(Query.of(setting, kind))
+    found = scheme_properties(setting.request(kind))
     values = [getattr(found, name) for name in names]
     print(posenc.SCHEMES[kind].label, *("" if v is None else v for v in values), sep=",")
 """
@@ -60,10 +60,10 @@ class Read:
 @cache_result
 def read(setting: Setting) -> Read:
     """Return what the page shows of a setting."""
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
     # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
     both, reasons = schemes.per_scheme(
-        lambda query: (schemes.cosine(query), schemes.measured(query)), queries
+        lambda request: (schemes.cosine(request), schemes.measured(request)), requests
     )
     results = {kind: similarity for kind, (similarity, _) in both.items()}
     measured = {kind: properties_of for kind, (_, properties_of) in both.items()}
@@ -74,7 +74,7 @@ def read(setting: Setting) -> Read:
         measured=measured,
         curves=frames.by_offset(results, frames.boundary(setting)),
         properties=properties.numbers(measured),
-        comparison=comparison.table({kind: queries[kind] for kind in results}, measured),
+        comparison=comparison.table({kind: requests[kind] for kind in results}, measured),
         headline=headline(results, measured) if results else "",
     )
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.kernel import position_vectors
-from posenc.settings import Query, Setting, known
+from posenc.settings import Setting
 from posenc.tables import rope_tables, sinusoidal_table
 
 Tables = tuple[Tensor, Tensor | None]
@@ -18,7 +18,8 @@ import math
 import torch
 from torch import Tensor
 from posenc.kernel import position_vectors
-from posenc.settings import Query, Setting, known
+from posenc import Request
+from posenc.settings import Setting
 from posenc.tables import rope_tables, sinusoidal_table"""
 
 
@@ -101,9 +102,9 @@ def _bfloat16(setting: Setting) -> Tables:
 
 def _learned(setting: Setting) -> Tables:
     """The learned table that is chosen in the sidebar."""
-    query = Query.of(setting, "learned")
-    scheme = query.build("cpu")
-    return position_vectors(scheme, known(scheme, query.length)), None
+    request = setting.request("learned")
+    scheme = request.build("cpu")
+    return position_vectors(scheme, scheme.positions_within(request.length)), None
 
 
 def _random(setting: Setting) -> Tables:

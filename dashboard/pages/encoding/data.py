@@ -15,12 +15,12 @@ from dashboard.compute.scheme_facts import compact_formula
 from dashboard.compute.schemes import Array
 from dashboard.frame.script import whole_script
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
-from posenc import encoding, position_vectors
+from posenc import Request, encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import Alibi
 from posenc.schemes.base import Scheme
-from posenc.settings import Query, Setting, known
+from posenc.settings import Setting
 
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
 SUM_WINDOW = 48  # positions and dimensions of the pictured sum
@@ -30,15 +30,15 @@ WAVES, BIAS = "cosine or sine", "logit"  # units of numbers from -1 to 1, and of
 
 IMPORTS = """
 from posenc import encoding
-from posenc.settings import Query, Setting, known
+from posenc.settings import Setting
 """
 BODY = """
 print("scheme,position,column,name,value")
 for kind in setting.schemes:
-    query = Query.of(setting, kind)
-    scheme = query.build("cpu")
-    rows = known(scheme, setting.length)
-    numbers = encoding(scheme, rows, head=query.head, dtype=query.dtype)
+    request = setting.request(kind)
+    scheme = request.build("cpu")
+    rows = scheme.positions_within(setting.length)
+    numbers = encoding(scheme, rows, head=request.head, dtype=request.dtype)
     if numbers is None:  # a scheme without numbers
         continue
     width = setting.length if numbers.is_bias else numbers.values.shape[1]
@@ -97,13 +97,13 @@ class EncodingPage:
 @cache_result
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    return EncodingPage(setting, *schemes.per_scheme(scheme_encoding, queries, setting, chosen))
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    return EncodingPage(setting, *schemes.per_scheme(scheme_encoding, requests, setting, chosen))
 
 
-def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
+def scheme_encoding(request: Request, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
     """Return everything that the page shows of one scheme, at as many positions as are drawn."""
-    scheme = query.build("cpu")
+    scheme = request.build("cpu")
     label, frequencies = scheme.config.label, _frequencies(scheme, setting.train_length)
     slopes = pd.DataFrame()
     if isinstance(scheme, Alibi):
@@ -114,13 +114,15 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
         provenance=scheme.provenance,
         # What is built knows its shape: a file's table has another width than the setting.
         formula=compact_formula(
-            scheme.config, chosen.notation, numbers=chosen.substituted, head=query.head
+            scheme.config, chosen.notation, numbers=chosen.substituted, head=request.head
         ),
         frequencies=frequencies,
         slopes=slopes,
     )
-    asked = min(query.length, MOST_WAVE_POSITIONS)
-    numbers = encoding(scheme, known(scheme, asked), head=query.head, dtype=query.dtype)
+    asked = min(request.length, MOST_WAVE_POSITIONS)
+    numbers = encoding(
+        scheme, scheme.positions_within(asked), head=request.head, dtype=request.dtype
+    )
     if numbers is None:
         return result
     values, features = numbers.values.numpy(), numbers.features
@@ -251,8 +253,8 @@ SUM_COLUMNS = {
 @cache_result
 def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     """Return position beside content, for the tab that shows it."""
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    read, _ = schemes.per_scheme(_sum, queries, setting.seed, chosen)
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    read, _ = schemes.per_scheme(_sum, requests, setting.seed, chosen)
     sums = {kind: total for kind, total in read.items() if total is not None}
     rows = [
         {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": total.width} | vars(compared)
@@ -263,11 +265,11 @@ def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     return SumsPage(sums, others, pd.DataFrame(rows).rename(columns=SUM_COLUMNS))
 
 
-def _sum(query: Query, seed: int, chosen: EncodingChoice) -> Sum | None:
-    scheme = query.build("cpu")
+def _sum(request: Request, seed: int, chosen: EncodingChoice) -> Sum | None:
+    scheme = request.build("cpu")
     if type(scheme).embed is Scheme.embed:
         return None
-    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+    rows = position_vectors(scheme, scheme.positions_within(request.length), dtype=request.dtype)
     width = rows.shape[1]
     norm = embedding_sum.row_norm(rows)
     window = rows[:SUM_WINDOW, :SUM_WINDOW]

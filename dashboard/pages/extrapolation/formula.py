@@ -44,14 +44,15 @@ NEAREST_CAPTION = (
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_kernel_past
-from posenc.settings import Query, Setting
+from posenc import Request
+from posenc.settings import Setting
 """
 SCRIPT = """
 length = {reach} * setting.train_length
 print("scheme,distance,cosine")
 for kind in setting.schemes:
-    query = Query.of(setting, kind, length=length)
-    found = scheme_kernel_past(query, setting.train_length)
+    request = setting.request(kind, length=length)
+    found = scheme_kernel_past(request, setting.train_length)
     for distance, cosine in zip(found.distances.tolist(), found.cosine.tolist()):
         print(posenc.SCHEMES[kind].label, distance, cosine, sep=",")
 """
@@ -86,8 +87,8 @@ def read(setting: Setting, reach: int) -> Read:
     # Formulas are evaluated exactly: other pages are about rounding.
     exact, trained = setting.replace(precision="float32"), setting.train_length
     length = reach * trained
-    queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
-    past, reasons = schemes.per_scheme(schemes.past, queries, trained)
+    requests = {kind: schemes.request(exact, kind, length) for kind in exact.schemes}
+    past, reasons = schemes.per_scheme(schemes.past, requests, trained)
     curves = {
         kind: (kernel.distances.numpy(), kernel.cosine.numpy())
         for kind, kernel in past.items()
@@ -113,8 +114,8 @@ def read(setting: Setting, reach: int) -> Read:
 def read_turns(setting: Setting) -> Turns:
     """Return the turns of every pair within the training length."""
     exact, length = setting.replace(precision="float32"), setting.train_length
-    queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
-    results, _ = schemes.per_scheme(schemes.coverage, queries, length)
+    requests = {kind: schemes.request(exact, kind, length) for kind in exact.schemes}
+    results, _ = schemes.per_scheme(schemes.coverage, requests, length)
     coverage = {kind: covered for kind, covered in results.items() if covered is not None}
     curves = {
         kind: (np.arange(len(covered.turns)), covered.turns.numpy())
@@ -236,7 +237,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
 def _caption(text: str, current: Read) -> None:
     """Draw the caption of a picture; its tooltip says what each scheme really is."""
     sources = {
-        kind: schemes.provenance(schemes.query(current.setting, kind, current.length))
+        kind: schemes.provenance(schemes.request(current.setting, kind, current.length))
         for kind in current.past
     }
     st.caption(text, help=page.panel_notes(current.setting, sources))

@@ -11,9 +11,10 @@ from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array
 from dashboard.frame.script import whole_script
 from dashboard.pages.pca.options import PLANES, PcaChoice
+from posenc import Request
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
 from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 
 COMPONENTS = 12  # of which the explained variance is shown, more where SHARE takes more
 SHARE = 0.9
@@ -22,13 +23,13 @@ TIMES = ("once", "twice", "three times")
 
 IMPORTS = """
 from posenc.analysis import scheme_projection
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 """
 BODY = """
 fitted = {fitted}
 print("kind,position,PC1,PC2,PC3")
 for kind in setting.schemes:
-    found = scheme_projection(Query.of(setting, kind), fitted, components=3)
+    found = scheme_projection(setting.request(kind), fitted, components=3)
     for position, scores in enumerate(found.scores.tolist()):
         print(kind, position, *scores, sep=",")
 """
@@ -50,19 +51,19 @@ class Read:
 
 
 @cache_result
-def projected(query: Query, fitted: int) -> SchemeProjection:
+def projected(request: Request, fitted: int) -> SchemeProjection:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
-    schemes.check_table(query)
+    schemes.check_table(request)
     schemes.one_thread_for_numpy()
-    return scheme_projection(query, fitted, len(AXES))
+    return scheme_projection(request, fitted, len(AXES))
 
 
 @cache_result
 def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
     fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    return Read(setting, *schemes.per_scheme(projected, queries, fitted))
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    return Read(setting, *schemes.per_scheme(projected, requests, fitted))
 
 
 def variance_shares(result: SchemeProjection) -> Array:

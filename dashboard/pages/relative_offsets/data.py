@@ -13,9 +13,10 @@ from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.frame.script import whole_script
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed
+from posenc import Request
 from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
 from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
 STRAIGHT = 1 - 1e-9  # R squared of a line that rounding alone bends
@@ -33,15 +34,15 @@ MAP_COLUMNS = {
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_offset_claims, scheme_offset_map
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 """
 BODY = """
 offset, second = {offset}, {second}
 print("scheme,closed,fitted,pairs,composed,spread along diagonals / overall,R squared")
 for kind in setting.schemes:
-    query = Query.of(setting, kind)
-    found = scheme_offset_map(query, offset, second)
-    claims = scheme_offset_claims(query)
+    request = setting.request(kind)
+    found = scheme_offset_map(request, offset, second)
+    claims = scheme_offset_claims(request)
     numbers = [found.closed, found.fitted, found.pairs, found.composed]
     numbers += [claims.only.error, claims.straight.r_squared]
     print(posenc.SCHEMES[kind].label, *("" if n is None else n for n in numbers), sep=",")
@@ -52,7 +53,7 @@ for kind in setting.schemes:
 class Read:
     """The three claims of every scheme."""
 
-    queries: dict[str, Query]
+    requests: dict[str, Request]
     claims: dict[str, OffsetClaims]
     reasons: dict[str, str]
     maps: dict[str, OffsetMap]
@@ -61,14 +62,14 @@ class Read:
 @cache_result
 def read(setting: Setting, chosen: OffsetChoice) -> Read:
     """Return what the page shows of a setting."""
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    claims, reasons = schemes.per_scheme(schemes.offset_claims, queries)
-    queries = {kind: queries[kind] for kind in claims}
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    claims, reasons = schemes.per_scheme(schemes.offset_claims, requests)
+    requests = {kind: requests[kind] for kind in claims}
     maps = {
-        kind: schemes.offset_map(query, chosen.offset, chosen.second)
-        for kind, query in queries.items()
+        kind: schemes.offset_map(request, chosen.offset, chosen.second)
+        for kind, request in requests.items()
     }
-    return Read(queries, claims, reasons, maps)
+    return Read(requests, claims, reasons, maps)
 
 
 @memoize_on
@@ -102,8 +103,8 @@ def claim_table(read: Read) -> pd.DataFrame:
 def by_offset(read: Read) -> pd.DataFrame:
     """Return the error that each verdict rests on, by offset, and its random control."""
     parts = []
-    for kind, query in read.queries.items():
-        errors = schemes.map_errors(query)
+    for kind, request in read.requests.items():
+        errors = schemes.map_errors(request)
         parts.append(
             {
                 "scheme": SCHEMES[kind].label,

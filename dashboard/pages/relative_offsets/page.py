@@ -42,7 +42,7 @@ def draw() -> None:
     with header:
         page.show_excluded(read, current.claims, "Relative offsets")
         page.head("Relative offsets", read.map(data.headline))
-    sources = {kind: schemes.provenance(query) for kind, query in current.queries.items()}
+    sources = {kind: schemes.provenance(request) for kind, request in current.requests.items()}
     notes = page.panel_notes(settings.current, sources)
     meaning_of_phi = (
         r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content "
@@ -211,7 +211,7 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
         return
     fits = read.map(
         lambda result: {
-            kind: schemes.dense_fit(query, offset) for kind, query in result.queries.items()
+            kind: schemes.dense_fit(request, offset) for kind, request in result.requests.items()
         }
     )
     dense = fits.map(data.dense_fits)

@@ -18,12 +18,12 @@ from posenc.settings import Setting
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_similarity
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 """
 SCRIPT = """
 print("scheme,distance,mean,low,high,spread")
 for kind in setting.schemes:
-    found = scheme_similarity(Query.of(setting, kind))
+    found = scheme_similarity(setting.request(kind))
     rows = zip(found.distances, found.mean, found.low, found.high, found.deviation)
     for row in rows:
         print(posenc.SCHEMES[kind].label, *(value.item() for value in row), sep=",")
@@ -53,13 +53,13 @@ class Read:
 @cache_result
 def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    results, reasons = schemes.per_scheme(schemes.cosine, queries)
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    results, reasons = schemes.per_scheme(schemes.cosine, requests)
     reference, key = (
         min(position, setting.length - 1) for position in (chosen.reference, chosen.key_position)
     )
     boundary = frames.boundary(setting)
-    rows = {kind: schemes.reference_row(queries[kind], reference) for kind in results}
+    rows = {kind: schemes.reference_row(requests[kind], reference) for kind in results}
     return Read(
         setting=setting,
         results=results,

@@ -115,8 +115,8 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
 
     def change(current: Panel, _: Panel) -> MatrixValues:
         (kind,) = (kind for kind in read.current.results if SCHEMES[kind].label == current.title)
-        queries = settings.map(lambda setting: schemes.query(setting, kind))
-        return schemes.cosine_change(queries.current, queries.pinned or queries.current)
+        requests = settings.map(lambda setting: schemes.request(setting, kind))
+        return schemes.cosine_change(requests.current, requests.pinned or requests.current)
 
     panels.rows_of_both(
         read.map(_panels),

@@ -28,7 +28,7 @@ class Start:
 @cache_result
 def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
-    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    results, reasons = schemes.per_scheme(schemes.cosine, queries)
-    places, _ = schemes.per_scheme(lambda query: place(query.build("cpu")), queries)
+    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    results, reasons = schemes.per_scheme(schemes.cosine, requests)
+    places, _ = schemes.per_scheme(lambda request: place(request.build("cpu")), requests)
     return Start(results, reasons, frames.by_offset(results), places)

@@ -11,9 +11,10 @@ from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, per_scheme
 from dashboard.frame.script import whole_script
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
+from posenc import Request
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting
+from posenc.settings import Setting
 
 NO_POSITION = "none"  # first, whatever is chosen: every scheme is compared with it
 SAME = 1e-12  # what rounding in float64 leaves of outputs about 1
@@ -75,8 +76,8 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
     names = ("dim", "heads", "equal_width", "seed", "learned_source")
     layer_setting = Setting(length=2, **{name: getattr(setting, name) for name in names})
     kinds = dict.fromkeys((NO_POSITION, *setting.schemes))
-    queries = {kind: Query.of(setting, kind, "cpu", len(words)) for kind in kinds}
-    schemes, reasons = per_scheme(_read_scheme, queries, layer_setting, words, order)
+    requests = {kind: setting.request(kind, "cpu", len(words)) for kind in kinds}
+    schemes, reasons = per_scheme(_read_scheme, requests, layer_setting, words, order)
     patterns = {
         kind: _pattern(outputs.readings[chosen.causal], chosen.pattern_head)
         for kind, outputs in schemes.items()
@@ -111,10 +112,10 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
 
 @cache_result
 def _read_scheme(
-    query: Query, setting: Setting, words: tuple[str, ...], order: tuple[int, ...]
+    request: Request, setting: Setting, words: tuple[str, ...], order: tuple[int, ...]
 ) -> SchemeOutputs:
     """Return what one scheme's layer gives; `setting` holds only what changes the layer."""
-    scheme = query.build("cpu")
+    scheme = request.build("cpu")
     layer = RandomLayer.of(setting.sizes, scheme)
     readings = [read_orders(scheme, layer, words, order, causal=causal) for causal in (False, True)]
     return SchemeOutputs(layer, scheme.provenance, readings)
