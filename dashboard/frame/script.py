@@ -3,21 +3,44 @@
 A script is text, made from the setting and the page's choices; tests run each and compare.
 """
 
-from posenc import fields
+import dataclasses
+from typing import Any
+
+import torch
+
+import posenc
 from posenc.settings import Setting
 
 
-def to_python(setting: Setting) -> str:
-    """Return a setting as Python: what differs from the defaults, all of it legal where it is run."""
-    default = fields.defaults(Setting)
-    changed = [
-        f"{name}={getattr(setting, name)!r}"
-        for name in fields.rules(Setting)
-        if getattr(setting, name) != default[name]
-    ]
-    if setting.own:
-        changed.append(f"own={setting.own!r}")
-    return f"Setting({', '.join(changed)})"
+def to_python(value: Any) -> str:
+    """Return a config, sizes or a request as Python: its class and what differs from the defaults."""
+    changed = []
+    for field in dataclasses.fields(value):
+        current = getattr(value, field.name)
+        if current != field.default:
+            is_value = dataclasses.is_dataclass(current)
+            changed.append(f"{field.name}={to_python(current) if is_value else _literal(current)}")
+    return f"{_class_in_python(value)}({', '.join(changed)})"
+
+
+def _class_in_python(value: Any) -> str:
+    name = type(value).__name__
+    if hasattr(posenc, name):
+        return f"posenc.{name}"
+    return f"posenc.SCHEMES[{value.kind!r}]"  # of a scheme that was added
+
+
+def _literal(value: object) -> str:
+    return str(value) if isinstance(value, torch.dtype) else repr(value)
+
+
+def requests_in_python(setting: Setting, length: int | None = None) -> str:
+    """Return `requests` as Python: what every scheme of a setting is asked for, by its kind."""
+    lines = (
+        f'    "{kind}": {to_python(setting.request(kind, length=length))},'
+        for kind in setting.schemes
+    )
+    return "\n".join(("requests = {", *lines, "}"))
 
 
 def uploaded(setting: Setting) -> str:
@@ -35,6 +58,9 @@ def uploaded(setting: Setting) -> str:
     )
 
 
-def whole_script(imports: str, setting: Setting, body: str) -> str:
-    """Return a whole script: imports, the setting, the body."""
-    return f"{imports.strip()}\n\nsetting = {to_python(setting)}\n{body.strip()}\n"
+def whole_script(imports: str, values: str, body: str) -> str:
+    """Return a whole script: imports, the values of the setting, the body."""
+    imports = imports.strip()
+    if "torch." in values and "import torch" not in imports:
+        imports = f"import torch\n\n{imports}"
+    return f"{imports}\n\n{values}\n{body.strip()}\n"

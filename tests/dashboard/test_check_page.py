@@ -28,6 +28,7 @@ from posenc.identification.frequency_fit import EXACT, Hypothesis
 from posenc.identification.identify import headline as identified
 from posenc.schemes.rope import rope_frequencies
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
+from posenc.schemes.sizes import Sizes
 from posenc.settings import Setting
 from posenc.tables import rope_tables
 from tests.dashboard import pages
@@ -75,7 +76,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], set[str], str]] = {
 def test_every_example_is_identified() -> None:
     assert {*EXPECTED} | {"learned", "random numbers"} == {*EXAMPLES}  # those match no formula
     for name, (facts, kinds, other) in EXPECTED.items():
-        found = identify(*make(name, Setting(dim=128, heads=2, length=64)))
+        found = identify(*make(name, Sizes(dim=128, heads=2, length=64)))
         assert all(fact in identified(found) for fact in facts), identified(found)
         deviations = {deviation.kind for deviation in found.deviations}
         assert deviations - {"unexplained"} == kinds, name  # what rounding leaves may be that
@@ -85,8 +86,8 @@ def test_every_example_is_identified() -> None:
 
 def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}, **opened(COLUMNS)))
-    setting = Setting(dim=64, heads=2, length=48, train_length=32)
-    given_cos, given_sin = make(BFLOAT16, setting)
+    sizes = Sizes(dim=64, heads=2, length=48, train_length=32)
+    given_cos, given_sin = make(BFLOAT16, sizes)
     assert given_sin is not None
     cos, sin = waves(48, 32)
     exact = np.concatenate((cos, cos, sin, sin), 1)
@@ -104,7 +105,7 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
 
 def faulty_tables() -> dict[str, tuple[torch.Tensor, torch.Tensor | None]]:
     """Every example, every mistaken order of columns, and a scaled cache that begins at position 3."""
-    tables = {name: make(name, Setting(dim=128, heads=2, length=64)) for name in EXAMPLES}
+    tables = {name: make(name, Sizes(dim=128, heads=2, length=64)) for name in EXAMPLES}
     for arrangement in ARRANGEMENTS:
         if arrangement.fault:
             columns = arrangement.columns(64)
@@ -142,7 +143,7 @@ def test_corrected_code_makes_the_table_without_deviations() -> None:
         assert not again.arrangement.fault
         corrected.add(name)
     assert {"tutorial code", "starts at 1", "tensor2tensor", BFLOAT16, "YaRN"} <= corrected
-    codes = corrected_code(identify(*make(BFLOAT16, Setting(dim=64, heads=2, length=48))))
+    codes = corrected_code(identify(*make(BFLOAT16, Sizes(dim=64, heads=2, length=48))))
     exec(codes["Corrected code"], names)
     cos, sin = waves(48, 32)
     np.testing.assert_allclose(names["cosines"], np.concatenate((cos, cos), 1), atol=1e-7)
@@ -172,7 +173,7 @@ def test_code_of_each_use_makes_a_table_of_that_use() -> None:
 
 def test_page_shows_the_corrected_code_or_that_the_table_matches() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}))
-    codes = corrected_code(identify(*make(BFLOAT16, pages.setting(at))))
+    codes = corrected_code(identify(*make(BFLOAT16, pages.setting(at).sizes)))
     assert codes["Corrected code"].strip() in [box.value for box in at.main.code]
     assert "1 deviation found" in headline(at)
     at = drawn(visit(PAGE, SMALL))

@@ -20,7 +20,6 @@ from posenc.settings import Setting
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_properties
-from posenc.settings import Setting
 """
 SCRIPT = """
 names = (
@@ -28,10 +27,10 @@ names = (
     "value_high", "translation_invariance_error", "first_rise", "kendall_tau",
 )
 print("scheme", *names, sep=",")
-for kind in setting.schemes:
-    found = scheme_properties(setting.request(kind))
+for request in requests.values():
+    found = scheme_properties(request)
     values = [getattr(found, name) for name in names]
-    print(posenc.SCHEMES[kind].label, *("" if v is None else v for v in values), sep=",")
+    print(request.config.label, *("" if v is None else v for v in values), sep=",")
 """
 
 

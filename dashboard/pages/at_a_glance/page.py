@@ -11,7 +11,7 @@ from dashboard.charts import theme
 from dashboard.compute import run_results, runs
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.at_a_glance import data, properties
 from dashboard.text import number, plain
 from posenc.analysis import properties as analysis
@@ -69,7 +69,7 @@ def draw() -> None:
     )
     page.numbers(read.map(lambda result: result.properties), "measured properties")
     page.numbers(read.map(lambda result: result.comparison), "comparison")
-    page.script(whole_script(data.IMPORTS, settings.current, data.SCRIPT))
+    page.script(whole_script(data.IMPORTS, requests_in_python(settings.current), data.SCRIPT))
 
 
 def _draw_scheme(read: AB[data.Read], kind: str) -> None:

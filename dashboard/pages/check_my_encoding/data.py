@@ -110,7 +110,7 @@ def _read(compute: Callable[[str, Setting], Answer], name: str, setting: Setting
 def tables(name: str, setting: Setting) -> Tables:
     """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
     if name in EXAMPLES:
-        return examples.make(name, setting)
+        return examples.make(name, setting.sizes)
     uploaded = cached_numbers.get(name).table
     return uploaded.table, uploaded.sines
 

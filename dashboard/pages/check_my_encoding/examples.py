@@ -1,4 +1,4 @@
-"""Tables to try identification on: as code in use makes them, right and wrong, at a setting's sizes."""
+"""Tables to try identification on: as code in use makes them, right and wrong, at given sizes."""
 
 import inspect
 import math
@@ -7,36 +7,35 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+import posenc
 from posenc.kernel import position_vectors
-from posenc.settings import Setting
 from posenc.tables import rope_tables, sinusoidal_table
 
 Tables = tuple[Tensor, Tensor | None]
 
 IMPORTS = """\
 import math
+import posenc
 import torch
 from torch import Tensor
 from posenc.kernel import position_vectors
-from posenc import Request
-from posenc.settings import Setting
 from posenc.tables import rope_tables, sinusoidal_table"""
 
 
-def make(name: str, setting: Setting) -> Tables:
-    """Return an example (length, width), or cosines and sines, rounded to the setting's precision.
+def make(name: str, sizes: posenc.Sizes) -> Tables:
+    """Return an example (length, width), or cosines and sines, rounded to the precision of the sizes.
 
-    Raises CheckpointError where the setting's learned table is not here.
+    Raises CheckpointError where the learned table is not here.
     """
-    table, sines = EXAMPLES[name](setting)
-    dtype = setting.sizes.dtype
+    table, sines = EXAMPLES[name](sizes)
+    dtype = sizes.dtype
     if dtype is None:
         return table, sines
     return table.to(dtype), None if sines is None else sines.to(dtype)
 
 
 def code(name: str) -> str:
-    """Return the source of an example, for a script with IMPORTS; recipe(setting) makes it."""
+    """Return the source of an example, for a script with IMPORTS; recipe(sizes) makes it."""
     function = EXAMPLES[name]
     source = inspect.getsource(function).replace(function.__name__, "recipe")
     if "_angles(" in source:
@@ -44,73 +43,72 @@ def code(name: str) -> str:
     return source.replace("-> Tables", "-> tuple[Tensor, Tensor | None]")
 
 
-def _sinusoidal(setting: Setting) -> Tables:
-    """The sinusoidal table of these settings, exact."""
-    return sinusoidal_table(setting.length, setting.dim, setting.base), None
+def _sinusoidal(sizes: posenc.Sizes) -> Tables:
+    """The sinusoidal table of these sizes, exact."""
+    return sinusoidal_table(sizes.length, sizes.dim, sizes.base), None
 
 
-def _tutorial(setting: Setting) -> Tables:
+def _tutorial(sizes: posenc.Sizes) -> Tables:
     """As tutorials make it: float32 exponentials of logarithms, times float32 positions."""
-    position = torch.arange(setting.length, dtype=torch.float32).unsqueeze(1)
-    even = torch.arange(0, setting.dim, 2, dtype=torch.float32)
-    rates = torch.exp(even * (-math.log(setting.base) / setting.dim))
-    table = torch.zeros(setting.length, setting.dim)
+    position = torch.arange(sizes.length, dtype=torch.float32).unsqueeze(1)
+    even = torch.arange(0, sizes.dim, 2, dtype=torch.float32)
+    rates = torch.exp(even * (-math.log(sizes.base) / sizes.dim))
+    table = torch.zeros(sizes.length, sizes.dim)
     table[:, 0::2] = torch.sin(position * rates)
     table[:, 1::2] = torch.cos(position * rates)
     return table, None
 
 
-def _from_one(setting: Setting) -> Tables:
+def _from_one(sizes: posenc.Sizes) -> Tables:
     """The sinusoidal table, its first row for position 1."""
-    return sinusoidal_table(setting.length, setting.dim, setting.base, start=1), None
+    return sinusoidal_table(sizes.length, sizes.dim, sizes.base, start=1), None
 
 
-def _m_over_d(setting: Setting) -> Tables:
+def _m_over_d(sizes: posenc.Sizes) -> Tables:
     """The sinusoidal table with m/d in place of 2m/d."""
-    angles = _angles(setting.length, setting.base, torch.arange(setting.dim // 2) / setting.dim)
+    angles = _angles(sizes.length, sizes.base, torch.arange(sizes.dim // 2) / sizes.dim)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float(), None
 
 
-def _tensor2tensor(setting: Setting) -> Tables:
+def _tensor2tensor(sizes: posenc.Sizes) -> Tables:
     """Sines, then cosines, with tensor2tensor's exponent, 2m/(d - 2) in place of 2m/d."""
-    pairs = setting.dim // 2
+    pairs = sizes.dim // 2
     exponents = torch.arange(pairs) / max(1, pairs - 1)
-    angles = _angles(setting.length, setting.base, exponents)
+    angles = _angles(sizes.length, sizes.base, exponents)
     return torch.cat((angles.sin(), angles.cos()), 1).float(), None
 
 
-def _swapped(setting: Setting) -> Tables:
+def _swapped(sizes: posenc.Sizes) -> Tables:
     """All cosines, then all sines."""
-    table = sinusoidal_table(setting.length, setting.dim, setting.base, layout="half")
-    return table.roll(setting.dim // 2, 1), None
+    table = sinusoidal_table(sizes.length, sizes.dim, sizes.base, layout="half")
+    return table.roll(sizes.dim // 2, 1), None
 
 
-def _cache(setting: Setting) -> Tables:
+def _cache(sizes: posenc.Sizes) -> Tables:
     """Cosines and sines of one head as transformers keeps them."""
-    cos, sin = rope_tables(setting.length, setting.sizes.rotary_width, setting.base)
+    cos, sin = rope_tables(sizes.length, sizes.rotary_width, sizes.base)
     return torch.cat((cos, cos), 1), torch.cat((sin, sin), 1)
 
 
-def _bfloat16(setting: Setting) -> Tables:
+def _bfloat16(sizes: posenc.Sizes) -> Tables:
     """Cosines and sines from frequencies kept in bfloat16, as in a model that was cast to it."""
-    exponents = torch.arange(0, setting.sizes.rotary_width, 2).float() / setting.sizes.rotary_width
-    rates = (1.0 / setting.base**exponents).bfloat16().float()
-    angles = torch.arange(setting.length).float().unsqueeze(1) * rates
+    exponents = torch.arange(0, sizes.rotary_width, 2).float() / sizes.rotary_width
+    rates = (1.0 / sizes.base**exponents).bfloat16().float()
+    angles = torch.arange(sizes.length).float().unsqueeze(1) * rates
     twice = torch.cat((angles, angles), 1)
     return twice.cos(), twice.sin()
 
 
-def _learned(setting: Setting) -> Tables:
+def _learned(sizes: posenc.Sizes) -> Tables:
     """The learned table that is chosen in the sidebar."""
-    request = setting.request("learned")
-    scheme = request.build("cpu")
-    return position_vectors(scheme, scheme.positions_within(request.length)), None
+    scheme = sizes.config("learned").build("cpu", seed=sizes.seed)
+    return position_vectors(scheme, scheme.positions_within(sizes.length)), None
 
 
-def _random(setting: Setting) -> Tables:
+def _random(sizes: posenc.Sizes) -> Tables:
     """Independent normal numbers, which no formula makes."""
-    generator = torch.Generator().manual_seed(setting.seed)
-    return torch.randn(setting.length, setting.dim, generator=generator), None
+    generator = torch.Generator().manual_seed(sizes.seed)
+    return torch.randn(sizes.length, sizes.dim, generator=generator), None
 
 
 def _angles(length: int, base: float, exponents: Tensor) -> Tensor:
@@ -118,7 +116,7 @@ def _angles(length: int, base: float, exponents: Tensor) -> Tensor:
 
 
 # By name; the docstring says how it is made.
-EXAMPLES: dict[str, Callable[[Setting], Tables]] = {
+EXAMPLES: dict[str, Callable[[posenc.Sizes], Tables]] = {
     "sinusoidal": _sinusoidal,
     "tutorial code": _tutorial,
     "starts at 1": _from_one,

@@ -57,12 +57,12 @@ for index, order, numbers in (
 def script(setting: Setting, chosen: CheckChoice, part: str = TABLE) -> str:
     """Return a script that checks the chosen table; an upload is read from its owner's files."""
     if chosen.table in examples.EXAMPLES:
-        shared = without_model(setting)
+        sizes = without_model(setting).sizes
         imports, recipe = examples.IMPORTS, examples.code(chosen.table)
-        table = f"\n{recipe}\n\nsetting = {to_python(shared)}\ntable, sines = recipe(setting)"
-        if shared.sizes.dtype is not None:
-            table += f"\ntable = table.to({shared.sizes.dtype})"
-            table += f"\nsines = None if sines is None else sines.to({shared.sizes.dtype})"
+        table = f"\n{recipe}\n\nsizes = {to_python(sizes)}\ntable, sines = recipe(sizes)"
+        if sizes.dtype is not None:
+            table += f"\ntable = table.to({sizes.dtype})"
+            table += f"\nsines = None if sines is None else sines.to({sizes.dtype})"
     else:
         try:
             numbers = cached_numbers.get(chosen.table)

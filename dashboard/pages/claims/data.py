@@ -58,14 +58,14 @@ IMPORTS = """
 import csv
 import sys
 
+import posenc
 from posenc.claims import CLAIMS
-from posenc.settings import Setting
 """
 SCRIPT = """
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow(["id", "state", "number", "control"])
 for name, claim in CLAIMS.items():
-    verdict = claim.test(claim.relevant(setting.sizes))
+    verdict = claim.test(claim.relevant(sizes))
     numbers = [one and one.value for one in (verdict.decides, verdict.control)]
     rows.writerow([name, verdict.status, *("" if x is None else repr(x) for x in numbers)])
 """

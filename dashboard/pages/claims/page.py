@@ -13,7 +13,7 @@ from dashboard.compute.schemes import Array
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import plain
@@ -66,7 +66,9 @@ def draw() -> None:
         training.extrapolates,
     )
     page.numbers(both.map(lambda result: result.numbers), "claims")
-    page.script(whole_script(data.IMPORTS, settings.current, data.SCRIPT))
+    page.script(
+        whole_script(data.IMPORTS, f"sizes = {to_python(settings.current.sizes)}", data.SCRIPT)
+    )
 
 
 def _draw_claim(claim: Claim, both: AB[data.ClaimsRead]) -> None:

@@ -13,7 +13,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.compute.schemes import Array
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from posenc import Request, encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum
@@ -29,20 +29,18 @@ OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the
 WAVES, BIAS = "cosine or sine", "logit"  # units of numbers from -1 to 1, and of a bias
 
 IMPORTS = """
-from posenc import encoding
-from posenc.settings import Setting
+import posenc
 """
 BODY = """
 print("scheme,position,column,name,value")
-for kind in setting.schemes:
-    request = setting.request(kind)
+for request in requests.values():
     scheme = request.build("cpu")
-    rows = scheme.positions_within(setting.length)
-    numbers = encoding(scheme, rows, head=request.head, dtype=request.dtype)
+    rows = scheme.positions_within(request.length)
+    numbers = posenc.encoding(scheme, rows, head=request.head, dtype=request.dtype)
     if numbers is None:  # a scheme without numbers
         continue
-    width = setting.length if numbers.is_bias else numbers.values.shape[1]
-    for i in range(min({corner}, setting.length)):
+    width = request.length if numbers.is_bias else numbers.values.shape[1]
+    for i in range(min({corner}, request.length)):
         for j in range(min({corner}, width)):
             name = f"key {{j}}" if numbers.is_bias else numbers.features[j]
             value = numbers.values[i, j].item() if i < rows else float("nan")
@@ -297,4 +295,4 @@ def scale(unit: str, pictures: list[Array]) -> Scale:
 
 def script(setting: Setting) -> str:
     """Return a complete Python script that prints the page's table of first entries."""
-    return whole_script(IMPORTS, setting, BODY.format(corner=CORNER))
+    return whole_script(IMPORTS, requests_in_python(setting), BODY.format(corner=CORNER))

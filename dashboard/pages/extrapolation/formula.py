@@ -16,7 +16,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.extrapolation import questions
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
 from dashboard.text import listed, number
@@ -44,17 +44,13 @@ NEAREST_CAPTION = (
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_kernel_past
-from posenc import Request
-from posenc.settings import Setting
 """
 SCRIPT = """
-length = {reach} * setting.train_length
 print("scheme,distance,cosine")
-for kind in setting.schemes:
-    request = setting.request(kind, length=length)
-    found = scheme_kernel_past(request, setting.train_length)
+for request in requests.values():
+    found = scheme_kernel_past(request, {trained})
     for distance, cosine in zip(found.distances.tolist(), found.cosine.tolist()):
-        print(posenc.SCHEMES[kind].label, distance, cosine, sep=",")
+        print(request.config.label, distance, cosine, sep=",")
 """
 
 
@@ -218,7 +214,9 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
         page.head("Extrapolation", headlines if shows else quiz.WITHHELD)
     if shows:
         draw_picture()
-        page.script(whole_script(IMPORTS, current.setting, SCRIPT.format(reach=chosen.reach)))
+        body = SCRIPT.format(trained=current.setting.train_length)
+        values = requests_in_python(current.setting, current.length)
+        page.script(whole_script(IMPORTS, values, body))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)
     page.definition(

@@ -35,14 +35,12 @@ STEPS = (
     "still uses them."
 )
 IMPORTS = """
-import posenc
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab import Store, summary
-from posenc.settings import Setting
 """
 SCRIPT = """
 store = Store({store})
-runs = [run for run in store if run.specification.scheme.kind in setting.schemes]
+runs = [run for run in store if run.specification.scheme.kind in kinds]
 runs = [run for run in runs if summary.comparison(run.specification) == "{comparison}"]
 curves = summary.curves(runs, "{measure}")
 print("scheme,read,x,mean,low,high,seeds")
@@ -133,7 +131,7 @@ def _draw_comparison(
         page.numbers(table, "measured classes")
         store = "str(RESULTS)" if shown[0].run_id in runs.shipped() else ""
         body = SCRIPT.format(store=store, comparison=name, measure=measure)
-        page.script(whole_script(IMPORTS, Setting(schemes=settings.current.schemes), body))
+        page.script(whole_script(IMPORTS, f"kinds = {settings.current.schemes!r}", body))
     _draw_notes(settings, shown, trained)
 
 

@@ -9,7 +9,7 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.pca.options import PLANES, PcaChoice
 from posenc import Request
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
@@ -22,14 +22,14 @@ AXES = ("PC1", "PC2", "PC3")
 TIMES = ("once", "twice", "three times")
 
 IMPORTS = """
+import posenc
 from posenc.analysis import scheme_projection
-from posenc.settings import Setting
 """
 BODY = """
 fitted = {fitted}
 print("kind,position,PC1,PC2,PC3")
-for kind in setting.schemes:
-    found = scheme_projection(setting.request(kind), fitted, components=3)
+for kind, request in requests.items():
+    found = scheme_projection(request, fitted, components=3)
     for position, scores in enumerate(found.scores.tolist()):
         print(kind, position, *scores, sep=",")
 """
@@ -58,10 +58,15 @@ def projected(request: Request, fitted: int) -> SchemeProjection:
     return scheme_projection(request, fitted, len(AXES))
 
 
+def fitted_positions(setting: Setting, fit: str) -> int:
+    """Return how many positions the components are fitted on. fit: seen or all."""
+    return setting.length if fit == "all" else min(setting.train_length, setting.length)
+
+
 @cache_result
 def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
-    fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
+    fitted = fitted_positions(setting, fit)
     requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
     return Read(setting, *schemes.per_scheme(projected, requests, fitted))
 
@@ -180,6 +185,5 @@ def scores(read: Read) -> pd.DataFrame:
 
 def script(setting: Setting, chosen: PcaChoice) -> str:
     """Return a script that prints the numbers called "scores"."""
-    seen = "min(setting.train_length, setting.length)"
-    fitted = "setting.length" if chosen.fit == "all" else seen
-    return whole_script(IMPORTS, setting, BODY.format(fitted=fitted))
+    fitted = fitted_positions(setting, chosen.fit)
+    return whole_script(IMPORTS, requests_in_python(setting), BODY.format(fitted=fitted))

@@ -10,7 +10,7 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed
 from posenc import Request
@@ -34,18 +34,16 @@ MAP_COLUMNS = {
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_offset_claims, scheme_offset_map
-from posenc.settings import Setting
 """
 BODY = """
 offset, second = {offset}, {second}
 print("scheme,closed,fitted,pairs,composed,spread along diagonals / overall,R squared")
-for kind in setting.schemes:
-    request = setting.request(kind)
+for request in requests.values():
     found = scheme_offset_map(request, offset, second)
     claims = scheme_offset_claims(request)
     numbers = [found.closed, found.fitted, found.pairs, found.composed]
     numbers += [claims.only.error, claims.straight.r_squared]
-    print(posenc.SCHEMES[kind].label, *("" if n is None else n for n in numbers), sep=",")
+    print(request.config.label, *("" if n is None else n for n in numbers), sep=",")
 """
 
 
@@ -177,4 +175,8 @@ def headline(read: Read) -> str:
 
 def script(setting: Setting, chosen: OffsetChoice) -> str:
     """Return a script that prints the decisive number of every check."""
-    return whole_script(IMPORTS, setting, BODY.format(offset=chosen.offset, second=chosen.second))
+    return whole_script(
+        IMPORTS,
+        requests_in_python(setting),
+        BODY.format(offset=chosen.offset, second=chosen.second),
+    )

@@ -18,15 +18,14 @@ from posenc.settings import Setting
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_similarity
-from posenc.settings import Setting
 """
 SCRIPT = """
 print("scheme,distance,mean,low,high,spread")
-for kind in setting.schemes:
-    found = scheme_similarity(setting.request(kind))
+for request in requests.values():
+    found = scheme_similarity(request)
     rows = zip(found.distances, found.mean, found.low, found.high, found.deviation)
     for row in rows:
-        print(posenc.SCHEMES[kind].label, *(value.item() for value in row), sep=",")
+        print(request.config.label, *(value.item() for value in row), sep=",")
 """
 
 

@@ -11,7 +11,7 @@ from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels, quiz
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions
@@ -106,7 +106,7 @@ def draw() -> None:
             "similarity to one position",
             {"x": "position", "y": "cosine"},
         )
-        page.script(whole_script(data.IMPORTS, settings.current, data.SCRIPT))
+        page.script(whole_script(data.IMPORTS, requests_in_python(settings.current), data.SCRIPT))
 
 
 def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, per_scheme
-from dashboard.frame.script import whole_script
+from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
 from posenc import Request
 from posenc.analysis import OrderReading, RandomLayer, read_orders
@@ -24,9 +24,8 @@ import sys
 
 import torch
 
-from posenc import PositionOutOfRange
+import posenc
 from posenc.analysis import RandomLayer, read_orders
-from posenc.settings import Setting
 
 torch.set_num_threads(1)
 """
@@ -157,17 +156,19 @@ order = {order_of(len(words), chosen.reorder, swap)!r}  # the other order has wo
 
 out = csv.writer(sys.stdout)
 out.writerow(["scheme", "mask", "word", "difference"])
-for kind in {kinds!r}:
-    scheme = setting.config(kind).build(seed=setting.seed)
-    layer = RandomLayer.of(setting.sizes, scheme)
+for config in configs:
+    scheme = config.build(seed=sizes.seed)
+    layer = RandomLayer.of(sizes, scheme)
     for mask in ("no mask", "causal mask"):
         try:
             found = read_orders(scheme, layer, words, order, causal=mask == "causal mask")
-        except PositionOutOfRange as error:
+        except posenc.PositionOutOfRange as error:
             print(error, file=sys.stderr)
             continue
         for n, difference in enumerate(found.differences.tolist()):
             nth = f" ({{words[: n + 1].count(words[n])}})" if words.count(words[n]) > 1 else ""
             out.writerow([scheme.config.label, mask, words[n] + nth, repr(difference)])
 """
-    return whole_script(_IMPORTS, setting, body)
+    configs = "".join(f"    {to_python(setting.config(kind))},\n" for kind in kinds)
+    values = f"sizes = {to_python(setting.sizes)}\nconfigs = [\n{configs}]"
+    return whole_script(_IMPORTS, values, body)

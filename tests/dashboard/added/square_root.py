@@ -1,7 +1,7 @@
 """A trained slope times the root of the distance: a scheme made up for a test."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +10,7 @@ from torch import Tensor
 from posenc.device import widest_dtype
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
+from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -23,7 +24,11 @@ class SquareRootConfig(TrainableConfig):
 
     label: ClassVar[str] = "Square root"
     summary: ClassVar[str] = "Lowers every logit by a trained multiple of the distance's root."
-    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+    sizes_used: ClassVar[tuple[str, ...]] = ("heads",)
+
+    @classmethod
+    def shape(cls, sizes: Sizes) -> dict[str, Any]:
+        return {"heads": sizes.heads}
 
     def formula(self, write: Writer) -> str:
         return rf"b_h = -s_h \sqrt{{\left|{write.key} - {write.position}\right|}}"
