@@ -5,9 +5,7 @@ attention. `SCHEMES` holds every config class by its kind. `position_kernel` is 
 which all of them are compared.
 """
 
-from posenc.attention import attention
 from posenc.device import best_device, device_name, run_with_fallback
-from posenc.encoding import Encoding, encoding
 from posenc.errors import (
     CheckpointError,
     ConfigError,
@@ -22,14 +20,15 @@ from posenc.errors import (
     SchemeArgumentError,
     SeveralPositionTables,
 )
-from posenc.formula import formula
 from posenc.kernel import offset_curve, position_kernel, position_vectors
+from posenc.latex import formula
 from posenc.modules import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
     TokenPlusPositionEmbedding,
 )
 from posenc.rotation import apply_rope
+from posenc.scheme_numbers import Encoding, encoding
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import AlibiConfig, alibi_bias, alibi_slopes
 from posenc.schemes.base import NoneConfig, Request, Scheme, SchemeConfig
@@ -52,6 +51,7 @@ from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
 from posenc.schemes.xpos import XposConfig
+from posenc.sdpa import attention
 from posenc.tables import rope_tables, sinusoidal_table
 
 __version__ = "0.1.0"

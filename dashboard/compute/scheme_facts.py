@@ -3,7 +3,7 @@
 import functools
 import re
 
-from posenc.formula import Notation, formula
+from posenc.latex import Notation, formula
 from posenc.models import MODELS
 from posenc.schemes import SchemeConfig
 from posenc.schemes.base import Head, Scheme

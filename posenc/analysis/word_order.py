@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.attention import attention
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.schemes.base import Scheme, check_scheme
 from posenc.schemes.sizes import Sizes
+from posenc.sdpa import attention
 
 MAX_WORDS = 256
 _WORDS, _WEIGHTS = 1 << 32, 2 << 32  # streams of their own: no table of a scheme starts with them

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis import cosine_curve, first_rise, kendall_tau, verify_map
-from posenc.attention import attention
 from posenc.claims.claim import (
     EXACT,
     TABLE,
@@ -34,6 +33,7 @@ from posenc.schemes.base import NoneConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
+from posenc.sdpa import attention
 from posenc.text import count_of
 
 OFFSETS = (1, 2, 10, 100)  # of the matrices that are checked

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.attention import attention
 from posenc.claims.claim import (
     EXACT,
     Number,
@@ -22,6 +21,7 @@ from posenc.claims.claim import (
 from posenc.schemes.base import NoneConfig, Scheme
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sizes import Sizes
+from posenc.sdpa import attention
 
 TOKENS = 8
 OF_LARGEST = "of the largest entry"

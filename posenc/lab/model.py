@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posenc import fields
-from posenc.attention import attention
 from posenc.errors import ConfigError
 from posenc.schemes.base import Scheme
+from posenc.sdpa import attention
 
 Layer = TypeVar("Layer", bound=nn.Module)
 

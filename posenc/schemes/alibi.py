@@ -17,8 +17,8 @@ from torch import Tensor
 from posenc import limits
 from posenc.device import float64_device, resolve_device, widest_dtype
 from posenc.errors import NoPositionVectors, SchemeArgumentError, quoted
-from posenc.formula import Writer, number
 from posenc.hook_arguments import check_whole
+from posenc.latex import Writer, number
 from posenc.schemes.base import HEADS, Head, Request, Scheme, SchemeConfig
 from posenc.schemes.sizes import Sizes
 from posenc.tables import castable, check_dtype

@@ -27,7 +27,6 @@ from posenc.errors import (
     SchemeArgumentError,
     quoted,
 )
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import (
     Keys,
@@ -40,6 +39,7 @@ from posenc.hook_arguments import (
     offsets_between,
     repeat_kv,
 )
+from posenc.latex import Writer
 from posenc.schemes.sizes import Sizes
 from posenc.tables import castable, check_dtype
 from posenc.toeplitz import toeplitz

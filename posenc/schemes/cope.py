@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc import fields
-from posenc.formula import Writer
 from posenc.hook_arguments import (
     Keys,
     Positions,
@@ -30,6 +29,7 @@ from posenc.hook_arguments import (
     repeat_kv,
     resolve_both,
 )
+from posenc.latex import Writer
 from posenc.schemes.base import HEAD_WIDTH, DimOf
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from posenc import fields, limits
 from posenc.device import float64_device, widest_dtype
-from posenc.formula import Writer
 from posenc.hook_arguments import Keys, Positions, Queries, at_least_float32, resolve_both
+from posenc.latex import Writer
 from posenc.schemes.base import HEADS, Head, Request, of_head, rounded
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform

@@ -15,8 +15,8 @@ from torch.nn import functional
 from posenc import fields, limits
 from posenc.device import float64_device, resolve_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
-from posenc.formula import Writer
 from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_positions
+from posenc.latex import Writer
 from posenc.schemes.base import DimOf, Request, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import drawn

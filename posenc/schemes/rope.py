@@ -22,9 +22,9 @@ from torch import Tensor
 
 from posenc import fields, limits, tables
 from posenc.errors import ConfigError, SchemeArgumentError, quoted
-from posenc.formula import Writer, number
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Keys, Positions, Queries, at_least_float32, check_tokens
+from posenc.latex import Writer, number
 from posenc.rotation import apply_rope, apply_rope_to_both, pair_matrix
 from posenc.schemes.base import (
     BASE,

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from posenc import fields
 from posenc.device import float64_device
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies
+from posenc.latex import Writer
 from posenc.schemes.base import BASE, HEADS, Scheme, SchemeConfig
 from posenc.schemes.sizes import Sizes
 from posenc.tables import cosine_sum

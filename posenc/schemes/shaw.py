@@ -18,7 +18,6 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError
-from posenc.formula import Writer
 from posenc.hook_arguments import (
     Keys,
     Positions,
@@ -28,6 +27,7 @@ from posenc.hook_arguments import (
     offsets_between,
     over_heads,
 )
+from posenc.latex import Writer
 from posenc.schemes.base import HEAD_WIDTH, DimOf
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field

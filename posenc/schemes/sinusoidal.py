@@ -17,9 +17,9 @@ from torch import Tensor
 
 from posenc import fields, tables
 from posenc.device import float64_device
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Positions, Tokens, check_tokens
+from posenc.latex import Writer
 from posenc.rotation import pair_matrix
 from posenc.schemes.base import (
     BASE,

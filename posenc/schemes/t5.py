@@ -20,8 +20,8 @@ from torch import Tensor
 
 from posenc import fields
 from posenc.errors import ConfigError
-from posenc.formula import Writer
 from posenc.hook_arguments import check_whole
+from posenc.latex import Writer
 from posenc.schemes.base import HEADS
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field

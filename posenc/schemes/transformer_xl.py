@@ -19,7 +19,6 @@ from torch import Tensor
 from posenc import limits
 from posenc.device import widest_dtype
 from posenc.errors import ConfigError
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.hook_arguments import (
     Keys,
@@ -31,6 +30,7 @@ from posenc.hook_arguments import (
     over_heads,
     repeat_kv,
 )
+from posenc.latex import Writer
 from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS, DimOf
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field

@@ -19,9 +19,9 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Positions, check_whole, resolve_positions
+from posenc.latex import Writer
 from posenc.schemes.base import (
     BASE,
     EVEN_HEAD_WIDTH,

@@ -60,6 +60,11 @@ def test_importing_one_scheme_loads_at_most_forty_modules_of_ours() -> None:
     assert len(loaded) <= 40, loaded
 
 
+def test_no_public_name_of_posenc_hides_a_module() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(posenc.__path__)}
+    assert not modules & {*posenc.__all__}
+
+
 def test_every_concrete_config_is_registered_under_its_kind() -> None:
     configs = {
         member

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from posenc import SCHEMES, PosencError, Scheme, SchemeArgumentError, attention
+from posenc import SCHEMES, PosencError, Scheme, SchemeArgumentError, attention, sdpa
 from posenc.schemes.base import SchemeConfig
 from tests.devices import needs_cuda
 from tests.library import independent
@@ -18,7 +18,6 @@ from tests.library.law_exceptions import for_schemes
 from tests.library.small_schemes import SMALL, code_paths, small_scheme
 from tests.library.tensors import assert_close, random
 
-attention_module = importlib.import_module("posenc.attention")  # posenc.attention is the function
 trained_curve_module = importlib.import_module("posenc.toeplitz")
 
 HEADS, WIDTH = SMALL.heads, SMALL.head_dim
@@ -94,7 +93,7 @@ def test_attention_equals_plain_loop_over_the_definitions(
     for config, plain_q, plain_k, bias in cases:
         expected = independent.attention(plain_q, plain_k, v, scale=0.5, bias=bias, visible=visible)
         for block in (256, 3):  # with small blocks of queries a short text crosses their edges
-            monkeypatch.setattr(attention_module, "QUERY_BLOCK", block)
+            monkeypatch.setattr(sdpa, "QUERY_BLOCK", block)
             mixed = attention(
                 q, k, v, config.build(), causal=causal,
                 q_positions=q_positions, k_positions=k_positions, key_mask=key_mask,
@@ -114,7 +113,7 @@ def test_attention_is_softmax_of_the_scores_of_the_scheme(
     scheme: Scheme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with grouped queries: query head h reads key head h // (query heads per key head)."""
-    monkeypatch.setattr(attention_module, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(sdpa, "QUERY_BLOCK", 4)
     for place in ("from zero", "fewer keys than queries", "any order", "one position per entry"):
         q_positions, k_positions = PLACES[place]
         keys = N if k_positions is None else k_positions.shape[-1]
@@ -201,7 +200,7 @@ def test_stationary_bias_never_becomes_a_dense_mask(monkeypatch: pytest.MonkeyPa
         largest = max(largest, mask.untyped_storage().nbytes())  # a view owns nothing
         return own(q, k, v, mask, **options)
 
-    monkeypatch.setattr(attention_module.functional, "scaled_dot_product_attention", measured)
+    monkeypatch.setattr(sdpa.functional, "scaled_dot_product_attention", measured)
     q, k, v = random(3, 1, HEADS, length, 8, dtype=torch.float32)
     for start in (0, 1_000):  # the second is a window
         positions = torch.arange(length) + start
@@ -260,7 +259,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
 
 def set_block(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (attention_module, trained_curve_module):
+    for module in (sdpa, trained_curve_module):
         monkeypatch.setattr(module, "QUERY_BLOCK", size)
 
 

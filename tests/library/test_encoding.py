@@ -9,9 +9,9 @@ import torch
 
 from posenc import SCHEMES, Scheme, SchemeConfig, encoding, formula, position_vectors
 from posenc.analysis import STARTS, content_and_position, draw_tokens, row_norm, token_deviation
-from posenc.encoding import Encoding
 from posenc.errors import NoPositionKernel, PositionOutOfRange, SchemeArgumentError
-from posenc.formula import Notation, Writer
+from posenc.latex import Notation, Writer
+from posenc.scheme_numbers import Encoding
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from posenc import fields
 from posenc.analysis import STARTS
-from posenc.formula import NOTATIONS, Notation
+from posenc.latex import NOTATIONS, Notation
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 
 # A place among a scheme's frequencies, from the fastest pair (0) to the slowest (1).

@@ -15,7 +15,7 @@ from dashboard.pages.encoding.data import EncodingPage
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.text import plain
 from posenc.analysis import embedding_sum, spectrum
-from posenc.encoding import encoding
+from posenc.scheme_numbers import encoding
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 

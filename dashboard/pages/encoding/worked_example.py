@@ -10,7 +10,7 @@ from dashboard.frame import page
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.text import listed
 from posenc import formula, sinusoidal_table
-from posenc.formula import number as latex_number
+from posenc.latex import number as latex_number
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
 POSITIONS, WIDTH = 4, 8

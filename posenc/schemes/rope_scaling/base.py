@@ -15,8 +15,8 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies
+from posenc.latex import Writer
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sizes import Sizes

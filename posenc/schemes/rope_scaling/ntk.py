@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.formula import Writer, number
+from posenc.latex import Writer, number
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import (
     READ_LENGTH,

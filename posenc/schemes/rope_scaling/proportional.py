@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
-from posenc.formula import Writer
+from posenc.latex import Writer
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import FACTOR, ScaledRopeConfig, pair_numbers
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from posenc import fields, limits, tables
 from posenc.errors import ConfigError
-from posenc.formula import Writer
 from posenc.frequencies import Frequencies
+from posenc.latex import Writer
 from posenc.schemes.base import Head
 from posenc.schemes.rope import At, Rope, RopeConfig, Rows, float32_powers
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError
-from posenc.formula import Writer, number
+from posenc.latex import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
     ATTENTION_FACTOR,

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from posenc import fields
-from posenc.formula import Writer
+from posenc.latex import Writer
 from posenc.schemes.rope_scaling.base import FACTOR, TRAINED_LENGTH, ScaledRopeConfig
 
 

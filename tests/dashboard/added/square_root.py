@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.device import widest_dtype
-from posenc.formula import Writer
+from posenc.latex import Writer
 from posenc.schemes.base import HEADS
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
