@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, quoted
@@ -23,7 +23,17 @@ _KEYS = {
     "sections": "mrope_section",
     "trained_length": "original_max_position_embeddings",
 }
-ConfigSource = Mapping[str, Any] | str | bytes | bytearray | Path
+
+
+@runtime_checkable
+class HasToDict(Protocol):
+    """An object that returns its keys, as the configs of transformers do."""
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the keys of a config.json."""
+
+
+ConfigSource = Mapping[str, Any] | HasToDict | str | bytes | bytearray | Path
 _TEXT = fields.Word(pattern="(?s).*", in_words="a text")
 _MAX_DEPTH = 32  # objects and lists inside one another
 
@@ -31,7 +41,8 @@ _MAX_DEPTH = 32  # objects and lists inside one another
 def read_object(source: ConfigSource) -> dict[str, Any]:
     """Return a config as a dict.
 
-    source: a mapping; JSON text or bytes of at most 1 MiB; or a path. Raises ConfigFileError.
+    source: a mapping, or an object with to_dict; JSON text or bytes of at most 1 MiB; or a path. Raises
+    ConfigFileError.
     """
     record = _parse(_text_of(source))
     if not isinstance(record, dict):
@@ -61,6 +72,7 @@ def unusable(where: str, error: ConfigError) -> ConfigFileError:
 
 
 def _text_of(source: ConfigSource) -> str:
+    source = _as_mapping(source)
     if isinstance(source, Mapping):
         try:
             return json.dumps(dict(source), default=_plain)
@@ -73,8 +85,8 @@ def _text_of(source: ConfigSource) -> str:
             return text
     elif not isinstance(source, bytes | bytearray | Path):
         raise ConfigFileError(
-            "a config is a dict, JSON text, bytes or the path of a config.json, got "
-            f"{type(source).__name__}."
+            "a config is a dict, an object whose to_dict returns one, JSON text, bytes or the path of a "
+            f"config.json, got {type(source).__name__}."
         )
     content = source if isinstance(source, bytes | bytearray) else _read_file(Path(source))
     try:
@@ -85,8 +97,15 @@ def _text_of(source: ConfigSource) -> str:
         ) from None
 
 
+def _as_mapping(value: Any) -> Any:
+    """Return the keys of an object that has to_dict, and anything else as it is."""
+    is_class = isinstance(value, type)  # whose to_dict belongs to its objects
+    return value.to_dict() if isinstance(value, HasToDict) and not is_class else value
+
+
 def _plain(value: object) -> Any:
-    # transformers' `to_dict` may leave a torch dtype.
+    # A dict of transformers may hold a torch dtype, or the config of a part.
+    value = _as_mapping(value)
     return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"
 
 

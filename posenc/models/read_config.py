@@ -133,9 +133,10 @@ def model_types() -> tuple[str, ...]:
 def read_config(source: ConfigSource, assume: str | None = None) -> ModelConfig:
     """Return the position encoding of a Hugging Face config.json, per kind of layer.
 
-    source: a mapping, JSON text or bytes, or the path of a config.json; at most 1 MiB. Both generations
-        of rope keys are read, and `text_config` where the model is nested. Absent keys take the
-        defaults of transformers 5.23, which the result's `assumed` lists.
+    source: a mapping, an object whose to_dict returns one (a config of transformers), JSON text or bytes,
+        or the path of a config.json; at most 1 MiB. Both generations of rope keys are read, and
+        `text_config` where the model is nested. Absent keys take the defaults of transformers 5.23, which
+        the result's `assumed` lists.
     assume: a model type, such as llama, as which an unknown `model_type` is read. Keys that bear on
         position and cannot be read are then ignored; the result's `assumption` says so.
     Raises ConfigFileError where the config is unknown, contradictory or out of range.

@@ -1,5 +1,6 @@
 """Configs are read as the installed transformers reads them: its own modules are compared."""
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -13,12 +14,12 @@ from torch import Tensor
 
 from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
-from posenc.models import LayerKind, ModelConfig, read_config
+from posenc.models import LayerKind, ModelConfig, config_token, read_config
 from posenc.models.families import FAMILIES, SHARED
 from posenc.models.read_config import TYPES as TYPES_FILE
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
-from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
+from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config, refusal
 from tests.models.generate_families import (
     READS_HEAD_DIM,
     RUN_WITH,
@@ -205,6 +206,40 @@ def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(o
     else:
         assert (model.assumption, model.ignored) == ("", ())
         assert model.layer_kinds == read_config(text).layer_kinds
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["llama", "qwen3", "gemma3_text", "gemma3", "gemma4", "llama4", "qwen2_vl", "qwen3_vl", "mistral3",
+     "gpt_oss", "deepseek_v3", "phi3", "olmo3", "jamba", "falcon", "bloom", "mpt", "t5", "bert", "gpt2"],
+)  # fmt: skip
+def test_a_config_object_is_read_as_the_file_that_it_saves(model_type: str, tmp_path: Path) -> None:
+    """With values that are no JSON: a dtype, labels by whole numbers, the object of a part."""
+    config = config_of(model_type, {})
+    config.dtype, config.id2label = torch.bfloat16, {0: "no", 1: "yes"}
+    config.save_pretrained(tmp_path)
+    whole = tmp_path / "whole.json"
+    whole.write_text(config.to_json_string(use_diff=False))
+    model, saved = read_config(config), read_config(tmp_path / "config.json")
+    assert model == read_config(whole)
+    assert config_token(config) == config_token(whole)
+    # The saved file leaves out what is a default.
+    assert dataclasses.replace(model, assumed=()) == dataclasses.replace(saved, assumed=())
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_any_object_with_to_dict_is_a_config_and_its_class_is_none() -> None:
+    class Holder:
+        def __init__(self, keys: Any) -> None:
+            self.keys = keys
+
+        def to_dict(self) -> Any:
+            return self.keys
+
+    nested = Holder({"model_type": "gemma3", "text_config": Holder(of_type("gemma3_text"))})
+    assert read_config(nested).layer_kinds == read_config(of_type("gemma3_text")).layer_kinds
+    for bad, name in ((Holder, "type"), (Holder([LLAMA]), "list"), (Holder(None), "NoneType")):
+        assert str(refusal(bad)).endswith(f"got {name}.")
 
 
 @pytest.mark.parametrize("model_type", READS_HEAD_DIM)
