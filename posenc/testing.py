@@ -23,6 +23,7 @@ from posenc.identification.columns import TableInput, column_words
 from posenc.identification.frequency_fit import narrowest_format, rounding
 from posenc.identification.identify import headline
 from posenc.identification.model_match import difference_from, reordering_note
+from posenc.models.config_json import HasToDict
 from posenc.models.read_config import read_config
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -36,7 +37,7 @@ Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
 def assert_matches(
     produced: Tables,
-    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path | str,
+    scheme: SchemeConfig | Scheme | Mapping[str, Any] | HasToDict | Path | str,
     *,
     start: int = 0,
     tolerance: float | None = None,
@@ -49,7 +50,7 @@ def assert_matches(
         with one table, or one called as module(x, position_ids) that returns both, as in transformers.
         If a module holds several caches, such as one in every layer, each must match.
     scheme: a sinusoidal or RoPE config, or what it builds; or a config.json of transformers, as its path,
-        its text or its keys, of which each table must match the RoPE of one kind of layer.
+        its text, its keys or a config object, of which each table must match the RoPE of one kind of layer.
     start: the position of the first row.
     tolerance: the largest difference of a number allowed; None is the rounding to the format of the
         numbers. Angles computed in float32 need more: 1e-6 for each ten positions or so.
@@ -109,14 +110,14 @@ def _mismatch(
 
 
 def _configs(
-    scheme: SchemeConfig | Scheme | Mapping[str, Any] | Path | str,
+    scheme: SchemeConfig | Scheme | Mapping[str, Any] | HasToDict | Path | str,
 ) -> list[SinusoidalConfig | RopeConfig]:
     """Return the configs of which a table must match one."""
     if isinstance(scheme, str) and (scheme.endswith(".json") or isfile(scheme)):
         scheme = Path(scheme)
     if isinstance(scheme, str) and not scheme.lstrip().startswith("{"):  # neither path nor JSON
         return [_with_table(scheme)]
-    if not isinstance(scheme, Mapping | Path | str):
+    if not isinstance(scheme, Mapping | HasToDict | Path | str):
         return [_with_table(scheme)]
     model = read_config(scheme)
     configs = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]

@@ -91,6 +91,14 @@ def test_rotary_module_of_llama_matches_its_scheme() -> None:
     assert_matches(module, rope, tolerance=2_048 * 2.0**-23)
 
 
+def test_a_module_is_compared_with_the_config_object_that_made_it() -> None:
+    config = LlamaConfig(hidden_size=64, num_attention_heads=2)
+    assert_matches(LlamaRotaryEmbedding(config), config, tolerance=2_048 * 2.0**-23)
+    other = LlamaConfig(hidden_size=64, num_attention_heads=2, rope_theta=5e5)  # type: ignore[call-arg]
+    with pytest.raises(AssertionError, match="not the table"):
+        assert_matches(LlamaRotaryEmbedding(config), other, tolerance=2_048 * 2.0**-23)
+
+
 def test_padding_row_inside_a_table_is_named_and_not_counted() -> None:
     """fairseq's sinusoids, which M2M100 and NLLB keep: row padding_idx is blank, no other moves."""
     table = Speech2TextSinusoidalPositionalEmbedding(100, 32, padding_idx=1).weights
