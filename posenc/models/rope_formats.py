@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, SchemeArgumentError
+from posenc.errors import ConfigError, SchemeArgumentError, quoted
 from posenc.models.config_json import Keys, unusable
 from posenc.models.families import RopeFamily, family_of
 from posenc.models.rope_block import TRAINED, BlockReader
@@ -324,27 +324,30 @@ def read_block(block: BlockReader) -> RopeConfig:
 
 
 def _type(keys: Keys, family: RopeFamily) -> str:
-    """Return the block's type, as transformers names it."""
-    types = {}
-    for name in ("rope_type", "type"):
-        word = keys.text(name)
-        if word is None:
-            continue
-        types[name] = family.types.get(word, ALIASES.get(word, word))
-        allowed, why = family.takes, ", all that transformers takes for this model"
-        if types[name] not in TYPES:
-            allowed, why = (*TYPES, *ALIASES), ""
-        if allowed and types[name] not in allowed:
-            raise keys.error(name, f"must be one of {', '.join(allowed)}{why}, got {word!r:.60}")
-    kinds = set(types.values())
-    if len(kinds) == 2 and _DEFAULT in kinds:  # as transformers writes Qwen2-VL's
-        (other,) = kinds - {_DEFAULT}
-        kinds = {other} if FORMATS[TYPES[other]].mark else kinds
-    if len(kinds) > 1:
-        problem = f"says {types['type']}, but rope_type says {types['rope_type']}; they must agree"
-        raise keys.error("type", problem)
-    if kinds:
-        return kinds.pop()
+    """Return the block's type, as transformers names it, which takes rope_type before type."""
+    words = {name: word for name in ("rope_type", "type") if (word := keys.text(name)) is not None}
+    if not words:
+        return _type_without_word(keys)
+    types = {name: family.types.get(word, ALIASES.get(word, word)) for name, word in words.items()}
+    name, rope_type = next(iter(types.items()))
+    allowed, why = family.takes, ", all that transformers takes for this model"
+    if rope_type not in TYPES:
+        allowed, why = (*TYPES, *ALIASES), ""
+    if allowed and rope_type not in allowed:
+        raise keys.error(name, f"must be one of {', '.join(allowed)}{why}, got {words[name]!r:.60}")
+    other = types.get("type", rope_type)
+    if rope_type == _DEFAULT and FORMATS[TYPES.get(other, RopeConfig.kind)].mark:
+        return other  # as transformers writes Qwen2-VL's
+    if other != rope_type:
+        keys.assume(
+            f"{keys.named('type')} says {quoted(words['type'])}, but rope_type beside it says "
+            f"{rope_type}: {rope_type} is taken, as transformers does."
+        )
+    return rope_type
+
+
+def _type_without_word(keys: Keys) -> str:
+    """Return the type of a block that names none. Raises ConfigFileError where keys of one stand in it."""
     names = {name for entry in FORMATS.values() for name in (*entry.always, *entry.changed)}
     scaling_keys = names - {"partial_rotary_factor"}
     first = next(

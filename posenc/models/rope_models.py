@@ -429,8 +429,9 @@ def _flat_block(block: Keys) -> Keys:
             raise block.error(
                 name, "must be absent: the class takes the one outside of rope_scaling"
             )
-    is_yarn = "yarn" in (block.record.get("rope_type"), block.record.get("type"))
-    if not is_yarn or block.find("attention_factor") is not None:
+    if (block.text("rope_type") or block.text("type")) != "yarn" or block.find(
+        "attention_factor"
+    ) is not None:
         return block
     block.assume(f"{block.named('attention_factor')} is absent: 1 is taken, as its class does.")
     filled = Keys(block.record | {"attention_factor": 1.0}, block.path, block)

@@ -19,7 +19,15 @@ from posenc.models.families import FAMILIES, SHARED
 from posenc.models.read_config import TYPES as TYPES_FILE
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
-from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config, refusal
+from tests.models.configs import (
+    LLAMA,
+    LLAMA3_BLOCK,
+    YARN_BLOCK,
+    Config,
+    of_type,
+    preset_config,
+    refusal,
+)
 from tests.models.generate_families import (
     READS_HEAD_DIM,
     RUN_WITH,
@@ -516,6 +524,49 @@ def test_longrope_has_other_words_and_yarn_a_factor_of_null() -> None:
     config = config_of("llama", sizes | {"rope_scaling": block})
     check_frequencies(model, class_of("llama", "RotaryEmbedding")(config))
     assert getattr(model.main.scheme, "factor", None) == 4
+
+
+TYPED_BLOCKS: list[Config] = [
+    {"rope_type": "default"},
+    {"rope_type": "linear", "factor": 8.0},
+    {"rope_type": "dynamic", "factor": 8.0},
+    YARN_BLOCK,
+    LLAMA3_BLOCK,
+]
+
+
+@pytest.mark.parametrize("other", [None, "default", "linear", "dynamic", "yarn", "llama3", "warp"])
+@pytest.mark.parametrize("block", TYPED_BLOCKS, ids=lambda block: block["rope_type"])
+@pytest.mark.parametrize("place", ["rope_scaling", "rope_parameters"])
+def test_rope_type_is_taken_before_type_and_the_other_word_is_named(
+    place: str, block: Config, other: str | None
+) -> None:
+    typed = block | {"type": other} if other else block
+    sizes = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    config = config_of("llama", sizes | {place: typed})
+    assert config.rope_parameters["rope_type"] == block["rope_type"]
+    model = read_config(LLAMA | {place: typed})
+    check_frequencies(model, class_of("llama", "RotaryEmbedding")(config))
+    assert model.layer_kinds == read_config(LLAMA | {place: block}).layer_kinds
+    named = [sentence for sentence in model.assumed if f"{place}.type says" in sentence]
+    assert bool(named) == (other not in (None, block["rope_type"]))
+    assert all(f"{block['rope_type']} is taken" in sentence for sentence in named)
+
+
+def test_a_block_of_the_word_type_alone_and_of_another_type_s_keys() -> None:
+    alone = {"type": "linear", "factor": 8.0}
+    assert read_config(LLAMA | {"rope_scaling": alone}) == read_config(
+        LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    )
+    # What the overruled type alone would read stays a key that is not read.
+    left = refusal(LLAMA | {"rope_scaling": alone | {"rope_type": "default"}})
+    assert left.key == "rope_scaling.factor"
+    # DeepSeek V4's class fills the attention factor of YaRN alone.
+    linear = {"rope_type": "linear", "factor": 4.0}
+    blocks = [linear, linear | {"type": "yarn"}]
+    plain, typed = (read_config({"model_type": "deepseek_v4", "rope_scaling": b}) for b in blocks)
+    assert plain.layer_kinds == typed.layer_kinds
+    assert not any("attention_factor" in sentence for sentence in typed.assumed)
 
 
 def test_layers_without_rope_are_those_of_transformers() -> None:
