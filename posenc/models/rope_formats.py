@@ -5,7 +5,7 @@ second-generation block is `rope_parameters`, which holds them.
 
 Difference from transformers 5.23: where rope_parameters nests a block per kind of layer, YaRN's `truncate`
 is read from its block. `_compute_yarn_parameters` looks for it outside, and so always rounds the ramp's
-ends.
+ends; a model whose `truncate` is false there says so among its assumptions.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from typing import Any
 from posenc import fields, limits
 from posenc.errors import ConfigError, SchemeArgumentError, quoted
 from posenc.models.config_json import Keys, unusable
-from posenc.models.families import RopeFamily, family_of
+from posenc.models.families import VERSION, RopeFamily, family_of
 from posenc.models.rope_block import TRAINED, BlockReader
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -64,6 +64,11 @@ def _read_yarn(block: BlockReader) -> RopeConfig:
     names = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate")
     own = block.own(RopeYarnConfig, *names)
     factor = block.factor(trained, absent=False)
+    if not own["truncate"] and "" not in block.family.bases:
+        block.keys.assume(
+            f"{block.keys.named('truncate')} is false: the ramp does not begin and end at whole pairs. "
+            f"transformers {VERSION} does not find the key in a block of one kind of layer and rounds both."
+        )
     return RopeYarnConfig(**shared, factor=factor, trained_length=trained, **own)
 
 

@@ -584,20 +584,35 @@ def test_layers_without_rope_are_those_of_transformers() -> None:
     assert [index for index, name in enumerate(types) if "sliding" in name] == [*windowed.layers]
 
 
-def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
-    """The difference that the docstring of `posenc.models.rope_formats` names."""
-    frequencies = {}
+BY_KIND = [name for name, family in FAMILIES.items() if "" not in family.bases]
+
+
+@pytest.mark.parametrize("model_type", [*BY_KIND, "llama", "gpt_oss"])
+def test_a_truncate_that_transformers_does_not_find_is_read_and_said(model_type: str) -> None:
+    theirs, ours, said = {}, {}, {}
     for truncate in (True, False):
-        yarn = YARN_BLOCK | {"rope_theta": 5e5, "truncate": truncate}
-        blocks = {"full_attention": yarn, "sliding_attention": {"rope_theta": 5e5}}
-        config = config_of("olmo3", {"rope_parameters": blocks})
-        scheme = read_config(json.loads(json.dumps(config.to_dict()))).main.scheme
-        assert isinstance(scheme, RopeConfig)
-        theirs = class_of("olmo3", "RotaryEmbedding")(config).full_attention_inv_freq
-        frequencies[truncate] = rope_frequencies(scheme, mode="transformers")[0], theirs
-    assert torch.equal(frequencies[True][0], frequencies[True][1])
-    assert torch.equal(frequencies[False][1], frequencies[True][1])
-    assert not torch.allclose(frequencies[False][0], frequencies[True][0], rtol=1e-3)
+        block: Config = YARN_BLOCK | {"truncate": truncate}
+        family = FAMILIES[model_type]
+        if family.compressed:
+            block["partial_rotary_factor"] = 0.125
+        names = [name for name in family.bases if name]
+        blocks: Config = {
+            family.word(name): block | {"rope_theta": family.bases[name].default or 5e5}
+            for name in names
+        }
+        if family.rope_only_in_windows:
+            blocks["full_attention"] = None
+        config = config_of(model_type, {"rope_parameters": blocks or block})
+        model = read_config(config)
+        kind, scheme = rope_kinds(model)[0]
+        rotary = class_of(model_type, "RotaryEmbedding")(config)
+        theirs[truncate] = attribute(rotary, kind.block_name, "inv_freq")
+        ours[truncate] = rope_frequencies(scheme, mode="transformers")[0]
+        said[truncate] = any("does not find the key" in sentence for sentence in model.assumed)
+    assert torch.equal(ours[True], theirs[True])
+    assert not torch.equal(ours[False], ours[True])
+    assert said == {True: False, False: not torch.equal(ours[False], theirs[False])}
+    assert said[False] == (model_type in BY_KIND)
 
 
 def test_frequencies_of_mistral_large_4_are_scaled_by_numbers_of_its_checkpoint() -> None:
