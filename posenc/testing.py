@@ -7,30 +7,47 @@ def test_my_positions():
     assert_matches(MyPositions(512).pe, SCHEMES["sinusoidal"](dim=512))
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc.checkpoints.array_files import cosines_and_sines, name_of_sines
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.identification import identify
 from posenc.identification.columns import TableInput, column_words
-from posenc.identification.frequency_fit import narrowest_format, rounding
+from posenc.identification.comparison import (
+    Difference,
+    Match,
+    Place,
+    TableScheme,
+    allowed_differences,
+    difference_of,
+    ways_of,
+)
 from posenc.identification.identify import headline
 from posenc.identification.model_match import difference_from, reordering_note
+from posenc.identification.rotary_modules import (
+    CONTEXT,
+    NOT_FINITE,
+    SHUFFLED,
+    Answer,
+    Asked,
+    ask,
+    layer_types,
+    takes_positions,
+)
+from posenc.limits import MAX_POSITION, check_count
 from posenc.models.config_json import HasToDict
 from posenc.models.read_config import read_config
 from posenc.schemes.base import Scheme, SchemeConfig
-from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
-from posenc.tables import rope_tables, sinusoidal_table
 
-ROWS = 2_048  # requested from a module that computes its tables
 Tables = Tensor | Sequence[Tensor] | nn.Module
 Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
@@ -40,90 +57,217 @@ def assert_matches(
     scheme: SchemeConfig | Scheme | Mapping[str, Any] | HasToDict | Path | str,
     *,
     start: int = 0,
+    context: int | None = None,
     tolerance: float | None = None,
-) -> None:
-    """Raise AssertionError, with what the table is instead, unless it is that of a scheme.
+) -> Match:
+    """Return "exact angles" or "float32 arithmetic", which of them gives the numbers of a scheme's table.
 
     produced: a table (rows, width), a complex one (cos + i sin), or cosines and sines, each (rows, pairs)
         or (rows, rotary width) in the layout of the config, or both in one tensor (rows, pairs, 2); or
         a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
-        with one table, or one called as module(x, position_ids) that returns both, as in transformers.
-        If a module holds several caches, such as one in every layer, each must match.
-    scheme: a sinusoidal or RoPE config, or what it builds; or a config.json of transformers, as its path,
-        its text, its keys or a config object, of which each table must match the RoPE of one kind of layer.
-    start: the position of the first row.
-    tolerance: the largest difference of a number allowed; None is the rounding to the format of the
-        numbers. Angles computed in float32 need more: 1e-6 for each ten positions or so.
-    Raises SchemeArgumentError for a scheme without such a table, and if no table is found.
+        with one table, or one called as module(x, position_ids) that returns both, or cos + i sin, as in
+        transformers, where some take a layer_type, too.
+        If a module has several, such as one in every layer, each must match.
+    scheme: a sinusoidal or RoPE config, or what it builds; or a config of transformers, or its config.json
+        as path, text or keys: each table must match the RoPE of one kind of layer, and may be repeated in
+        halves where the model pairs neighbours, as transformers has code that reorders the features.
+    start: the position of a table's first row.
+    context: the number of positions of a module that is called. None is the largest that the scheme names
+        (the model's context, the trained length times the factor); if it names none, the rows of a table
+        that the module holds, else 131,072. The module is asked for the first 2,048 positions in order;
+        then, in rising order, for each power of two, its neighbours, the last position and 32 random ones,
+        the same in every run; and for those again in another order, each twice. If a scaling has a trained
+        length, texts that end there and one position later are asked for first, by the same rule.
+    tolerance: the largest difference of a number allowed from exact angles. None allows what either gives.
+        "exact angles": numbers are right and rounded once to their format, within 1.2e-7 in float32 and
+        3.9e-3 in bfloat16. "float32 arithmetic": numbers that a format below float64 holds are those of
+        frequencies, angles, cosines and sines in float32, as in transformers, within 2.4e-7 in float32 and
+        3.9e-3 in bfloat16; where both hold, "exact angles" is returned. An attention factor above 1
+        multiplies these. Other float32 code is within 2e-7 for each position, times the attention factor,
+        of exact angles: tolerance=2e-7 * 2_048 allows it in 2,048 rows.
+    Raises AssertionError where neither gives the numbers: it says what the table is instead, how far it is
+    from both, and at which positions a module was asked and is wrong. Raises SchemeArgumentError for a
+    scheme without such a table, and if no table is found.
     """
-    configs = _configs(scheme)
     if tolerance is not None and not (
         isinstance(tolerance, float | int) and 0 <= tolerance < 1 and tolerance is not False
     ):
         raise SchemeArgumentError(
             f"tolerance must be a number from 0 and below 1, got {quoted(tolerance)}."
         )
-    tables = _tables(produced)
-    for name, (table, sines) in tables.items():
-        failures = [_mismatch(table, sines, config, start, tolerance) for config in configs]
-        if all(failures):
-            failure = " ".join(failures)
-            raise AssertionError(f"{name}: {failure}" if len(tables) > 1 else failure)
+    configs, named, is_model = _configs(scheme)
+    matches = []
+    for name, asked in _answers(produced, configs, named, start, context).items():
+        candidates = [configs[name]] if name in configs else configs.values()
+        if is_model:
+            candidates = [_in_layout_of(asked.answers[0].source, one) for one in candidates]
+        results = [_compare(asked, config, tolerance) for config in dict.fromkeys(candidates)]
+        match = next((match for match, _ in results if match), None)
+        if match is None or asked.refused:
+            failure = _refusal(asked) if match else " ".join(words for _, words in results)
+            raise AssertionError(f"{name}: {failure}" if name else failure)
+        matches.append(match)
+    return "float32 arithmetic" if "float32 arithmetic" in matches else "exact angles"
 
 
-def _mismatch(
-    table: Tensor,
-    sines: Tensor | None,
-    config: SinusoidalConfig | RopeConfig,
-    start: int,
-    tolerance: float | None,
-) -> str:
-    """Return how a table differs from that of a scheme and what it is, "" if it matches."""
-    source = TableInput.of(table, sines)
-    expected = _expected(config, source, start)
-    if expected.shape != source.columns.shape:
-        return (
+def _compare(
+    asked: Asked, config: TableScheme, tolerance: float | None
+) -> tuple[Match | None, str]:
+    """Return what answers match and "", or None and how they differ."""
+    source = asked.answers[0].source
+    if not _has_width(config, source):
+        return None, (
             f"This is no table of {config.label}: it is {len(source.columns):,} x {source.width:,}, and "
             f"{_widths(config)} {'is' if isinstance(config, SinusoidalConfig) else 'are'} expected."
         )
-    off = (source.columns - expected).abs()
-    largest = float(off.max())
-    size = max(1.0, float(expected.abs().max()))
-    allowed = tolerance
-    if allowed is None:
-        allowed = rounding(narrowest_format(source.columns), len(off) + abs(start), size)
-    if largest <= allowed:
-        return ""
-    row, column = divmod(int(off.argmax()), off.shape[1])
-    where = column_words(source.form, source.width, column)
-    actual, wrong = identify(table, sines), ""
+    differences = []
+    for way, allowed in enumerate(allowed_differences(asked.answers, config, tolerance)):
+        difference = difference_of(asked.answers, config, way, allowed)
+        if difference is None:
+            return ways_of(config, 1)[way].match, ""
+        differences.append(difference)
+    failure = _failure_of_module if asked.words else _failure_of_table
+    return None, failure(asked.answers, config, differences) + asked.words
+
+
+def _has_width(config: TableScheme, source: TableInput) -> bool:
+    """Whether a table is as wide as a scheme's. Raises for a scheme without such a table."""
+    if isinstance(config, SinusoidalConfig):
+        if source.form != "table":
+            raise SchemeArgumentError("A sinusoidal scheme has one table, not cosines and sines.")
+        return source.width == config.dim
+    if source.form == "table":
+        raise SchemeArgumentError(
+            "RoPE's tables are two: give (cosines, sines), or a complex table of cos + i sin."
+        )
+    if not config.build().stationary:
+        raise SchemeArgumentError(
+            f"{config.label} on a grid has tables of two axes: give a text's."
+        )
+    return source.width in (config.rotary_dim // 2, config.rotary_dim)
+
+
+def _failure_of_table(
+    answers: Sequence[Answer], config: TableScheme, differences: Sequence[Difference]
+) -> str:
+    (answer,), nearest = answers, _nearest(differences)
+    place = nearest.most
+    return (
+        f"This is not the table of {_words(config)} from position {int(answer.positions[0]):,}: row "
+        f"{place.row:,}, {_column(answer, place)} differs {_by(place)} from {nearest.match}, "
+        f"{_allowed(nearest, differences)} {_cause(answer, config)}"
+    )
+
+
+def _failure_of_module(
+    answers: Sequence[Answer], config: TableScheme, differences: Sequence[Difference]
+) -> str:
+    nearest, in_order = _nearest(differences), answers[:2][-1]
+    first, most = nearest.first, nearest.most
+    asked = answers[first.answer]
+    if first.answer <= 1:
+        why = f"{in_order.words[0].upper()}{in_order.words[1:]}: {_cause(in_order, config)}"
+    else:
+        why = f"It is right for {in_order.words}."
+        counted = asked._replace(positions=torch.arange(len(asked.positions)))
+        if difference_of([counted], config, nearest.way, nearest.allowed) is None:
+            why += " It returns rows 0, 1, 2 and so on, whichever positions are asked for."
+        elif asked.words.endswith(SHUFFLED):
+            why += (
+                " In rising order these are right, too: it cannot take them in any order, or twice."
+            )
+    return (
+        f"This module is not {_words(config)}. Asked for {asked.words}, it differs from {nearest.match} "
+        f"first {_at(answers, first)}, and most {_at(answers, most)}, {_allowed(nearest, differences)} "
+        f"{why} "
+    )
+
+
+def _refusal(asked: Asked) -> str:
+    return (
+        f"This module is right for {asked.answers[-1].words}, but {asked.refused}. {asked.words} "
+        "`context` sets how many positions that are."
+    )
+
+
+def _nearest(differences: Sequence[Difference]) -> Difference:
+    """Return the way from which the first difference is latest, of several the exact one."""
+    return max(differences, key=lambda each: each.first[:2])
+
+
+def _allowed(nearest: Difference, differences: Sequence[Difference]) -> str:
+    """Return how much is allowed, and by how much numbers differ from the other of exact and float32."""
+    words = f"where {nearest.allowed:.2g} is allowed"
+    others = [each for each in differences if each.match != nearest.match]
+    if not others:
+        return f"{words}."
+    other = min(others, key=lambda each: each.most.amount)
+    return f"{words}; from {other.match} at most {_by(other.most)}, where {other.allowed:.2g} is."
+
+
+def _at(answers: Sequence[Answer], place: Place) -> str:
+    answer = answers[place.answer]
+    position = int(answer.positions[place.row])
+    return f"at position {position:,}, {_column(answer, place)}, {_by(place)}"
+
+
+def _by(place: Place) -> str:
+    return f"by {place.amount:.3g}" if place.amount < NOT_FINITE / 2 else "by NaN or infinity"
+
+
+def _column(answer: Answer, place: Place) -> str:
+    return column_words(answer.source.form, answer.source.width, place.column)
+
+
+def _cause(answer: Answer, config: TableScheme) -> str:
+    """Return what is wrong with consecutive rows and what they are, in sentences."""
+    source = answer.source
+    if float(source.columns.abs().max()) == NOT_FINITE:
+        return "Numbers are NaN or infinite."
+    parts: list[Tensor] = [*source.columns.split(source.width, 1)]
+    actual, wrong = identify(*parts), ""
     if isinstance(config, RopeConfig):
+        start = int(answer.positions[0])
         wrong = difference_from(config, source, start, actual.arrangement)
         wrong = wrong or reordering_note(config, actual.arrangement, source).strip()
     sentences = [headline(actual), *(deviation.sentence for deviation in actual.deviations)]
     sentences += [f"It may also be {words}." for words in actual.also]
-    return (
-        f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "
-        f"position {start:,}: row {row:,}, {where} differs by {largest:.3g}, and "
-        f"{allowed:.2g} is allowed. {wrong}{' ' if wrong else ''}What it is: {' '.join(sentences)}"
-    )
+    return f"{wrong}{' ' if wrong else ''}What it is: {' '.join(sentences)}"
+
+
+def _words(config: TableScheme) -> str:
+    return f"{config.label} ({_widths(config)}, base {config.base:,.6g})"
 
 
 def _configs(
     scheme: SchemeConfig | Scheme | Mapping[str, Any] | HasToDict | Path | str,
-) -> list[SinusoidalConfig | RopeConfig]:
-    """Return the configs of which a table must match one."""
+) -> tuple[dict[str, TableScheme], int, bool]:
+    """Return the configs of which a table must match one, by kind of layer; then their context, 0 if they
+    name none; then whether they are a model's.
+    """
     if isinstance(scheme, str) and (scheme.endswith(".json") or isfile(scheme)):
         scheme = Path(scheme)
-    if isinstance(scheme, str) and not scheme.lstrip().startswith("{"):  # neither path nor JSON
-        return [_with_table(scheme)]
-    if not isinstance(scheme, Mapping | HasToDict | Path | str):
-        return [_with_table(scheme)]
+    if not isinstance(scheme, Mapping | HasToDict | Path | str) or (
+        isinstance(scheme, str) and not scheme.lstrip().startswith("{")
+    ):
+        config = _with_table(scheme)
+        return {"": config}, _reach(config), False
     model = read_config(scheme)
-    configs = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
+    configs: dict[str, TableScheme] = {
+        name: kind.scheme
+        for kind in model.layer_kinds
+        for name in (kind.name, kind.block_name)
+        if isinstance(kind.scheme, RopeConfig)
+    }
     if not configs:
         raise SchemeArgumentError(f"No layer of this {model.model_type} model has RoPE.")
-    return list(dict.fromkeys(configs))
+    return configs, max(model.context or 0, *map(_reach, configs.values())), True
+
+
+def _reach(config: TableScheme) -> int:
+    """Return the largest number of positions that a scheme's own fields name, 0 if they name none."""
+    reach = getattr(config, "factor", 1.0) * getattr(config, "trained_length", 0)
+    return min(max(math.ceil(reach), getattr(config, "length", 0)), MAX_POSITION)
 
 
 def _with_table(scheme: object) -> SinusoidalConfig | RopeConfig:
@@ -141,54 +285,82 @@ def _with_table(scheme: object) -> SinusoidalConfig | RopeConfig:
     )
 
 
+def _in_layout_of(source: TableInput, config: TableScheme) -> TableScheme:
+    """Return the config in halves, if the columns are repeated in halves and the model pairs neighbours.
+
+    transformers has such caches, and code that reorders: see `reordering_note`.
+    """
+    if not isinstance(config, RopeConfig) or source.width != config.rotary_dim:
+        return config
+    first, second = source.columns[:, : source.width].tensor_split(2, 1)
+    return config.replace(layout="half") if torch.equal(first, second) else config
+
+
 def _widths(config: SinusoidalConfig | RopeConfig) -> str:
     if isinstance(config, RopeConfig):
         return f"{config.rotary_dim // 2:,} cosines and sines, or {config.rotary_dim:,}"
     return f"width {config.dim:,}"
 
 
-def _expected(
-    config: SinusoidalConfig | RopeConfig, source: TableInput, start: int
-) -> Float[Tensor, "t c"]:
-    rows = len(source.columns)
-    if isinstance(config, SinusoidalConfig):
-        if source.form != "table":
-            raise SchemeArgumentError("A sinusoidal scheme has one table, not cosines and sines.")
-        return sinusoidal_table(
-            rows, config.dim, config.base, start=start, layout=config.layout, dtype=torch.float64
-        )
-    if source.form == "table":
+def _answers(
+    produced: Tables,
+    configs: Mapping[str, TableScheme],
+    named_context: int,
+    start: int,
+    context: int | None,
+) -> dict[str, Asked]:
+    """Return the rows of each table that is given or held, or of each kind of layer, by name."""
+    check_count("start", start, -MAX_POSITION, MAX_POSITION)
+    if context is not None:
+        check_count("context", context, 2, MAX_POSITION)
+    parts = _held_by(produced) if isinstance(produced, nn.Module) else _given(produced)
+    held = {name: TableInput.of(*each) for name, each in parts.items()}
+    if isinstance(produced, nn.Module) and (takes_positions(produced) or not held):
+        rows = min((len(source.columns) for source in held.values()), default=CONTEXT)
+        asked = _asked(produced, configs, context or named_context or rows)
+        silent = next((each.refused for each in asked.values() if not each.answers), "")
+        if silent and not held:
+            raise SchemeArgumentError(
+                f"{type(produced).__name__} holds no one table of positions and does not return cosines "
+                f"and sines of module(x, position_ids), as in transformers ({silent}); give the tables."
+            )
+        if start and not silent:
+            raise SchemeArgumentError(
+                "start is the position of a table's first row; this module is called with positions."
+            )
+        if not silent:
+            return asked
+    if context is not None:
         raise SchemeArgumentError(
-            "RoPE's tables are two: give (cosines, sines), or a complex table of cos + i sin."
+            "context is the number of positions of a module that is called with them; a table has rows."
         )
-    if not config.build().stationary:
-        raise SchemeArgumentError(
-            f"{config.label} on a grid has tables of two axes: give a text's."
-        )
-    inv_freq, factor = rope_frequencies(config, length=rows + max(start, 0))
-    parts = rope_tables(
-        rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64
-    )
-    if source.width == config.rotary_dim:
-        half = config.layout == "half"
-        columns = [part.repeat(1, 2) if half else part.repeat_interleave(2, 1) for part in parts]
-        return torch.cat(columns, 1) * factor
-    return torch.cat(parts, 1) * factor
+    return {
+        name: Asked([Answer(source, start + torch.arange(len(source.columns)))])
+        for name, source in held.items()
+    }
 
 
-def _tables(produced: Tables) -> dict[str, Parts]:
-    """Return the produced table, or every table that a module holds, by name."""
+def _asked(module: nn.Module, configs: Mapping[str, TableScheme], context: int) -> dict[str, Asked]:
+    """Return what a module returns for each kind of layer that the model has."""
+    kinds, asked = layer_types(module), {}
+    for kind in [kind for kind in kinds if kind in configs] or kinds:
+        chosen = [configs[kind]] if kind in configs else configs.values()
+        lengths = {getattr(config, "trained_length", 0) for config in chosen}
+        asked[kind] = ask(module, context, lengths, kind)
+    return asked
+
+
+def _given(produced: Tensor | Sequence[Tensor]) -> dict[str, Parts]:
     if isinstance(produced, Tensor):
         return {"": (produced, None)}
-    if isinstance(produced, nn.Module):
-        return _tables_of(produced)
     parts = list(produced)
     if len(parts) != 2:
         raise SchemeArgumentError(f"Give one table, or cosines and sines, got {len(parts)} tables.")
     return {"": (parts[0], parts[1])}
 
 
-def _tables_of(module: nn.Module) -> dict[str, Parts]:
+def _held_by(module: nn.Module) -> dict[str, Parts]:
+    """Return the tables that a module holds, by name; {} if it holds none, or several of other use."""
     # A tensor that layers share counts under all its names, so that each finds its partner.
     tensors = (
         *module.named_buffers(remove_duplicate=False),
@@ -205,23 +377,10 @@ def _tables_of(module: nn.Module) -> dict[str, Parts]:
         sines = matrices.get(partner := name_of_sines(name))
         if sines is not None:
             pairs.setdefault((id(tensor), id(sines)), (f"{name} and {partner}", (tensor, sines)))
-    if pairs:
+    if len(pairs) > 1:
         return dict(pairs.values())
+    if pairs:
+        return {"": next(iter(pairs.values()))[1]}
     if len({id(tensor) for tensor in matrices.values()}) == 1:
         return {"": (next(iter(matrices.values())), None)}
-    if hasattr(module, "inv_freq"):
-        positions = torch.arange(ROWS).unsqueeze(0)
-        try:
-            with torch.no_grad():
-                output = module(torch.zeros(1, ROWS, 1), positions)
-        except (RuntimeError, TypeError, ValueError) as reason:  # of code that is not ours
-            raise SchemeArgumentError(
-                f"{type(module).__name__} cannot be called as module(x, position_ids), as in "
-                "transformers; give the tables that it makes."
-            ) from reason
-        if isinstance(output, tuple) and len(output) == 2:
-            return {"": (output[0], output[1])}
-    names = ", ".join(sorted(matrices)) or "none"
-    raise SchemeArgumentError(
-        f"{type(module).__name__} holds no one table of positions (matrices: {names}); give the table."
-    )
+    return {}

@@ -1,6 +1,10 @@
 """assert_matches: tables and modules of a scheme pass, others fail and are described."""
 
 import json
+import math
+import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +120,7 @@ TABLE = torch.zeros(64, 32)
         ((TABLE,), ROPE, "got 1 tables"),
         (nn.LayerNorm(4), SINUSOIDAL, "holds no one table"),
         ((TABLE, TABLE), config_of("rope_sections", dim=32, sections=(8, 8), grid=4), "of two axes"),
-        (Rotary(), config_of("rope", dim=8), "Rotary cannot be called as"),
+        (Rotary(), config_of("rope", dim=8), r"Rotary .* \(for positions 0 and 1, it raised"),
         *((TABLE, scheme, "scheme must be a config, such as ")
           for scheme in ("sinusoidal", SCHEMES["sinusoidal"], None, 512)),
     ],
@@ -126,6 +130,225 @@ def test_incomparable_input_is_an_error_and_no_failure(
 ) -> None:
     with pytest.raises(SchemeArgumentError, match=message):
         assert_matches(given, scheme)
+
+
+class Called(nn.Module):
+    """RoPE in float32 at what `change` makes of the positions, called as the modules of transformers."""
+
+    def __init__(self, change: Callable[[Tensor], Tensor] = Tensor.float) -> None:
+        super().__init__()
+        self.change = change
+        self.inv_freq = 1.0 / 1e4 ** (torch.arange(0, 32, 2) / 32)
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        angles = self.change(position_ids).float()[..., None] * self.inv_freq
+        return angles.cos(), angles.sin()
+
+
+def failure_of(given: Any, scheme: Any, **options: Any) -> str:
+    with pytest.raises(AssertionError) as failure:
+        assert_matches(given, scheme, **options)
+    return str(failure.value)
+
+
+def llama(context: int, **block: Any) -> dict[str, Any]:
+    return LLAMA | {"max_position_embeddings": context, "rope_scaling": block or None}
+
+
+@pytest.mark.parametrize("context", [100, 8_192, 100_003, 10_000_000])
+def test_module_is_asked_over_the_whole_context_in_order_and_out_of_order(context: int) -> None:
+    asked: list[Tensor] = []
+
+    def record(positions: Tensor) -> Tensor:
+        asked.append(positions[0])
+        return positions
+
+    assert assert_matches(Called(record), llama(context)) == "float32 arithmetic"
+    assert sum(map(len, asked)) < 2_048 + 600
+    first = torch.arange(min(context, 2_048))
+    assert any(positions.equal(first) for positions in asked)
+    rising, last = asked[-2:]
+    near = {2**n + step for n in range(24) for step in (-1, 0, 1)} | {context - 1}
+    assert {place for place in near if place < context} <= set(rising.tolist())
+    assert len(set(rising.tolist()) - near) > 10  # random ones
+    assert bool((rising.diff() > 0).all())
+    assert bool((last.diff() < 0).any())
+    assert last.sort().values.equal(rising.repeat_interleave(2))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "last"),
+    [
+        (ROPE, 131_071),
+        (llama(5_000), 4_999),
+        (llama(40_960, type="yarn", factor=4.0, original_max_position_embeddings=32_768), 131_071),
+        (config_of("rope_yarn", dim=32, layout="half", factor=8.0, trained_length=512), 4_095),
+        (config_of("rope_dynamic", dim=32, layout="half", factor=3.0, trained_length=1_000), 2_999),
+    ],
+)
+def test_context_is_the_largest_that_the_scheme_names(scheme: Any, last: int) -> None:
+    for context, expected in ((None, last), (300, 299)):
+        asked: list[int] = []
+
+        def record(positions: Tensor, asked: list[int] = asked) -> Tensor:
+            asked.append(int(positions.max()))
+            return positions
+
+        with suppress(AssertionError):  # of the scaled ones, which this module is not
+            assert_matches(Called(record), scheme, context=context)
+        assert max(asked) == expected
+
+
+FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "float16": (Tensor.half, "first at position 2,049, .* NaN or infinity, where"),  # from 65,520 on
+    "clamped": (lambda p: p.clamp(max=4_095), "first at position 4,096, "),
+    "bfloat16": (Tensor.bfloat16, "first at position 257, .* What it is: None of these"),
+    "16 bits": (Tensor.short, "first at position 32,768, .* right for positions 0 to 2,047 in order"),
+    "shifted": (lambda p: p + 1, "first at position 0, .* Row 0 stands for position 1"),
+    "counted": (lambda p: torch.arange(p.shape[1])[None], "returns rows 0, 1, 2 and so on, whichever"),
+    "sorted": (lambda p: p.sort().values, "cannot take them in any order, or twice"),
+    "without repeats": (lambda p: p.unique()[None], "each twice, it did not return a row for each"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_module_that_is_wrong_at_single_positions_fails_and_is_told_where(fault: str) -> None:
+    change, words = FAULTS[fault]
+    failure = failure_of(Called(change), llama(131_072))
+    assert re.search(words, failure), failure
+    assert "of 131,072 positions, for each power of two, its neighbours, the last" in failure
+
+
+@pytest.mark.parametrize(
+    ("change", "position", "taken_for"),
+    [(Tensor.half, 2_049, 2_048), (lambda p: p.clamp(max=4_095), 4_096, 4_095)],
+)
+def test_failure_says_by_how_much_the_first_wrong_position_differs(
+    change: Callable[[Tensor], Tensor], position: int, taken_for: int
+) -> None:
+    rates = [10_000.0 ** (-pair / 16) for pair in range(16)]
+    off = max(
+        abs(wave(position * rate) - wave(taken_for * rate))
+        for wave in (math.cos, math.sin)
+        for rate in rates
+    )
+    failure = failure_of(Called(change), llama(8_192))
+    assert re.search(
+        rf"differs from float32 arithmetic first at position {position:,}, column \d of the (co)?sines, "
+        rf"by {off:.3g}, and most at position [\d,]+, column \d+ of the (co)?sines, by [12][.\d]*, where "
+        r"2.4e-07 is allowed; from exact angles at most by [12][.\d]*, where 1.2e-07 is\.",
+        failure,
+    ), failure
+    assert assert_matches(Called(change), llama(8_192), context=2_048) == "float32 arithmetic"
+
+
+class CacheOf(nn.Module):
+    """Looks positions up in a table of some rows."""
+
+    def __init__(self, rows: int, registered: bool) -> None:
+        super().__init__()
+        cos, sin = rope_tables(rows, 32)
+        if registered:
+            self.register_buffer("cos_cached", cos)
+            self.register_buffer("sin_cached", sin)
+        self.look_up = lambda positions: (cos[positions], sin[positions])
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self.look_up(position_ids)
+        return found
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_module_whose_cache_is_shorter_than_the_context_is_told_so(registered: bool) -> None:
+    failure = failure_of(CacheOf(4_096, registered), llama(131_072))
+    assert "but for positions up to 131,071, it raised IndexError: index " in failure
+    assert "`context` sets how many positions" in failure
+    module = CacheOf(4_096, registered)
+    assert assert_matches(module, llama(131_072), context=4_096) == "exact angles"
+    if registered:
+        assert assert_matches(module, ROPE) == "exact angles"
+
+
+def test_module_that_is_called_is_no_table_of_rows() -> None:
+    with pytest.raises(SchemeArgumentError, match="start is the position of a table's first row"):
+        assert_matches(Called(), ROPE, start=1)
+    with pytest.raises(SchemeArgumentError, match="context is the number of positions of a module"):
+        assert_matches(rope_tables(40, 32), ROPE, context=40)
+    with pytest.raises(SchemeArgumentError, match="context must be a whole number from 2"):
+        assert_matches(Called(), ROPE, context=1)
+
+
+def float32_angles(positions: Tensor, way: str) -> Tensor:
+    """Angles as public code computes them, of 16 pairs."""
+    dim, even, places = 32, torch.arange(0, 32, 2), positions.float()[:, None]
+    match way:
+        case "powers":  # transformers
+            return places * (1.0 / 10_000.0 ** (even.float() / dim))
+        case "negative powers":  # README
+            return places * 10_000.0 ** (-even / dim)
+        case "exponentials":  # the tutorial of PyTorch on transformers
+            return places * torch.exp(even * (-math.log(10_000.0) / dim))
+        case "division":  # Dive into Deep Learning
+            return places / torch.pow(10_000, even / dim)
+        case _:  # numpy, and a cast
+            exact = 1.0 / 10_000.0 ** (even.double() / dim)
+            return places * exact.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("way", ["powers", "negative powers", "exponentials", "division", "cast"])
+def test_float32_code_matches_by_its_own_arithmetic(way: str, dtype: torch.dtype) -> None:
+    for start in (0, 1_000_000):
+        angles = float32_angles(start + torch.arange(3_000), way)
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        # Up to 3,000, errors of the angles are below a rounding to 16 bits.
+        expected = "float32 arithmetic" if start or dtype == torch.float32 else "exact angles"
+        assert assert_matches((cos, sin), ROPE, start=start) == expected
+        table = torch.stack((sin, cos), -1).flatten(1)
+        assert assert_matches(table, SINUSOIDAL, start=start) == expected
+
+
+def test_exact_angles_are_told_from_float32_arithmetic() -> None:
+    assert assert_matches(rope_tables(20_000, 32), ROPE) == "exact angles"
+    angles = float32_angles(torch.arange(20_000), "powers")
+    failure = failure_of((angles.cos(), angles.sin()), ROPE, tolerance=2.0**-23)
+    assert "from exact angles, where 1.2e-07 is allowed. " in failure
+    loose = 2e-7 * 20_000
+    assert assert_matches((angles.cos(), angles.sin()), ROPE, tolerance=loose) == "exact angles"
+
+
+LOW: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "bfloat16 angles": lambda p, w: (p.bfloat16() * w.bfloat16()).float(),
+    "bfloat16 frequencies": lambda p, w: p * w.bfloat16().float(),
+    "float16 positions": lambda p, w: p.half().float() * w,
+    "float16 frequencies": lambda p, w: p * w.half().float(),
+    "frequencies off by 1e-5": lambda p, w: p * (w * (1 + 1e-5)),
+    "frequencies off by 5e-7": lambda p, w: p * (w * (1 + 5e-7)),
+    "one pair off by 1e-4": lambda p, w: p * torch.cat((w[:-1], w[-1:] * 1.0001)),
+}
+
+
+@pytest.mark.parametrize(
+    ("fault", "dtype"),
+    [
+        *((fault, torch.float32) for fault in LOW),
+        *((fault, torch.bfloat16) for fault in [*LOW][:5]),
+    ],
+)
+def test_less_than_float32_arithmetic_fails(fault: str, dtype: torch.dtype) -> None:
+    frequencies = 1.0 / 1e4 ** (torch.arange(0, 32, 2) / 32)
+    angles = LOW[fault](torch.arange(3_000.0)[:, None], frequencies)
+    failure = failure_of((angles.cos().to(dtype), angles.sin().to(dtype)), ROPE)
+    assert " from exact angles" in failure
+    assert " from float32 arithmetic" in failure
+
+
+def test_float64_numbers_are_compared_with_exact_angles_alone() -> None:
+    cos, sin = rope_tables(16, 32, dtype=torch.float64)
+    assert assert_matches((cos, sin), ROPE) == "exact angles"
+    cos[3, 3] += 1e-9  # less than float32 code is allowed
+    failure = failure_of((cos, sin), ROPE)
+    assert "float32" not in failure.split("What it is")[0]
 
 
 @pytest.mark.parametrize("tolerance", [True, -1e-9, float("nan"), float("inf"), "x"])

@@ -19,6 +19,7 @@ from posenc.models.families import FAMILIES, SHARED
 from posenc.models.read_config import TYPES as TYPES_FILE
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.testing import assert_matches
 from tests.models.configs import (
     LLAMA,
     LLAMA3_BLOCK,
@@ -159,7 +160,9 @@ def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config
     config = config_of(model_type, changes)
     model = read_config(config.to_dict())
     assert model.ignored == ()
-    check_frequencies(model, class_of(model_type, "RotaryEmbedding")(config))
+    rotary = class_of(model_type, "RotaryEmbedding")(config)
+    check_frequencies(model, rotary)
+    assert assert_matches(rotary, config) == "float32 arithmetic"
     assert model.layers == config.num_hidden_layers
     assert model.hidden_size == config.hidden_size
     assert model.context == config.max_position_embeddings

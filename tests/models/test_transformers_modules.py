@@ -10,6 +10,16 @@ import torch
 import transformers
 from torch import nn
 from transformers import SwitchTransformersConfig, T5Config, UMT5Config
+from transformers.models.cohere.configuration_cohere import CohereConfig
+from transformers.models.cohere.modeling_cohere import CohereRotaryEmbedding
+from transformers.models.deepseek_v2.configuration_deepseek_v2 import DeepseekV2Config
+from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2RotaryEmbedding
+from transformers.models.deepseek_v3.configuration_deepseek_v3 import DeepseekV3Config
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3RotaryEmbedding
+from transformers.models.gemma4.configuration_gemma4 import Gemma4TextConfig
+from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
+from transformers.models.gpt_oss.configuration_gpt_oss import GptOssConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssRotaryEmbedding
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 from transformers.models.speech_to_text.modeling_speech_to_text import (
@@ -85,10 +95,134 @@ def test_t5_bias_equals_that_of_transformers(
     assert_close(bias.detach(), peer.compute_bias(200, 200).detach(), atol=0)  # a lookup
 
 
-def test_rotary_module_of_llama_matches_its_scheme() -> None:
-    module = LlamaRotaryEmbedding(LlamaConfig(hidden_size=64, num_attention_heads=2))
-    rope = config_of("rope", dim=32, layout="half")
-    assert_matches(module, rope, tolerance=2_048 * 2.0**-23)
+SCALINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "linear": {"factor": 2.5},
+    "dynamic": {"factor": 3.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 5_000},
+    "longrope": {
+        "factor": 4.0, "original_max_position_embeddings": 5_000,
+        "short_factor": [1 + 0.1 * pair for pair in range(16)],
+        "long_factor": [1 + 0.7 * pair for pair in range(16)],
+    },
+    "llama3": {
+        "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 5_000,
+    },
+}  # fmt: skip
+
+
+def llama(rope_type: str, base: float = 5e5) -> LlamaConfig:
+    return LlamaConfig(
+        hidden_size=64, num_attention_heads=2,
+        max_position_embeddings=40_000 if rope_type == "llama3" else 20_000,
+        rope_parameters={"rope_type": rope_type, "rope_theta": base, **SCALINGS[rope_type]},
+    )  # fmt: skip
+
+
+class Narrowed(nn.Module):
+    """A rotary module that returns a narrower format, as of token vectors in that format."""
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.module, self.dtype = module, dtype
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> Any:
+        return self.module(x.to(self.dtype), position_ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("base", [1e4, 5e5])
+@pytest.mark.parametrize("rope_type", SCALINGS)
+def test_rotary_module_of_transformers_matches_its_config(
+    rope_type: str, base: float, dtype: torch.dtype
+) -> None:
+    config = llama(rope_type, base)
+    module = Narrowed(LlamaRotaryEmbedding(config), dtype)
+    assert assert_matches(module, config.to_dict(), context=1_000_000) == "float32 arithmetic"
+    # Below 20,000, errors of the angles may be less than a rounding to 16 bits.
+    assert dtype != torch.float32 or assert_matches(module, config) == "float32 arithmetic"
+    assert assert_matches(module, config)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rope_type", SCALINGS)
+def test_table_of_a_rotary_module_matches_its_config(rope_type: str, dtype: torch.dtype) -> None:
+    config = llama(rope_type)
+    for start in (0, 1_000_000):
+        positions = torch.arange(start, start + 2_000)
+        tables = LlamaRotaryEmbedding(config)(torch.zeros(1, dtype=dtype), positions[None])
+        match = assert_matches(tables, config, start=start)
+        assert match == "float32 arithmetic" or (not start and dtype != torch.float32)
+
+
+@pytest.mark.parametrize("rope_type", SCALINGS)
+def test_other_code_in_float32_is_within_the_tolerance_that_is_stated(rope_type: str) -> None:
+    config = llama(rope_type)
+    module = LlamaRotaryEmbedding(config)
+    factor = float(module.attention_scaling)
+    assert assert_matches(module, config, context=20_000, tolerance=2e-7 * 20_000 * factor)
+    with pytest.raises(AssertionError, match=r"from exact angles first .*, where 0\.0001 is"):
+        assert_matches(module, config, context=20_000, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("rope_type", ["dynamic", "longrope"])
+def test_module_is_left_as_it_was_and_may_have_read_a_long_text_before(rope_type: str) -> None:
+    config = llama(rope_type)
+    module = LlamaRotaryEmbedding(config)
+    for length in (50_000, 300):
+        module(torch.zeros(1), torch.tensor([[length - 1]]))
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        assert assert_matches(module, config) == "float32 arithmetic"
+        for name, buffer in module.named_buffers():
+            assert torch.equal(buffer, before[name])
+
+
+def test_scaling_that_does_not_follow_the_length_of_the_text_fails() -> None:
+    """A dynamic module that keeps its first frequencies; a LongRoPE module without its long factors."""
+    for rope_type, last in (("dynamic", 20_000), ("longrope", 5_000)):
+        config = llama(rope_type)
+        module = LlamaRotaryEmbedding(config)
+        module.rope_type = "default"  # no update of the frequencies
+        with pytest.raises(
+            AssertionError, match=f"Asked for positions up to {last:,}, it differs from"
+        ):
+            assert_matches(module, config)
+
+
+def gemma() -> Gemma4TextConfig:
+    sizes: dict[str, Any] = {
+        "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "num_global_key_value_heads": 1, "num_hidden_layers": 6, "head_dim": 32, "global_head_dim": 64,
+    }  # fmt: skip
+    return Gemma4TextConfig(**sizes)
+
+
+def test_each_kind_of_layer_is_asked_for_and_has_frequencies_of_its_own() -> None:
+    """Gemma 4: RoPE in layers with a window, p-RoPE in the others."""
+    module = Gemma4TextRotaryEmbedding(gemma())
+    assert assert_matches(module, gemma()) == "float32 arithmetic"
+    module.full_attention_inv_freq = module.full_attention_inv_freq.bfloat16()
+    with pytest.raises(AssertionError, match=r"^full_attention: This module is not p-RoPE"):
+        assert_matches(module, gemma())
+
+
+@pytest.mark.parametrize(
+    ("config", "rotary"),
+    [
+        (DeepseekV2Config(qk_rope_head_dim=16), DeepseekV2RotaryEmbedding),  # returns cos + i sin
+        (
+            DeepseekV3Config(qk_rope_head_dim=16),
+            DeepseekV3RotaryEmbedding,
+        ),  # pairs neighbours, in halves
+        (CohereConfig(), CohereRotaryEmbedding),  # in neighbours
+        (GptOssConfig(), GptOssRotaryEmbedding),  # one cosine for each pair
+    ],
+)
+def test_other_forms_of_rotary_modules_match(config: Any, rotary: Any) -> None:
+    assert assert_matches(rotary(config), config) == "float32 arithmetic"
+    with pytest.raises(AssertionError, match="This module is not RoPE"):
+        assert_matches(rotary(config), config.to_dict() | {"rope_parameters": {"rope_theta": 2e4}})
 
 
 def test_a_module_is_compared_with_the_config_object_that_made_it() -> None:

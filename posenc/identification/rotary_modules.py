@@ -1,0 +1,127 @@
+"""What a module returns that is called as module(x, position_ids), at positions over a whole context.
+
+Code that is right in short texts fails at single positions: float16 has no odd number past 2,048, a cache
+ends, a position is clamped. So the positions around each power of two are asked for, the last and some at
+random, in order, in another order and repeated.
+"""
+
+import copy
+import inspect
+from collections.abc import Collection
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from posenc.hook_arguments import is_real
+from posenc.identification.columns import TableInput
+
+CONTEXT = 131_072  # of many models, and twice the largest number of float16
+IN_ORDER = 2_048  # positions that are asked for one after the other
+_RANDOM = 32
+SHUFFLED = "in another order, each twice"
+NOT_FINITE = 2.0**99  # stands for NaN and infinity
+_ERRORS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError)
+
+
+class Answer(NamedTuple):
+    """Rows of cosines and sines, their positions, and which these are, in words."""
+
+    source: TableInput
+    positions: Int[Tensor, " t"]
+    words: str = ""
+
+    @property
+    def length(self) -> int:
+        """Number of positions of a text that ends with the last of these."""
+        return max(int(self.positions.max()) + 1, 1)
+
+
+class Asked(NamedTuple):
+    """What a module returned, call by call.
+
+    words: what it was asked for, as a sentence, "" if it held a table. refused: why there is no further
+    answer, as a clause, or "".
+    """
+
+    answers: list[Answer]
+    words: str = ""
+    refused: str = ""
+
+
+def takes_positions(module: nn.Module) -> bool:
+    """Whether the second argument of a module is named as positions are."""
+    names = [*inspect.signature(module.forward).parameters]
+    return len(names) > 1 and "pos" in names[1]
+
+
+def layer_types(module: nn.Module) -> list[str]:
+    """Return the kinds of layers that a module has frequencies for, [""] if it tells none apart."""
+    names = [name.rpartition(".")[2] for name, _ in module.named_buffers()]
+    kinds = [name.removesuffix("_inv_freq") for name in names if name.endswith("_inv_freq")]
+    return [kind for kind in kinds if not kind.endswith("original")] or [""]
+
+
+def ask(
+    module: nn.Module, context: int, trained_lengths: Collection[int], layer_type: str = ""
+) -> Asked:
+    """Return a module's cosines and sines at positions below `context`, or why it returned none.
+
+    trained_lengths: lengths of texts at which a scaling changes; texts of such a length, of one more and
+    of `context` are asked for, the shortest first, as a module may keep the frequencies of the longest.
+    """
+    module = copy.deepcopy(module)  # calls may change its frequencies
+    changes = {n for length in trained_lengths for n in (length, length + 1) if 2 <= n < context}
+    in_order = min(IN_ORDER, context, *changes)
+    lengths, draw = [*sorted(changes), context], torch.Generator().manual_seed(0)
+    rising = [spread(length, draw) for length in lengths]
+    both = rising[-1].repeat(2)
+    calls = [
+        (torch.arange(2), "positions 0 and 1"),
+        (torch.arange(in_order), f"positions 0 to {in_order - 1:,} in order"),
+        *((positions, f"positions up to {int(positions[-1]):,}") for positions in rising),
+        (both[torch.randperm(len(both), generator=draw)],
+         f"positions up to {context - 1:,} {SHUFFLED}"),
+    ]  # fmt: skip
+    texts = ", ".join(f"{length:,}" for length in lengths[:-1])
+    texts += f" and {context:,}" if texts else f"{context:,}"
+    words = (
+        f"It was asked for positions 0 to {in_order - 1:,} in order; then, of {texts} positions, for each "
+        f"power of two, its neighbours, the last and {_RANDOM} random ones, in rising order; and for those "
+        f"again {SHUFFLED}."
+    )
+    answers: list[Answer] = []
+    for positions, which in calls:
+        try:
+            output = _call(module, positions, layer_type)
+        except _ERRORS as reason:  # of code that is not ours
+            error = f"{type(reason).__name__}: {reason}"
+            return Asked(answers, words, f"for {which}, it raised {error}")
+        if output is None:
+            return Asked(answers, words, f"for {which}, it did not return a row for each")
+        answers.append(Answer(output, positions, which))
+    return Asked(answers, words)
+
+
+def spread(length: int, draw: torch.Generator) -> Int[Tensor, " t"]:
+    """Return the powers of two below `length`, their neighbours, the last position and random ones."""
+    powers = 2 ** torch.arange(length.bit_length())
+    random = torch.randint(length, (_RANDOM,), generator=draw)
+    last = torch.tensor([length - 1])
+    positions = torch.cat((powers - 1, powers, powers + 1, last, random)).unique()
+    return positions[positions < length]
+
+
+def _call(module: nn.Module, positions: Int[Tensor, " t"], layer_type: str) -> TableInput | None:
+    x = torch.zeros(1, len(positions), 1)
+    kinds = {"layer_type": layer_type} if layer_type else {}
+    with torch.no_grad():
+        output = module(x, positions.unsqueeze(0), **kinds)
+    if isinstance(output, Tensor) and output.is_complex():  # as DeepSeek V2 and Llama 4
+        output = (output.real, output.imag)
+    if not isinstance(output, tuple) or len(output) != 2 or not all(map(is_real, output)):
+        return None
+    finite = [part.nan_to_num(NOT_FINITE, NOT_FINITE, -NOT_FINITE) for part in output]
+    source = TableInput.of(finite[0], finite[1])
+    return source if len(source.columns) == len(positions) else None
