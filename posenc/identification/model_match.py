@@ -17,6 +17,7 @@ from posenc.identification.identify import Identification, base_words
 from posenc.limits import MAX_POSITION
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.text import count_of
 
 _CLOSE = 1e-6  # relative difference of frequencies that are one
 _ANGLE_ERROR = 5e-7  # relative, of an angle in float32
@@ -72,10 +73,11 @@ def match_model(
                     scheme_code(scheme.at_length(result.rows), result.rows, order) if order else ""
                 )
                 return ModelMatch(True, f"{match} It has deviations.", code)
-            if orders and scheme.build().stationary:
-                if dim in (None, scheme.rotary_dim):
-                    lower = f"{fault[0].lower()}{fault[1:]}"
-                    faults.append(f"Against its {kind}, {lower}" if len(schemes) > 1 else fault)
+            if dim not in (None, scheme.rotary_dim):
+                fault = _other_width(scheme, dim)
+            if scheme.build().stationary:
+                lower = f"{fault[0].lower()}{fault[1:]}"
+                faults.append(f"Against its {kind}, {lower}" if len(schemes) > 1 else fault)
                 if order is not None and not code:
                     code = scheme_code(scheme.at_length(result.rows), result.rows, order)
         layers.append(text)
@@ -101,11 +103,21 @@ def _order_of_code(
     """Return the order of columns of a scheme's cache: the table's own, unless it is wrong."""
     if (
         arrangement is not None
-        and arrangement in orders
+        and arrangement.scheme == "rope"
+        and not arrangement.fault
         and not _has_wrong_layout(scheme, arrangement, source)
     ):
         return arrangement
     return orders[0] if orders else None
+
+
+def _other_width(scheme: RopeConfig, dim: int) -> str:
+    """Return a sentence on a table that rotates another width than a scheme."""
+    share = f", the first of {scheme.dim:,} features" if scheme.rotary_dim < scheme.dim else ""
+    return (
+        f"It rotates {count_of(dim // 2, 'pair')} of features (width {dim:,}), and the model rotates "
+        f"{scheme.rotary_dim // 2:,} (width {scheme.rotary_dim:,}{share})."
+    )
 
 
 def _float32_note(result: Identification) -> str:
@@ -156,6 +168,8 @@ def _shifted_or_scaled(scheme: RopeConfig, result: Identification, source: Table
             "cache it is position 0."
         )
     columns = hypothesis.arrangement.columns(source.columns.shape[1])
+    if columns.dim != scheme.rotary_dim:
+        return ""
     expected = by_column(rope_frequencies(scheme, length=result.rows)[0], columns)
     ratio = hypothesis.frequencies(columns) / expected
     if start or not bool((ratio / ratio[0] - 1).abs().max() <= 2 * max(_CLOSE, result.base_within)):
@@ -178,7 +192,10 @@ def difference_from(
     """
     all_orders = _orders(scheme, source)
     if not all_orders:
-        return f"It has no {scheme.rotary_dim // 2:,} pairs, which the scheme has."
+        return (
+            f"It has {count_of(source.columns.shape[1], 'column')} of cosines and sines, which "
+            f"{scheme.rotary_dim // 2:,} pairs (width {scheme.rotary_dim:,}) do not make."
+        )
     orders = [order for order in all_orders if not _has_wrong_layout(scheme, order, source)]
     wrong_orders = [order for order in all_orders if order not in orders]
     rows, dtype = len(source.columns), narrowest_format(source.columns)

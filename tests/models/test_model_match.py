@@ -4,6 +4,7 @@ import json
 import math
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from posenc.__main__ import main
 from posenc.cli import identify as command
+from posenc.frequencies import Layout
 from posenc.identification import Identification, identify, match_model
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -64,6 +66,45 @@ def test_sentence_names_what_differs() -> None:
     assert swapped.sentence.endswith("It differs first in row 0, pair 0, by 1.")
     noise = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     assert not match_model(identify(noise), {}, noise).belongs
+
+
+@pytest.mark.parametrize("form", ["two", "one", "cosines"])
+def test_sentence_names_both_widths_where_they_differ(form: str) -> None:
+    chance = Random(form)
+    for _ in range(8):
+        pairs, rotated = chance.sample(range(1, 40), 2)
+        layout: Layout = chance.choice(("half", "interleaved"))
+        config = RopeConfig(dim=80, layout=layout, partial_rotary_factor=2 * rotated / 80, base=5e5)
+        cosines, sines = rope_tables(48, 2 * pairs, 1e4)
+        tables = {"two": (cosines, sines), "one": (torch.cat((cosines, sines), 1),)}.get(
+            form, (cosines,)
+        )
+        result = identify(*tables)
+        match = match_model(result, {"all": config}, *tables)
+        assert not match.belongs
+        widths = f"(width {2 * pairs:,}), and the model rotates {rotated:,} (width {2 * rotated:,},"
+        unknown = "do not make" in match.sentence
+        assert widths in match.sentence or unknown, (pairs, rotated, match.sentence)
+        assert unknown <= (result.arrangement is None), (pairs, rotated)
+
+
+def test_command_names_both_widths_of_a_model_whose_whole_head_was_rotated(tmp_path: Path) -> None:
+    """As GLM-4, whose class rotates half of a head, run by code that rotates the whole head."""
+    config = {"model_type": "glm4", "head_dim": 128, "num_attention_heads": 4, "hidden_size": 512}
+    before = torch.randn(48, 128, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    angles = torch.arange(48, dtype=torch.float64)[:, None] * 1e4 ** (-torch.arange(64) / 64)
+    pairs = torch.view_as_complex(before.view(48, 64, 2)) * torch.exp(1j * angles)
+    for name, part in (("before", before), ("after", torch.view_as_real(pairs).flatten(1))):
+        (tmp_path / f"{name}.npy").write_bytes(npy(part.float().numpy()))
+    files = [str(tmp_path / "after.npy"), "--before", str(tmp_path / "before.npy")]
+    result = CliRunner().invoke(
+        main, ["identify", *files, "--config", "-"], input=json.dumps(config)
+    )
+    assert result.exit_code == 1, result.output
+    assert (
+        "It rotates 64 pairs of features (width 128), and the model rotates 32 (width 64, the first of "
+        "128 features)." in result.stdout
+    )
 
 
 def test_sentence_names_the_first_position_and_the_factor_of_linear_scaling() -> None:
