@@ -178,6 +178,11 @@ class RopeFamily(Family):
     compressed: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def scales_softmax(self) -> bool:
+        """Whether the class multiplies its softmax scale by what mscale_all_dim of a rope block says."""
+        return self.latent and self.config_class != "Dots3NoteTextConfig"
+
     def word(self, kind: str) -> str:
         """Return the class's own word for a kind of layer."""
         if kind == INDEXED:

@@ -30,7 +30,8 @@ class LayerKind:
     head_dim: width of a query or key, the unrotated part included.
     cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
     compressed: cache entries that stand for several tokens each, which a query sees, too; None without.
-    softmax_scale: factor of q . k, without the attention factor of the scheme.
+    softmax_scale: factor of q . k, without the attention factor of the scheme. block_scale: the part of
+    it that the rope block sets by mscale_all_dim, None where the class takes none from it.
     window: number of tokens that a query sees at most, itself included; None for all.
     rows: positions in a table of sines that the class makes and never lengthens; None without one.
     rope_block: the name of their rope block in a config where it is not `name`.
@@ -46,6 +47,7 @@ class LayerKind:
     head_dim: int
     cache_width: int
     softmax_scale: float
+    block_scale: float | None = None
     window: int | None = None
     rows: int | None = None
     state: int = 0

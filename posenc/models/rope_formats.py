@@ -9,6 +9,7 @@ ends; a model whose `truncate` is false there says so among its assumptions.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from posenc.schemes.rope_scaling.longrope import RopeLongConfig
 from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
-from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, attention_scale
 
 Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
@@ -196,6 +197,26 @@ def type_block(config: RopeConfig) -> Block | None:
     }
     own = {key: getattr(config, name) for name, key in names.items()}
     return {"rope_type": next(iter(entry.types), _DEFAULT)} | own | further
+
+
+def softmax_scale(block_scale: float | None, config: RopeConfig) -> tuple[float, float | None]:
+    """Return mscale_all_dim of the block of a config, and the softmax scale that results.
+
+    mscale_all_dim: the config's own, or what keeps the scale of the model's block; 0 for none. The scale is
+    that over the model's own, None where transformers has no block of the config. DeepSeek's classes
+    multiply it by (0.1 mscale_all_dim ln factor + 1)^2, unless the rope_type is default
+    (yarn_apply_mscale). block_scale: this square of the model's own block, None for other classes.
+    """
+    if block_scale is None:
+        return 0.0, 1.0
+    block = type_block(config)
+    if block is None:
+        return 0.0, None
+    weight, factor = block.get("mscale_all_dim", 0.0), block.get("factor", 1.0)
+    if not weight and factor > 1 and block_scale > 1:
+        kept = (math.sqrt(block_scale) - 1) / (0.1 * math.log(factor))
+        weight = kept if kept <= limits.MAX_ATTENTION_WEIGHT else 0.0
+    return weight, attention_scale(factor, weight) ** 2 / block_scale
 
 
 def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:

@@ -45,7 +45,7 @@ from posenc.models.states import ngram_layers, ngram_numbers, state_kinds, state
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
-from posenc.schemes.rope_scaling.yarn import attention_scale
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, attention_scale
 
 NEW, OLD = "rope_parameters", "rope_scaling"
 _POSITIVE = fields.FloatRange(low=0.0, high=float(MAX_WIDTH), closed=False)
@@ -173,6 +173,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         scheme: SchemeConfig = NoneConfig()
         if uses_rope[indices[0]]:
             scheme = _scheme(keys, family, sizes, own, kind)
+        block_scale = _block_scale(keys, family, scheme)
         width, notes = own.cache_width, [*own.notes, *family.notes]
         if bases and isinstance(scheme, RopeConfig):
             scheme = scheme.replace(base=float(bases[indices[0]]))
@@ -201,7 +202,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
                 kv_heads=own.kv_heads,
                 head_dim=own.head_dim,
                 cache_width=0 if is_bidirectional(keys, family) else width,
-                softmax_scale=_softmax_scale(keys, family, own.head_dim, scheme),
+                softmax_scale=_softmax_scale(keys, family, own.head_dim) * (block_scale or 1.0),
+                block_scale=block_scale,
                 window=None if sees_all else window,
                 state=state,
                 compressed=own.compressed,
@@ -484,8 +486,8 @@ def _entry(keys: Keys, family: RopeFamily, kind: str) -> tuple[Keys | None, bool
     )
 
 
-def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: SchemeConfig) -> float:
-    """Return the factor of q . k; DeepSeek, not dots3-note, multiplies it by g(s, mscale_all_dim)^2."""
+def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int) -> float:
+    """Return the factor of q . k without the part that a rope block sets."""
     scale = family.softmax_scale
     if scale is None and family.scale_key:
         scale = keys.optional(family.scale_key, _POSITIVE)
@@ -499,10 +501,26 @@ def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: Scheme
     scale = head_dim**-0.5 if scale is None else scale
     if family.config_class == "FalconH1Config":
         scale *= keys.get("key_multiplier", _POSITIVE, 1.0, family.source)
-    has_weight = family.latent and family.config_class != "Dots3NoteTextConfig"
-    weight = getattr(scheme, "mscale_all_dim", 0.0) if has_weight else 0.0
-    factor: float = attention_scale(getattr(scheme, "factor", 1.0), weight)
-    return scale * factor**2
+    return scale
+
+
+def _block_scale(keys: Keys, family: RopeFamily, scheme: SchemeConfig) -> float | None:
+    """Return g(s, mscale_all_dim)^2, by which DeepSeek's classes multiply the factor of q . k.
+
+    They read mscale_all_dim in a block of any rope_type but default. None for other classes.
+    """
+    if not family.scales_softmax:
+        return None
+    if not isinstance(scheme, ScaledRopeConfig):
+        return 1.0
+    if isinstance(scheme, RopeYarnConfig):
+        weight = scheme.mscale_all_dim
+    else:
+        block = keys.section(OLD) or keys.section(NEW)
+        rule = fields.FloatRange(low=0.0, high=limits.MAX_ATTENTION_WEIGHT)
+        weight = block.get("mscale_all_dim", rule, 0.0) if block else 0.0
+    factor: float = attention_scale(scheme.factor, weight)
+    return factor**2
 
 
 def _trained_length(keys: Keys) -> int | None:

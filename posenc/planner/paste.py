@@ -34,6 +34,8 @@ SERVER_SOURCES = (
 )
 _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_hf_to_gguf.py writes
 _LONGROPE_IN_GGUF = ("phi3", "phimoe")  # whose attention factor it writes, too
+# Classes that vLLM's models/deepseek_v2.py serves, which makes YaRN of every rope_type but default.
+_YARN_IN_VLLM = ("DeepseekV2Config", "DeepseekV3Config", "DeepseekV32Config")
 _VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
 
 
@@ -42,7 +44,8 @@ class Paste:
     """One method, written for config.json and servers; a part that does not exist is empty.
 
     rope_parameters: keys of config.json for transformers 5. rope_scaling: for transformers 4 and before.
-    vllm, sglang, llama_cpp: command lines, with MODEL for the user's own. why: why a part is empty.
+    vllm, sglang, llama_cpp: command lines, with MODEL for the user's own. why: why a part is empty, and
+    what becomes of the softmax scale.
     where: where the keys belong and which they replace; layers that they rescale needlessly.
     """
 
@@ -84,8 +87,14 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     sizes: dict[str, Any] = dict.fromkeys(length_keys, context)
     if family is not None and family.head_dim_unset:
         sizes["head_dim"] = plan.kind.head_dim
-    parameters = {"rope_parameters": block}
     why = [] if old_block else ["transformers 4 has no keys for these layers."]
+    if weight := method.softmax_weight:
+        block["mscale_all_dim"] = weight
+        if old_block:
+            old_block["rope_scaling"]["mscale_all_dim"] = weight
+    if note := softmax_note(method):
+        why.append(note)
+    parameters = {"rope_parameters": block}
     served: dict[str, Any] = {"rope_parameters": block}
     if rope_type == "longrope":
         served["rope_parameters"] = _with_factor(block, method.attention_factor)
@@ -94,6 +103,15 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         why.append(
             "No vLLM or SGLang flags: it was not verified that their dynamic NTK grows with the text as "
             "it does here."
+        )
+    elif (
+        family is not None
+        and family.config_class in _YARN_IN_VLLM
+        and rope_type not in ("default", "yarn")
+    ):
+        why.append(
+            "No vLLM or SGLang flags: vLLM reads every rope_type of this model but default as YaRN "
+            "(vllm-project/vllm, models/deepseek_v2.py at 002d6073), and SGLang was not verified."
         )
     elif plan.kind.rope_block:
         why.append(
@@ -124,6 +142,21 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         why=(*why, reason) if reason else tuple(why),
         where=_where(plan, rescales=config != plan.kind.scheme),
     )
+
+
+def softmax_note(method: MethodPlan) -> str:
+    """Say that a block changes the softmax scale, or which key beside its own keeps it; else ""."""
+    if method.changes_softmax:
+        return (
+            f"With this block the softmax scale is {method.softmax_scale:.3f} of the configured one, in "
+            "short texts, too: the model's class makes a part of it from mscale_all_dim and factor."
+        )
+    if method.softmax_weight and not isinstance(method.config, RopeYarnConfig):
+        return (
+            f"mscale_all_dim {method.softmax_weight:.4g} keeps the softmax scale of the configured block; "
+            "transformers logs that this rope_type does not know the key, and its attention reads it."
+        )
+    return ""
 
 
 def _with_factor(block: dict[str, Any], factor: float) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from posenc.analysis.base_search import MAX_LENGTH
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
+from posenc.models.rope_formats import softmax_scale
 from posenc.planner.evidence import (
     MeasuredRatio,
     ModelEvidence,
@@ -49,6 +50,8 @@ from posenc.planner.scaling_effects import (
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.text import as_factor
 
+_ROUNDING = 1e-9  # of a softmax scale over another
+
 
 @dataclass(frozen=True, eq=False)
 class MethodPlan:
@@ -60,7 +63,9 @@ class MethodPlan:
     first_negative: first distance below the target with B(k) < 0 at these frequencies. stale_from: text
     length from which cached rotated keys no longer fit, None if they always do. cosine_error: largest
     error of cosines whose angles are computed in float32 from exact frequencies. code_cosine_error: the
-    same from the float32 frequencies of transformers; None where it has none. factor: what a query sees
+    same from the float32 frequencies of transformers; None where it has none. softmax_weight,
+    softmax_scale: mscale_all_dim of the block to paste and the softmax scale over the configured one, as
+    `posenc.models.rope_formats.softmax_scale` has them. factor: what a query sees
     at the target over the trained length. measured: ratios measured at that factor without training.
     advice: what the makers of the model recommend, where it is this method.
     """
@@ -75,6 +80,8 @@ class MethodPlan:
     stale_from: int | None
     cosine_error: float
     code_cosine_error: float | None
+    softmax_weight: float
+    softmax_scale: float | None
     factor: float
     measured: tuple[MeasuredRatio, ...]
     advice: ModelEvidence | None
@@ -93,6 +100,11 @@ class MethodPlan:
             Readiness.UNREPORTED: unreported,
         }
         return texts.get(self.readiness, self.readiness.value)
+
+    @property
+    def changes_softmax(self) -> bool:
+        """Whether the block to paste gives the model another softmax scale."""
+        return self.softmax_scale is not None and abs(self.softmax_scale - 1) > _ROUNDING
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
@@ -210,7 +222,9 @@ def plan(
         lengths = _Lengths(context, reach, length, scanned, own)
         if scheme != trained:
             configured = as_configured(context, model.context)
-            plans.append(_method_plan(configured, scheme, trained, current, lengths, evidence))
+            plans.append(
+                _method_plan(configured, scheme, trained, current, lengths, evidence, kind)
+            )
         for method, config in _configs(scheme, trained, names, lengths, window):
             if config is None:
                 left_out.append(_why_left_out(method, trained, window))
@@ -219,7 +233,9 @@ def plan(
                     f"{method.label}: the model is configured with {scheme.words} already."
                 )
             else:
-                plans.append(_method_plan(method, config, trained, current, lengths, evidence))
+                plans.append(
+                    _method_plan(method, config, trained, current, lengths, evidence, kind)
+                )
     plans.sort(key=lambda x: sort_key(x.readiness, x.pairs.unseen_count, x.short.mean))
     return ContextPlan(
         name=name or model.model_type,
@@ -337,6 +353,7 @@ def _method_plan(
     current: RopeConfig,
     lengths: _Lengths,
     evidence: ModelEvidence | None,
+    kind: LayerKind,
 ) -> MethodPlan:
     """Return one method's plan. current: RoPE as the model's weights expect it at present."""
     text, reach, length = lengths.text, lengths.reach, lengths.trained
@@ -359,6 +376,7 @@ def _method_plan(
     if config.in_transformers:
         code_freq, _ = rope_frequencies(config, length=text, mode="transformers")
         code_error = worst_cosine_error(inv_freq, text, computed=code_freq)
+    weight, softmax = softmax_scale(kind.block_scale, config)
     distances = sorted({reach // 4, reach // 2, reach - 1})
     kernel = kernel_at(config, distances, text).tolist()
     return MethodPlan(
@@ -372,6 +390,8 @@ def _method_plan(
         stale_from=stale_from(config, length, text),
         cosine_error=worst_cosine_error(inv_freq, text),
         code_cosine_error=code_error,
+        softmax_weight=weight,
+        softmax_scale=softmax,
         factor=factor,
         measured=measured,
         advice=evidence if advised else None,

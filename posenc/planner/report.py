@@ -50,6 +50,10 @@ COLUMNS = (
     Column("short texts, mean", "short_mean", TRADE_OFFS, ".3f", lambda x: x.short.mean),
     Column("short texts, worst", "short_worst", TRADE_OFFS, ".3f", lambda x: x.short.worst),
     Column("attention factor", "attention_factor", TRADE_OFFS, ".4f", lambda x: x.attention_factor),
+    Column(
+        "softmax scale", "softmax_scale", TRADE_OFFS, ".3f", lambda x: x.softmax_scale, missing="no block",
+        help="Softmax scale with the block to paste over that of the model's own block.",
+    ),
     Column("stale keys from", "stale_from", TRADE_OFFS, ",", lambda x: x.stale_from),
     Column(
         "float32 cosine error", "float32_cosine_error", TRADE_OFFS, ".1e", lambda x: x.cosine_error,
@@ -79,7 +83,8 @@ COLUMNS = (
 
 EXPLAINED = (
     "Short texts: the change of the expected logit within the trained length, against the model as it is "
-    "read now. Stale keys: the length from which rotated keys in the cache no longer fit. Unseen pairs: "
+    "read now. Softmax scale: with the block to paste, over that of the model's own block. Stale keys: the "
+    "length from which rotated keys in the cache no longer fit. Unseen pairs: "
     "pairs that made less than one turn in training and turn farther at the target. Float32 cosine error: "
     "of float32 angles with exact frequencies, each rounded once; error in transformers: with the "
     "frequencies that it computes in float32. Kept: pairs with the frequency of training. Divided: pairs "

@@ -287,6 +287,14 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
             "in short texts, too.",
             f"{_YARN}, section 3.4",
         )
+    if method.changes_softmax:
+        yield PlanWarning(
+            "The class of this model makes a part of its softmax scale from mscale_all_dim and factor of "
+            "the rope block, unless the rope_type is default.",
+            f"{label}: with its block the softmax scale is {method.softmax_scale:.3f} of the configured "
+            "one, in short texts, too.",
+            "transformers 5.23, models/deepseek_v3/modeling_deepseek_v3.py, yarn_apply_mscale",
+        )
     unseen = method.pairs.unseen_count
     if unseen and method.method.name != UNSCALED.name and plan.longer:
         configured = method.method.name == CONFIGURED

@@ -18,9 +18,18 @@ import torch
 
 from posenc import rope_frequencies
 from posenc.models import read_config
+from posenc.models.families import FAMILIES
 from posenc.models.presets import MODELS
-from posenc.planner import ContextPlan, loss_by_position_script, paste, plan, recommendation
+from posenc.planner import (
+    ContextPlan,
+    loss_by_position_script,
+    paste,
+    plan,
+    recommendation,
+    warnings_of,
+)
 from posenc.planner.paste import Paste
+from posenc.planner.report import TRADE_OFFS, ranked
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import (
     LLAMA,
@@ -33,7 +42,7 @@ from tests.models.configs import (
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
-from tests.models.test_transformers_classes import attribute, class_of  # noqa: E402
+from tests.models.test_transformers_classes import attribute, class_of, module_of  # noqa: E402
 
 TARGET = 70_000
 # One preset of each class of transformers, and one of each scaling.
@@ -159,6 +168,105 @@ def test_layers_that_use_an_earlier_cache_have_the_block_of_their_kind(name: str
         theirs.double(), rope_frequencies(planned.config)[0], rtol=1e-6, atol=0
     )
     assert factor == pytest.approx(planned.attention_factor, rel=1e-6)
+
+
+# Types whose attention takes a part of its softmax scale from the rope block.
+SCALED_SOFTMAX = sorted(
+    path.parent.name for path in Path(transformers.__file__).parent.glob("models/*/modeling_*.py")
+    if path.parent.name in FAMILIES and "yarn_apply_mscale(config" in path.read_text()
+)  # fmt: skip
+
+
+@cache
+def attention_of(model_type: str) -> Any:
+    """The class of a model's attention that reads its softmax scale from the rope block."""
+    module = module_of(model_type)
+    (attention,) = (
+        one for one in vars(module).values()
+        if inspect.isclass(one) and one.__module__ == module.__name__
+        and inspect.isfunction(one.__init__) and "yarn_apply_mscale" in one.__init__.__code__.co_names
+    )  # fmt: skip
+    return attention
+
+
+def softmax_scale_of(config: Config) -> float:
+    """The softmax scale of the attention that transformers builds from a config."""
+    values = copy.deepcopy(config)
+    model_type = values.pop("model_type")
+    with torch.device("meta"):
+        built = transformers.CONFIG_MAPPING[model_type](**values)
+        scaling: float = attention_of(model_type)(built, 0).scaling
+    return scaling
+
+
+@pytest.mark.parametrize("model_type", SCALED_SOFTMAX)
+@pytest.mark.parametrize("rope_type", ["yarn", "linear"])
+def test_every_block_keeps_the_softmax_scale_or_the_plan_says_by_how_much_it_differs(
+    model_type: str, rope_type: str
+) -> None:
+    length = FAMILIES[model_type].names.context[0]
+    block = {"rope_type": rope_type, "factor": 40.0, "mscale_all_dim": 0.8}
+    if rope_type == "yarn":
+        block |= {"mscale": 1.0, "original_max_position_embeddings": 4_096}
+    if FAMILIES[model_type].query_factor:
+        block |= {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4_096}
+    plain = {"model_type": model_type, "num_hidden_layers": 8, length: 163_840}
+    config = plain | {"rope_parameters": block | {"rope_theta": 1e4}}
+    assert read_config(config).main.softmax_scale == pytest.approx(
+        softmax_scale_of(config), rel=1e-12
+    )
+    found = plan_config(config, 262_144, scan=64)
+    ratios = {}
+    for one in found.methods:
+        pasted = paste(found, one)
+        for keys in filter(None, (pasted.rope_parameters, pasted.rope_scaling)):
+            ratio = softmax_scale_of(plain | keys) / softmax_scale_of(config)
+            assert one.softmax_scale == pytest.approx(ratio, rel=1e-12), one.method.name
+            if not FAMILIES[
+                model_type
+            ].query_factor:  # whose reader asks for a key that blocks leave out
+                again = read_config(plain | keys).main.softmax_scale
+                assert again == pytest.approx(softmax_scale_of(plain | keys), rel=1e-12)
+            ratios[one.method.name] = ratio
+        said = [text for text in (*pasted.why, *texts_of(found)) if f" {ratio:.3f} of " in text]
+        assert bool(said) == (abs(ratio - 1) > 1e-9) or not pasted.rope_parameters
+    assert {"none", "ntk", "dynamic", "linear", "llama3", "yarn", "configured"} <= {*ratios}
+    kept = {name for name, ratio in ratios.items() if ratio == pytest.approx(1, rel=1e-9)}
+    assert kept == {"linear", "llama3", "configured"} | (
+        {"yarn"} if rope_type == "linear" else set()
+    )
+    by_hand = (1 + 0.08 * math.log(40)) ** -2
+    assert ratios["none"] == pytest.approx(by_hand, rel=1e-12)
+
+
+def texts_of(found: ContextPlan) -> list[str]:
+    return [warning.sentence for warning in warnings_of(found)]
+
+
+def test_plan_of_deepseek_3_says_the_softmax_scale_of_each_block() -> None:
+    found = plan_config(preset_config("deepseek-v3"), 262_144, scan=64)
+    scales = {one.method.name: one.softmax_scale for one in found.methods}
+    assert scales["yarn_paper"] is None
+    assert scales["none"] == pytest.approx((1 + 0.1 * math.log(40)) ** -2, rel=1e-12)  # 0.534
+    by_64 = (1 + 0.1 * math.log(64)) ** 2 / (1 + 0.1 * math.log(40)) ** 2  # 1.070
+    assert scales["yarn"] == pytest.approx(by_64, rel=1e-12)
+    assert scales["llama3"] == scales["linear"] == pytest.approx(1, rel=1e-12)
+    cells = {row["method"]: row["softmax scale"] for row in ranked(found)[TRADE_OFFS]}
+    assert (cells["Unscaled"], cells["YaRN"], cells["Llama 3 scaling"]) == (
+        "0.534",
+        "1.070",
+        "1.000",
+    )
+    plain = plan_config(LLAMA, TARGET, scan=64)
+    assert {one.softmax_scale for one in plain.methods} == {1.0}
+    assert not any("softmax" in text for text in texts_of(plain))
+
+
+def test_servers_that_read_every_type_as_yarn_get_no_other_type() -> None:
+    found = plan_config(preset_config("deepseek-v3"), 262_144, scan=64)
+    served = {one.method.name for one in found.methods if paste(found, one).vllm}
+    assert served == {"configured", "yarn", "ntk", "none"}
+    assert "as YaRN" in " ".join(paste(found, method(found, "linear")).why)
 
 
 def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
