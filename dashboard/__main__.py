@@ -1,16 +1,20 @@
 """The server: `posenc app`, with the settings of the environment and the options of Streamlit.
 
+The options of config.toml hold where the user sets no others. In a checkout Streamlit reads that file
+itself, at the root; setup.py puts it into the package of the wheel, from where it is passed on.
+
 A setting that cannot be used ends it before anything is served, with one sentence that names the
 variable. `--check` says what the settings are and ends.
 """
 
-import itertools
 import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from streamlit import config
@@ -21,16 +25,13 @@ from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
 FOLDER = Path(__file__).parent
-THIS_MACHINE = "127.0.0.1"
+CONFIG = "config.toml"
+OF_STREAMLIT = FOLDER.parent / ".streamlit"  # of a checkout: config.toml and secrets.toml
 MOST_COOKIES = 64 * 2**10  # bytes, as the proxy of .deploy takes
 
 
-def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]:
-    """Return the options of Streamlit that these settings mean, beside those of the command line.
-
-    Who can reach a server past its proxy can say in the header who they are. With one, only this machine
-    is listened to, unless the command line, Streamlit's environment or its config.toml has an address.
-    """
+def options(allowed: ServerSettings) -> list[str]:
+    """Return the options of Streamlit that these settings mean, beside those of the command line."""
     # The text of an upload that no page asks for is not worth its memory either.
     most = allowed.upload_mb if allowed.uploads else 1
     ours = [f"--server.maxUploadSize={most}", f"--server.baseUrlPath={allowed.base_path}"]
@@ -38,17 +39,27 @@ def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]
     if allowed.user_header:
         known = json.dumps({allowed.user_header: identity.KEY})
         ours.append(f"--server.trustedUserHeaders={known}")
-        if not _has_address(arguments):
-            ours.append(f"--server.address={THIS_MACHINE}")
     return ours
 
 
-def _has_address(arguments: Sequence[str]) -> bool:
-    ours = itertools.takewhile(lambda word: word != "--", arguments)  # what follows is the script's
-    if any(word.partition("=")[0] == "--server.address" for word in ours):
-        return True
-    # Streamlit's command line takes the variable as its option: it is not among what is read so far.
-    return bool(os.environ.get("STREAMLIT_SERVER_ADDRESS") or config.get_option("server.address"))
+def defaults() -> dict[str, str]:
+    """Return the options of config.toml that Streamlit has not read in a file, by their parameters."""
+    place = OF_STREAMLIT if OF_STREAMLIT.is_dir() else FOLDER
+    shipped = _by_name(tomllib.loads((place / CONFIG).read_text(encoding="utf-8")))
+    return {
+        # As on a command line, where a list is one text.
+        name.replace(".", "_"): value if isinstance(value, str) else json.dumps(value)
+        for name, value in shipped
+        if not config.is_manually_set(name)
+    }
+
+
+def _by_name(tables: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from _by_name(value, f"{section}{key}.")
+        else:
+            yield f"{section}{key}", value
 
 
 def _make_folders_absolute() -> None:
@@ -61,7 +72,7 @@ def _make_folders_absolute() -> None:
 
 def main(arguments: list[str]) -> int:
     """Serve until the process is told to end; 2 for settings that cannot be used."""
-    if (FOLDER.parent / ".streamlit").is_dir():  # where config.toml and secrets.toml lie
+    if OF_STREAMLIT.is_dir():
         _make_folders_absolute()
         os.chdir(FOLDER.parent)
     try:
@@ -80,7 +91,7 @@ def main(arguments: list[str]) -> int:
         for variable, text in settings.as_variables(allowed).items():
             print(f"{variable}={text}")
         return 0
-    ours = options(allowed, arguments)
+    ours, shipped = options(allowed), {"run": defaults()}
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
     if identity.offered():
@@ -90,7 +101,9 @@ def main(arguments: list[str]) -> int:
     logs.install()
     # On SIGTERM the server ends in good order and raises it again, which would end this process at once.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
+    words = ["run", str(FOLDER / "app.py"), *ours, *arguments]
+    # Of click, a default counts less than an argument and than a variable of the environment.
+    cli.main(words, prog_name="dashboard", default_map=shipped)
     return 0
 
 

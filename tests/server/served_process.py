@@ -60,21 +60,21 @@ def free_port() -> int:
 @contextmanager
 def server(
     folder: Path, name: str = "server", module: Sequence[str] = ("dashboard",),
-    stdout: Any = subprocess.DEVNULL, **variables: str,
+    stdout: Any = subprocess.DEVNULL, python: str = sys.executable, cwd: Path = ROOT, **variables: str,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve with runs and work in a folder, and these variables of the environment.
 
-    module: what is run, and what it takes before the options of the server.
+    module: what is run, and what it takes before the options of the server. python: the interpreter, and
+    cwd: the folder where it is started.
     """
     places = {"POSENC_RUNS": str(folder / "runs"), "POSENC_WORK": str(folder / "work")}
     path = f"/{variables['POSENC_PATH']}" if variables.get("POSENC_PATH") else ""
     log, port = folder / f"{name}.log", free_port()
-    command = [sys.executable, "-m", *module]
-    command += [f"--server.port={port}", f"--server.address={HOST}"]
+    command = [python, "-m", *module, f"--server.port={port}"]
     with log.open("w") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=stdout, stderr=output,
-            env=os.environ | places | variables | {"PYTHONPATH": str(ROOT)},
+            command, cwd=cwd, stdout=stdout, stderr=output,
+            env=os.environ | places | {"PYTHONPATH": str(ROOT)} | variables,
         )  # fmt: skip
     found = Served(process, port, path, log)
     try:

@@ -271,7 +271,6 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
     for name in ("install", "make_output_safe"):
         monkeypatch.setattr(launcher.logs, name, lambda: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)
-    monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
     monkeypatch.setenv("POSENC_PROFILE", "shared")
     monkeypatch.setenv("POSENC_HOSTS", "demo.example.org,*.example.net")
     monkeypatch.setenv("POSENC_PATH", "posenc")
@@ -285,7 +284,6 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
         "--server.allowedHosts=demo.example.org",
         "--server.allowedHosts=*.example.net",
         '--server.trustedUserHeaders={"X-Forwarded-User": "posenc_user"}',
-        "--server.address=127.0.0.1",
         "--server.port=8639",
     ]
     monkeypatch.setenv("POSENC_RUNNING", "many")
@@ -306,31 +304,13 @@ def test_relative_folders_are_those_of_the_folder_where_the_server_is_started(
         assert f"{variable}={tmp_path / name}\n" in done.stdout
 
 
-ELSEWHERE = "--server.address=0.0.0.0"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environment", "file", "added"),
-    [
-        (["--server.port=8639"], "", "", True),
-        (["--", ELSEWHERE], "", "", True),  # the script's, not Streamlit's
-        ([ELSEWHERE], "", "", False),
-        (["--server.port", "1", *ELSEWHERE.split("=")], "", "", False),
-        ([], "10.0.0.1", "", False),
-        ([], "", "10.0.0.1", False),
-    ],
-)
-def test_trusted_header_makes_the_server_listen_locally_by_default(
-    arguments: list[str], environment: str, file: str, added: bool,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Else anybody in the network names themselves, past the proxy."""
-    monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", environment)
-    if file:
-        (tmp_path / ".streamlit").mkdir()
-        (tmp_path / ".streamlit" / "config.toml").write_text(f'[server]\naddress = "{file}"\n')
-        monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launcher.config, "_config_options", None)  # read anew, and again after it
-    known = read({"POSENC_USER_HEADER": "X-Posenc-User"})
-    assert ("--server.address=127.0.0.1" in launcher.options(known, arguments)) is added
-    assert not [one for one in launcher.options(read({}), arguments) if "address" in one]
+def test_server_of_the_checkout_adds_no_option_to_its_own_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder, address in ((ROOT, None), (tmp_path, "127.0.0.1")):
+        monkeypatch.chdir(folder)
+        # Read anew, and again after the test.
+        monkeypatch.setattr(launcher.config, "_config_options", None)
+        assert launcher.defaults().get("server_address") == address
+        assert bool(launcher.defaults()) is (folder != ROOT)
