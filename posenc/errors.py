@@ -80,6 +80,17 @@ class RunOfAnotherVersion(RunError):
     """A run is intact, but of a version of this library that this one does not know."""
 
 
+class SchemeNotRegistered(RunOfAnotherVersion):
+    """A run is intact, but its scheme is not in the registry. kind: that of the scheme."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return f"The run's scheme, {quoted(self.kind)}, is not registered here."
+
+
 class CheckpointError(PosencError):
     """A checkpoint file was refused; the message says why, without its path."""
 

@@ -25,7 +25,9 @@ from posenc.errors import (
     RunError,
     RunMissing,
     RunOfAnotherVersion,
+    SchemeNotRegistered,
     StoreUnavailable,
+    quoted,
 )
 from posenc.lab.evaluate import Score
 from posenc.lab.specification import Specification
@@ -159,8 +161,9 @@ _RUN_FILE = re.compile(r"([0-9a-f]{20})\.parquet")
 class Store(FileStore):
     """A folder or bucket of runs.
 
-    Iteration fills `broken`, the names of damaged files, and `foreign`, the ids of runs that another
-    version of this library stored.
+    Iteration fills `broken`, the names of damaged files, `foreign`, the ids of runs that another
+    version of this library stored, and `unregistered`, the scheme of each run whose scheme is not in
+    the registry, by id.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
@@ -168,6 +171,7 @@ class Store(FileStore):
         super().__init__(url)
         self.broken: list[str] = []
         self.foreign: list[str] = []
+        self.unregistered: dict[str, str] = {}
 
     def has(self, run_id: str) -> bool:
         """Whether the store has a run."""
@@ -250,10 +254,13 @@ class Store(FileStore):
 
     def __iter__(self) -> Iterator[Run]:
         """Iterate over every readable run."""
-        self.broken, self.foreign = [], []
+        self.broken, self.foreign, self.unregistered = [], [], {}
         for run_id in self.ids():
             try:
                 run = self.find(run_id)
+            except SchemeNotRegistered as error:
+                self.unregistered[run_id] = error.kind
+                continue
             except RunOfAnotherVersion:
                 self.foreign.append(run_id)
                 continue
@@ -269,4 +276,11 @@ class Store(FileStore):
             verb = "was" if len(self.foreign) == 1 else "were"
             names = first_of([f"run {run_id}" for run_id in self.foreign], 3)
             clauses.append(f"{names} {verb} made by another version of posenc")
+        if self.unregistered:
+            verb = "is" if len(self.unregistered) == 1 else "are"
+            names = first_of([f"run {run_id}" for run_id in self.unregistered], 3)
+            kinds = first_of(
+                [quoted(kind) for kind in dict.fromkeys(self.unregistered.values())], 3
+            )
+            clauses.append(f"{names} {verb} of a scheme that is not registered here: {kinds}")
         return clauses

@@ -11,7 +11,13 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, RunError, RunOfAnotherVersion, quoted
+from posenc.errors import (
+    ConfigError,
+    RunError,
+    RunOfAnotherVersion,
+    SchemeNotRegistered,
+    quoted,
+)
 from posenc.lab.model import ModelSize
 from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
 from posenc.schemes import SCHEMES
@@ -114,6 +120,8 @@ class Specification:
                 raise RunOfAnotherVersion(
                     f"The run was made by protocol {quoted(protocol)}, this is {known}."
                 )
+            if scheme["kind"] not in SCHEMES:
+                raise SchemeNotRegistered(scheme["kind"])
             kind = SCHEMES[scheme["kind"]]
             if start != (1 if kind.divided else _START):
                 raise RunOfAnotherVersion(
@@ -133,8 +141,7 @@ class Specification:
             raise RunOfAnotherVersion(f"The run's specification cannot be read: {error}") from None
         except (KeyError, TypeError, AttributeError, ValueError):
             raise RunOfAnotherVersion(
-                "The run's specification cannot be read: it has a scheme or a field that is unknown "
-                "here."
+                "The run's specification cannot be read: it has a field that is unknown here."
             ) from None
 
     @property

@@ -1,5 +1,6 @@
 """The measured view of Extrapolation: what it says of the runs in its store, by hand."""
 
+import json
 import math
 import os
 from collections import Counter
@@ -9,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -18,6 +20,7 @@ from posenc import fields
 from posenc.errors import StoreUnavailable
 from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.specification import name_of
 from posenc.lab.summary import comparison
 from tests.dashboard import pages
 from tests.dashboard.page_queue import empty_page_caches
@@ -184,6 +187,21 @@ def test_broken_file_is_named(store: Store) -> None:
     path.write_bytes(b"PAR1 no more")
     at = open_measured()
     assert f"run {path.stem} cannot be read." in captions(at)
+    assert "RoPE (+2.40 nats) breaks" in headline(at)
+
+
+def test_run_of_a_scheme_that_is_not_registered_is_named_with_its_scheme(store: Store) -> None:
+    fill(store)
+    run = Path(store.path(f"{store.ids()[0]}.parquet"))
+    table = pq.read_table(run)
+    note = json.loads(table.schema.metadata[b"posenc"])
+    record = note["specification"] | {"scheme": {"kind": "square_root"}}
+    text = json.dumps(note | {"specification": record}).encode()
+    name = name_of(record)
+    pq.write_table(table.replace_schema_metadata({b"posenc": text}), run.with_stem(name))
+    at = open_measured()
+    said = f"run {name} is of a scheme that is not registered here: 'square_root'."
+    assert said in captions(at)
     assert "RoPE (+2.40 nats) breaks" in headline(at)
 
 

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import pickle
 import struct
 import sys
 import time
@@ -312,6 +313,24 @@ def test_parquet_of_other_content_is_damaged(made: Made, monkeypatch: pytest.Mon
         assert (list(store), store.broken) == ([], [path.name])
 
 
+def test_run_of_a_scheme_that_is_not_registered_says_so(made: Made) -> None:
+    store, run, path = made
+    table = pq.read_table(path)
+    note = json.loads(table.schema.metadata[b"posenc"])
+    record = note["specification"] | {"scheme": {"kind": "square_root"}}
+    name, content = name_of(record), as_parquet(table, note | {"specification": record})
+    path.with_name(f"{name}.parquet").write_bytes(content)
+    assert list(store) == [run]
+    assert (store.broken, store.foreign) == ([], [])
+    assert store.left_out() == [
+        f"run {name} is of a scheme that is not registered here: 'square_root'"
+    ]
+    assert path.with_name(f"{name}.parquet").read_bytes() == content
+    with pytest.raises(RunError, match="scheme, 'square_root', is not registered here") as raised:
+        store.read(name)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
 def test_run_of_another_version_is_left_where_it_is(made: Made) -> None:
     store, run, path = made
     table = pq.read_table(path)
@@ -319,7 +338,6 @@ def test_run_of_another_version_is_left_where_it_is(made: Made) -> None:
     record = note["specification"]
     records = (
         record | {"protocol": 99},
-        record | {"scheme": {"kind": "a scheme to come"}},
         record | {"task": "a task to come"},
         record | {"a field to come": 1},
         record | {"device": "tpu"},
