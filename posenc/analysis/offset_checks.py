@@ -78,10 +78,10 @@ class OffsetMap:
     """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting zero gives 1.
 
     `closed`: of the scheme's own M_k, None where it has none. `fitted`: held out, of a matrix fitted
-    to half of the positions, where none is closed. `pairs`: held out, of two numbers fitted per pair
-    of features. `composed`: of M_k M_second against M_(k + second). A `*_control` is the same on a
-    random table with the zeros of the scheme's own. `corner`: the first rows and columns of M_k;
-    `composed_corner`: those of M_k M_second.
+    to half of the positions, where none is closed and the kernel depends on more than the offset.
+    `pairs`: held out, of two numbers fitted per pair of features. `composed`: of M_k M_second against
+    M_(k + second). A `*_control` is the same on a random table with the zeros of the scheme's own.
+    `corner`: the first rows and columns of M_k; `composed_corner`: those of M_k M_second.
     """
 
     verdict: str
@@ -245,8 +245,11 @@ def scheme_offset_map(request: Request, offset: int, second: int) -> OffsetMap:
             composed_corner = _corner(multiply(reach, after))
     error = fit.held_out_error if fit else closed
     dimension = fit.dimension if fit else vectors.shape[1]
+    verdict = _verdict(error, request, dimension, growing=growing)
+    if scheme.stationary and scheme.offset_map(offset, size=1, head=head) is None:
+        verdict = "not computed: a matrix exists, but the scheme has no offset_map"
     return OffsetMap(
-        verdict=_verdict(error, request, dimension, growing=growing),
+        verdict=verdict,
         closed=closed,
         closed_control=closed_control,
         fitted=fit.held_out_error if fit else None,
@@ -373,8 +376,8 @@ def _pair_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
 
 
 def _kernel_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
-    """A matrix fitted through the kernel, which decides where there is no closed form."""
-    if checked.length < offset + 4:
+    """A matrix fitted through the kernel, which decides where no closed form is known to exist."""
+    if checked.scheme.stationary or checked.length < offset + 4:  # stationary: one exists
         return None
     request = checked.request
     kernel = position_kernel(checked.scheme, checked.length, head=request.head, dtype=request.dtype)

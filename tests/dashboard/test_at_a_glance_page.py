@@ -128,6 +128,14 @@ def test_every_scheme_has_a_paper_that_its_module_cites() -> None:
         assert name in text, kind
 
 
+def test_scheme_without_a_named_paper_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(comparison.PAPERS, "rope")
+    at = drawn(visit("overview"))
+    facts = at.session_state["page_contents"].tables["comparison"]().set_index("scheme")
+    assert facts.loc["RoPE", "paper"] == "none named"
+    assert "2108.12409" in facts.loc["ALiBi", "paper"]
+
+
 def type_and_bases(kind: str) -> list[type]:
     return [one for one in SCHEMES[kind].__mro__ if one.__module__.startswith("posenc.")]
 

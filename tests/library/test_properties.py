@@ -21,6 +21,8 @@ from posenc.analysis import (
     offset_checks,
 )
 from posenc.schemes.alibi import Alibi
+from posenc.schemes.base import Scheme
+from posenc.schemes.rope import Rope
 from posenc.schemes.sizes import PRECISIONS
 from tests.library.configs import config_of
 from tests.library.small_tables import alibi_mean_curve, noise, table
@@ -275,6 +277,20 @@ def test_scheme_without_vectors_has_a_verdict_and_no_number() -> None:
         assert numbers == (None,) * 5
     assert analysis.scheme_dense_fit(request("none"), 1).reason == "no position vectors"
     assert analysis.scheme_map_errors(request("none")).error.isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "asked"), [(Alibi, request("alibi", heads=4)), (Rope, request("rope"))]
+)
+def test_map_of_a_scheme_without_offset_map_is_not_computed(
+    scheme: type[Scheme], asked: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel depends on the offset alone, so a matrix exists, whatever a fit finds."""
+    monkeypatch.setattr(scheme, "offset_map", Scheme.offset_map)
+    found = analysis.scheme_offset_map(asked, 1, 2)
+    assert found.verdict.startswith("not computed")
+    assert (found.closed, found.fitted, found.composed, found.corner) == (None,) * 4
+    assert analysis.scheme_map_errors(asked).error.isnan().all()
 
 
 def test_line_through_a_rounded_bias_is_that_of_the_bias() -> None:

@@ -70,7 +70,7 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
         else:
             added = f"yes, for the table alone; {WITH_CONTENT}" if where == EMBEDDING else "yes"
             offset_only = added if error < OFFSET_ONLY else f"no (error {error:.2g})"
-        paper, number = PAPERS[kind]
+        name, number = PAPERS.get(kind, ("", ""))
         rows.append(
             {
                 "scheme": SCHEMES[kind].label,
@@ -85,7 +85,7 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 if loss
                 else "not measured",
                 "used by": _used_by(kind),
-                "paper": f"[{paper}](https://arxiv.org/abs/{number})",
+                "paper": f"[{name}](https://arxiv.org/abs/{number})" if name else "none named",
                 "formula": f"${compact_formula(request.config)}$",
             }
         )

@@ -54,10 +54,14 @@ def draw() -> None:
         help="\n\n".join(filter(None, (meaning_of_phi, notes))),
     )
     a, b = chosen.offset, chosen.second
-    unlike = tuple(kind for kind, result in current.maps.items() if result.corner is None)
+    undrawn = {kind: found.verdict for kind, found in current.maps.items() if found.corner is None}
+    none = tuple(kind for kind, verdict in undrawn.items() if verdict.startswith("no such matrix"))
+    unknown = tuple(kind for kind in undrawn if kind not in none)
     meaning.markdown(
         rf"$M_k$ moves a position by $k$. $M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual "
-        f"{_composed(current)}." + (f" No exact matrix: {page.names(unlike)}." if unlike else "")
+        f"{_composed(current)}."
+        + (f" No exact matrix: {page.names(none)}." if none else "")
+        + (f" Matrix not computed: {page.names(unknown)}." if unknown else "")
     )
     _draw_maps(read, chosen)
     _draw_cards(read.current, "")

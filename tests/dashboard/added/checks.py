@@ -1,18 +1,33 @@
 """Tests of an added scheme and scaling, run by test_new_entries.py in a copy of the packages."""
 
+import io
 import json
+import zipfile
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dashboard.ab import AB
 from dashboard.charts import theme
+from dashboard.frame.export import archive
 from dashboard.pages.extend_context.charts import METHOD_COLOURS
 from posenc import SCHEMES
 from posenc.__main__ import main
 from posenc.models import read_config
-from tests.dashboard.pages import drawn, headline, matrices, visit
+from tests.dashboard.pages import (
+    PLACES,
+    as_read,
+    captions,
+    drawn,
+    headline,
+    matrices,
+    opened,
+    setting,
+    visit,
+    visit_place,
+)
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -45,6 +60,26 @@ def test_square_root_is_drawn_by_pages() -> None:
     for page in ("encoding", "extrapolation"):
         at = drawn(visit(page, {"schemes": "square_root"}))
         assert "Square root" in headline(at), page
+
+
+@pytest.mark.usefixtures("fixed_speed")
+@pytest.mark.parametrize("place", PLACES)
+def test_square_root_and_every_other_open_and_export_with_every_page(place: str) -> None:
+    link = {"schemes": "rope,square_root,rope_every_other", "length": "30", "train_length": "20"}
+    at = drawn(visit_place(place, link, **opened()))
+    packed = archive(at.session_state["page_contents"], AB(setting(at)), "a link")
+    with zipfile.ZipFile(io.BytesIO(packed)) as folder:
+        assert folder.testzip() is None
+        assert {"README.txt", "settings.json"} < {*folder.namelist()}
+    if place == "relative_offsets":
+        texts = [as_read(text.value) for text in at.main.markdown]
+        assert any("Matrix not computed: Square root." in text for text in texts)
+        assert not any("No exact matrix" in text for text in texts)
+    if place == "overview":
+        comparison = at.main.table[0].value
+        assert comparison.loc["paper", "Square root"] == "none named"
+    if place == "measured":
+        assert "Not trained in this comparison: RoPE every other and Square root." in captions(at)
 
 
 def test_every_other_is_read_written_and_planned_for() -> None:
