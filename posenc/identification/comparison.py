@@ -1,7 +1,7 @@
 """One prediction of a scheme's cosines and sines, and where rows first and most differ from it.
 
-Numbers belong to a scheme if they are its exact angles' rounded once, or if they are those of code whose
-angles are float32.
+Numbers belong to a scheme if they are the exact ones, rounded once, or those of code whose angles are
+float32.
 """
 
 from collections.abc import Callable, Sequence
