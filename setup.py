@@ -1,5 +1,6 @@
-"""What pyproject.toml cannot say of the build: the wheel has config.toml of Streamlit in another place."""
+"""What pyproject.toml cannot say of the build: files at the root that the wheel needs in other places."""
 
+import re
 from pathlib import Path
 
 from setuptools import setup
@@ -20,4 +21,14 @@ class BuildWithConfig(build_py):
         return [*super().get_source_files(), CONFIG]
 
 
-setup(cmdclass={"build_py": BuildWithConfig})
+def readme_without_relative_links() -> str:
+    """Return README.md without pictures and links of the repository, which a wheel does not have."""
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)\n+", "", Path("README.md").read_text(encoding="utf-8"))
+    return re.sub(r"\[([^]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
+setup(
+    cmdclass={"build_py": BuildWithConfig},
+    long_description=readme_without_relative_links(),
+    long_description_content_type="text/markdown",
+)

@@ -1,9 +1,13 @@
-"""The wheel outside the checkout: the same app as in the checkout."""
+"""The wheel outside the checkout: the same app as in the checkout, and its metadata."""
 
+import email
 import json
+import re
 import socket
 import tomllib
+import zipfile
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +161,24 @@ def test_wheel_has_the_options_of_the_checkout_unless_the_user_sets_others(
         if isinstance(value, str) and not isinstance(SHIPPED[name], str):  # as on a command line
             options[name] = json.loads(value)
     assert options == SHIPPED | changed
+
+
+@pytest.fixture(scope="module")
+def metadata(installed: InstalledWheel) -> Message:
+    with zipfile.ZipFile(installed.wheel) as file:
+        (name,) = [one for one in file.namelist() if one.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(file.read(name))
+
+
+def test_metadata_describes_the_package_without_links_that_only_a_checkout_has(
+    metadata: Message,
+) -> None:
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    assert text.lstrip().startswith("# posenc\n")
+    assert "](https://arxiv.org/" in text
+    assert re.findall(r"\]\((?!https?://).*?\)", text) == []
+    assert "![" not in text
+    assert metadata["Description-Content-Type"].startswith("text/markdown")
+    assert metadata["Summary"]
+    assert "Programming Language :: Python :: 3" in metadata.get_all("Classifier", [])
