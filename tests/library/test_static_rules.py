@@ -1,4 +1,4 @@
-"""Read from the code: no data is run as code or drawn as HTML, and few places delete files.
+"""Read from the code: no data is run as code or drawn as HTML; who deletes files; declared imports.
 
 Ruff bans what has a name of its own (pickle, torch.load, st.html; see pyproject.toml). Here is what it does
 not see: built-ins handed on, methods of any object and keywords. Texts of visitors are checked by
@@ -7,8 +7,13 @@ tests/dashboard/test_hostile_names.py as they are sent.
 
 import ast
 import functools
+import re
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,3 +78,57 @@ def test_no_file_runs_code_from_data_or_draws_html() -> None:
 
 def test_only_known_files_remove_files() -> None:
     assert {file for file, nodes in code().items() if removes_files(nodes)} == REMOVERS
+
+
+# Which extra of pyproject.toml installs what a file imports; all others need none.
+EXTRAS = {
+    "dashboard/": "dashboard",
+    "posenc/lab/": "lab",
+    "posenc/checkpoints/file_store.py": "lab",
+    "posenc/checkpoints/hub.py": "hub",
+    "posenc/cli/runs.py": "lab",
+    "posenc/cli/train.py": "dask",  # distributed with --dask only, the rest as the lab
+}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(project: dict[str, Any], extra: str) -> set[str]:
+    """Return the names of the packages that an extra installs, "" for no extra."""
+    names = set() if extra == "" else declared(project, "")
+    own = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    for requirement in own:
+        match = re.match(r"([A-Za-z0-9._-]+)(?:\[(\w+)\])?", requirement)
+        assert match is not None
+        names |= declared(project, match[2]) if match[1] == "posenc" else {normalized(match[1])}
+    return names
+
+
+def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_every_imported_package_is_declared_for_the_extra_that_needs_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    distributions = packages_distributions()
+    ours = {*sys.stdlib_module_names, "posenc", "dashboard"}
+    undeclared = set()
+    for file, nodes in code().items():
+        extra = next((extra for part, extra in EXTRAS.items() if file.startswith(part)), "")
+        names = declared(project, extra)
+        for module in {*imported(nodes)} - ours:
+            if not names & {normalized(name) for name in distributions.get(module, [module])}:
+                undeclared.add(f"{file}: {module}, extra {extra!r}")
+    assert undeclared == set()
+
+
+def test_requirements_pin_every_declared_package_of_the_dashboard() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert {normalized(name) for name in pins} == declared(project, "dashboard")
