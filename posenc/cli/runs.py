@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from posenc.checkpoints.file_store import reason, write_whole
+from posenc.checkpoints.sources import RESULTS
 from posenc.lab.labels import Label, Labels, check_name, hidden
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
@@ -27,7 +28,31 @@ from posenc.lab.summary import (
 from posenc.lab.tasks import Copy, Recall
 from posenc.text import count_of, csv_cell
 
-STORE = click.option("--store", help="Folder or URL of the runs; default $POSENC_RUNS.")
+SHIPPED = "shipped"  # what --store calls the runs that ship
+
+
+def _place_to_read(
+    context: click.Context, option: click.Parameter, store: str | None
+) -> str | None:
+    return str(RESULTS) if store == SHIPPED else store
+
+
+def _place_to_write(
+    context: click.Context, option: click.Parameter, store: str | None
+) -> str | None:
+    if store == SHIPPED:
+        raise click.BadParameter(f"{SHIPPED} names the runs that ship, which no command changes.")
+    return store
+
+
+STORE = click.option(
+    "--store", callback=_place_to_write, help="Folder or URL of the runs; default $POSENC_RUNS."
+)
+READ_STORE = click.option(
+    "--store",
+    callback=_place_to_read,
+    help=f"Folder or URL of the runs, or {SHIPPED} for those that ship; default $POSENC_RUNS.",
+)
 
 
 def open_store(store: str | None) -> Store:
@@ -35,8 +60,7 @@ def open_store(store: str | None) -> Store:
     opened = Store(store)
     if not opened.ids():
         click.echo(
-            f"There are no runs in {opened.url}. Those that ship are in posenc/lab/results: "
-            "--store reads another place.",
+            f"There are no runs in {opened.url}. --store {SHIPPED} reads those that ship.",
             err=True,
         )
     return opened
@@ -89,7 +113,7 @@ def label_run(
 
 @click.command(name="runs", help="List the runs of the store and their results.")
 @click.option("--hidden", "also_hidden", is_flag=True, help="List hidden runs, too.")
-@STORE
+@READ_STORE
 def list_runs(also_hidden: bool, store: str | None) -> None:
     opened = open_store(store)
     labels = Labels(opened.url).all()
@@ -135,7 +159,7 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
 
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@STORE
+@READ_STORE
 def export_runs(file: Path, store: str | None) -> None:
     opened = open_store(store)
     out = io.StringIO(newline="")

@@ -126,6 +126,22 @@ def test_bad_option_prevents_training(option: str, value: str, message: str, fol
     assert [*folder.rglob("*.safetensors"), *folder.rglob("*.parquet")] == []
 
 
+def test_store_shipped_is_the_runs_that_ship_from_any_folder() -> None:
+    shipped = {path.stem for path in (ROOT / "posenc" / "lab" / "results").glob("*.parquet")}
+    lines = run("runs", "--store", "shipped").stdout.splitlines()
+    assert {line[:20] for line in lines} >= shipped
+    assert run("export", "runs.csv", "--store", "shipped").exit_code == 0
+    with Path("runs.csv").open(newline="") as file:
+        assert {row["run"] for row in csv.DictReader(file)} == shipped
+
+
+def test_no_command_writes_to_the_runs_that_ship() -> None:
+    message = "names the runs that ship, which no command changes"
+    assert_refused(run_train("--scheme", "none", "--store", "shipped"), message)
+    assert_refused(run("label", "0" * 20, "--hide", "--store", "shipped"), message)
+    assert not Path("shipped").exists()
+
+
 def test_cluster_needs_a_named_store_and_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(train, "ANSWERS_WITHIN", 1)
@@ -189,7 +205,7 @@ def test_cluster_runs_reach_the_named_store(folder: Path, monkeypatch: pytest.Mo
 def test_runs_lists_every_run_and_its_comparison() -> None:
     empty = run("runs", "--store", "nowhere").output
     assert "There are no runs in " in empty
-    assert "posenc/lab/results" in empty
+    assert "--store shipped reads those that ship" in empty
     run_train("--scheme", "learned", "--seeds", "2")
     run_train("--scheme", "rope", "--base", "500", "--base", "10000")
     made, torn = Store().ids(), f"{'0' * 20}.parquet"

@@ -1,4 +1,4 @@
-"""The wheel outside the checkout: the same app as in the checkout, and its metadata."""
+"""The wheel outside the checkout: the same app as in the checkout, the shipped runs, and its metadata."""
 
 import email
 import json
@@ -161,6 +161,12 @@ def test_wheel_has_the_options_of_the_checkout_unless_the_user_sets_others(
         if isinstance(value, str) and not isinstance(SHIPPED[name], str):  # as on a command line
             options[name] = json.loads(value)
     assert options == SHIPPED | changed
+
+
+def test_wheel_lists_the_shipped_runs_in_any_folder(installed: InstalledWheel) -> None:
+    lines = installed.run("-m", "posenc", "runs", "--store", "shipped").stdout.splitlines()
+    shipped = {path.stem for path in (ROOT / "posenc" / "lab" / "results").glob("*.parquet")}
+    assert {line[:20] for line in lines} >= shipped != set()
 
 
 @pytest.fixture(scope="module")
