@@ -120,4 +120,4 @@ def start_app(options: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start_app(prog_name="python -m dashboard")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from posenc import __version__
 from posenc.errors import PosencError
 
 _COMMANDS = {
@@ -79,6 +80,7 @@ def _without_package(name: str, package: str) -> click.Command:
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     help="Positional encodings: identify tables, plan longer contexts, train and compare schemes.",
 )
+@click.version_option(__version__, prog_name="posenc", message="%(prog)s %(version)s")
 def main() -> None:
     pass
 

@@ -4,6 +4,7 @@ It has low priority and ends when the queue is empty or when its parent ends.
 """
 
 import _thread
+import argparse
 import contextlib
 import logging
 import math
@@ -192,15 +193,37 @@ def _exit() -> None:
     os._exit(3)
 
 
+def _arguments() -> tuple[Path, int]:
+    """Return FOLDER and RUNNING of the command line; end the process with the usage if they are wrong."""
+    module = sys.modules["__main__"].__spec__
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module.name if module else __name__}",
+        description="Run the queued jobs of training in a folder, one after the other, at low priority. "
+        "The process ends when the queue is empty or when its standard input is closed.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the queue")
+    parser.add_argument(
+        "running",
+        metavar="RUNNING",
+        type=int,
+        help="most workers of the queue at a time, 1 or more",
+    )
+    arguments = parser.parse_args()
+    if arguments.running < 1:
+        parser.error(f"RUNNING must be 1 or more, got {arguments.running}.")
+    return arguments.folder, arguments.running
+
+
 def run_as_process() -> None:
     """Run the jobs of a queue in this process, which ends with its parent."""
+    folder, running = _arguments()
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     # A parent in the background may pass on that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_exit, daemon=True).start())
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(folder, running)
 
 
 if __name__ == "__main__":

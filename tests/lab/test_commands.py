@@ -1,5 +1,6 @@
 """The command line of the lab: train, runs, export; errors are one line; Ctrl-C loses no work."""
 
+import ast
 import contextlib
 import csv
 import io
@@ -7,9 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +51,13 @@ def run_train(*words: str) -> Result:
     return run("train", "--text", "text.txt", *FAST, *words)
 
 
+def run_module(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", name, *words], env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
 def specs_of(*schemes: str, **others: Any) -> list[Specification]:
     """Return what `run_train` trains."""
     corpus = from_text("text.txt", sentences())
@@ -63,6 +73,49 @@ def assert_refused(result: Result, message: str) -> None:
     errors = [line for line in result.output.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 1
     assert "Traceback" not in result.output
+
+
+def can_be_run(path: Path) -> bool:
+    conditions = [n.test for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.If)]
+    return "__name__ == '__main__'" in map(ast.unparse, conditions)
+
+
+ENTRIES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+    for package in ("posenc", "dashboard")
+    for path in (ROOT / package).rglob("*.py")
+    if can_be_run(path)
+)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_help_of_every_module_that_can_be_run_is_its_usage(name: str) -> None:
+    result = run_module(name, "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    first, _, more = result.stdout.partition("\n")
+    program = "posenc" if name == "posenc" else f"python -m {name}"
+    assert first.lower().startswith(f"usage: {program} [".lower())
+    assert more.strip()
+    assert {"posenc", "posenc.lab.worker", "dashboard"} <= {*ENTRIES}
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["queue"], ["queue", "two"], ["queue", "0"], ["q", "1", "2"]]
+)
+def test_worker_refuses_a_wrong_command_line_by_its_usage(words: list[str], folder: Path) -> None:
+    result = run_module("posenc.lab.worker", *words)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("usage: python -m posenc.lab.worker")
+    assert ("RUNNING" in result.stderr.splitlines()[-1]) == (len(words) < 3)
+    assert not (folder / "queue").exists()
+
+
+def test_version_is_that_of_the_installed_package_and_of_the_project_file() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.output) == (0, f"posenc {metadata.version('posenc')}\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert result.output.split() == [project["name"], project["version"]]
 
 
 def test_train_makes_every_combination_once(monkeypatch: pytest.MonkeyPatch) -> None:
