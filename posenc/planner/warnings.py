@@ -17,6 +17,9 @@ _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances belo
 _MEN = "Men et al. 2024, arXiv 2405.14591"
 _YARN = "Peng et al. 2023, arXiv 2309.00071"
 _COSINE_LIMIT = 0.01
+_CHUNKED = (
+    "chunked_attention"  # layers of Llama 4 whose text is cut into chunks that see nothing else
+)
 
 
 def recommendation(plan: ContextPlan) -> str:
@@ -188,12 +191,18 @@ def _through_layers(plan: ContextPlan) -> str:
     if unlimited:
         others = count_of(unlimited, "other layer")
         return f"Text beyond that is read by the {others} alone: measure first."
-    reach = sum(len(kind.layers) * (kind.window or 0) for kind in kinds)
+    if all(kind.name.startswith(_CHUNKED) for kind in kinds):
+        return "Text before its chunk never reaches a token: measure first."
+    # A window holds the token itself, and that of an encoder as many tokens on either side.
+    is_encoder = not any(kind.cache_width for kind in kinds)
+    sides, where = (2, "away on either side") if is_encoder else (1, "back")
+    steps = [((kind.window or 1) - 1) // sides for kind in kinds]
+    reach = sum(len(kind.layers) * step for kind, step in zip(kinds, steps, strict=True))
     layers = sum(len(kind.layers) for kind in kinds)
-    each = f"{plan.reach:,} x {layers}" if len(kinds) == 1 else "the windows together"
+    each = f"{steps[0]:,} x {layers}" if len(kinds) == 1 else "the windows together"
     return (
-        f"Text beyond a window reaches a token through the layers only, from at most {reach:,} tokens back "
-        f"({each}): measure first."
+        f"Text beyond a window reaches a token through the layers only, from at most {reach:,} tokens "
+        f"{where} ({each}): measure first."
     )
 
 

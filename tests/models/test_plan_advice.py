@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from posenc.checkpoints.sources import RESULTS
 from posenc.models import read_config
@@ -242,12 +243,48 @@ def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> N
         "max_position_embeddings": 4_096, "rope_scaling": None, "sliding_window": 2_047,
     }  # fmt: skip
     found = plan_config(config, 32_768)
-    facts = ("trained on 4,096", "2,047 tokens at most", f"{2_047 * 32:,} tokens back (2,047 x 32)")
+    facts = ("trained on 4,096", "2,047 tokens at most", f"{2_046 * 32:,} tokens back (2,046 x 32)")
     assert [fact for fact in facts if fact not in recommendation(found)] == []
     assert [one.readiness_text for one in found.methods] == ["no new distance, untrained length"]
     within = plan_config(config, 4_096)
     assert "was trained on 4,096" in recommendation(within)
     assert within.methods[0].readiness_text == "trained for this length"
+
+
+def farthest(masks: list[torch.Tensor]) -> int:
+    """Tokens from the last one to the farthest before it that layers of these masks bring to it."""
+    seen = torch.eye(len(masks[0]), dtype=torch.bool)
+    for mask in masks:
+        seen = (mask.float() @ seen.float()) > 0
+    return len(seen) - 1 - int(seen[-1].nonzero().min())
+
+
+ROWS, COLUMNS = torch.arange(60)[:, None], torch.arange(60)
+BACK = ROWS - COLUMNS
+WINDOWED: list[tuple[Config, list[torch.Tensor], str]] = [
+    (LLAMA | {"model_type": "mistral", "sliding_window": 7, "num_hidden_layers": 5},
+     [(BACK >= 0) & (BACK < 7)] * 5, "back (6 x 5)"),
+    # 9 tokens: local_attention counts both sides, of which the class takes a half, and the query.
+    ({"model_type": "modernbert", "local_attention": 8, "num_hidden_layers": 4,
+      "layer_types": ["sliding_attention"] * 4}, [BACK.abs() <= 4] * 4, "away on either side (4 x 4)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "masks", "words"), WINDOWED, ids=["back", "both sides"])
+def test_layers_bring_text_from_as_far_as_their_masks_together(
+    config: Config, masks: list[torch.Tensor], words: str
+) -> None:
+    found = plan_config(config, 60, trained_length=30, scan=8)
+    assert f"from at most {farthest(masks)} tokens {words}: measure" in recommendation(found)
+
+
+def test_no_layer_of_chunks_alone_brings_text_from_before_its_chunk() -> None:
+    chunks = {"layer_types": ["chunked_attention"] * 4, "attention_chunk_size": 16}
+    config = {"model_type": "llama4_text", "num_hidden_layers": 4, "max_position_embeddings": 60}
+    found = plan_config(config | chunks, 60, trained_length=30, scan=8)
+    mask = (BACK >= 0) & (ROWS // 16 == COLUMNS // 16)
+    assert farthest([mask] * 4) == farthest([mask]) < 16
+    assert "Text before its chunk never reaches a token" in recommendation(found)
 
 
 BLOOM: Config = {"model_type": "bloom", "hidden_size": 14_336, "n_layer": 70, "n_head": 112}
