@@ -9,6 +9,7 @@ import click
 
 from posenc import __version__
 from posenc.errors import PosencError
+from posenc.text import install_command
 
 _COMMANDS = {
     "train": "posenc.cli.train:train_schemes",
@@ -65,7 +66,7 @@ class _Commands(click.Group):
 def _without_package(name: str, package: str) -> click.Command:
     """Return a command that says which packages are missing."""
     extra = "dashboard" if name == "app" else "lab"
-    sentence = f"{name} needs the package {package}: pip install 'posenc[{extra}]'."
+    sentence = f"{name} needs the package {package}: {install_command(extra)}."
 
     @click.command(name=name, help=sentence, context_settings={"ignore_unknown_options": True})
     @click.argument("arguments", nargs=-1)

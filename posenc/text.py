@@ -1,10 +1,13 @@
-"""Numbers, names and cells of CSV files as text."""
+"""Numbers, names, cells of CSV files and the command that installs an extra as text."""
 
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 MAX_NAME_LENGTH = 80  # characters
 
@@ -82,3 +85,21 @@ def with_advanced(help: str, names: Iterable[str]) -> str:
     """Return a help text that lists which of the choices are advanced, if any are."""
     advanced = ", ".join(names)
     return f"{help} Advanced: {advanced}." if advanced else help
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra from where this package came.
+
+    It is run in the folder of the checkout, or in the folder of the wheel. Installers write down the
+    place: https://packaging.python.org/specifications/direct-url/.
+    """
+    from importlib.metadata import distributions  # takes a while to load
+
+    records = (found.read_text("direct_url.json") for found in distributions(name="posenc"))
+    origin = json.loads(next(filter(None, records), "{}"))
+    if "dir_info" in origin or (Path(__file__).parents[1] / "pyproject.toml").is_file():
+        return f"pip install -e '.[{extra}]'"
+    if "vcs_info" in origin:
+        return f"pip install 'posenc[{extra}] @ {origin['vcs_info']['vcs']}+{origin['url']}'"
+    file = unquote(origin["url"]).rpartition("/")[2] if origin else "posenc"
+    return f"pip install '{file}[{extra}]'"

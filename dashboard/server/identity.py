@@ -15,6 +15,7 @@ from streamlit.errors import StreamlitAuthError
 from dashboard.server import settings
 from dashboard.server.settings import ServerSettingError
 from posenc.lab.labels import is_owner
+from posenc.text import install_command
 
 KEY = "posenc_user"  # under which the proxy's header stands in st.user
 UNNAMED = "default"  # what Streamlit calls the provider whose keys stand in [auth] itself
@@ -51,7 +52,7 @@ def _of_secrets(path: str) -> dict[str, str]:
         raise ServerSettingError(f"{_HERE} must be a table.")
     if not auth_util.is_authlib_installed():
         raise ServerSettingError(
-            f"{_HERE} needs a library that is not installed: pip install 'posenc[login]'."
+            f"{_HERE} needs a library that is not installed: {install_command('login')}."
         )
     tables = [name for name, keys in section.items() if isinstance(keys, Mapping)]
     providers = [name for name in tables if name != "client_kwargs"]  # those are of the unnamed one

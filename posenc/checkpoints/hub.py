@@ -20,6 +20,7 @@ from posenc import limits
 from posenc.checkpoints.position_table import PositionTable, read_position_table
 from posenc.checkpoints.safetensors_file import ByteRanges
 from posenc.errors import CheckpointError
+from posenc.text import install_command
 
 SWITCH = "POSENC_HUB"
 _HEAD = 4_096  # bytes of the first request, which tells the size of the file and of its header
@@ -85,7 +86,7 @@ def _address(model: str, file: str, revision: str) -> str:
     try:
         from huggingface_hub import constants, hf_hub_url
     except ImportError:
-        problem = "The Hub needs one package more: pip install 'posenc[hub]'."
+        problem = f"The Hub needs one package more: {install_command('hub')}."
         raise CheckpointError(problem) from None
     if constants.HF_HUB_OFFLINE:
         raise CheckpointError("The Hub is switched off here by HF_HUB_OFFLINE.")

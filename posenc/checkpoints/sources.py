@@ -13,7 +13,7 @@ from posenc import limits
 from posenc.checkpoints.position_table import PositionTable, minilm_table, read_position_table
 from posenc.checkpoints.safetensors_file import Header, read_header, read_tensor
 from posenc.errors import CheckpointError, RunError, quoted
-from posenc.text import printable_name
+from posenc.text import install_command, printable_name
 
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
 TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
@@ -125,7 +125,7 @@ def _stored(name: str) -> bytes:
         from posenc.checkpoints.file_store import FileStore
     except ImportError:
         raise CheckpointError(
-            "The tables of runs need more packages: pip install 'posenc[lab]'."
+            f"The tables of runs need more packages: {install_command('lab')}."
         ) from None
     return FileStore().content(name)
 

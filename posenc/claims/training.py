@@ -13,7 +13,7 @@ from posenc.claims.claim import VASWANI, Number, Status, Verdict, claim, figure
 from posenc.errors import RunError
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import Sizes
-from posenc.text import count_of
+from posenc.text import count_of, install_command
 
 if TYPE_CHECKING:
     from posenc.lab.runs import RunInfo
@@ -155,7 +155,7 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
         from posenc.lab.runs import Store
         from posenc.lab.summary import comparison, curves
     except ImportError:
-        sentence = "Measured runs need more packages: pip install 'posenc[lab]'."
+        sentence = f"Measured runs need more packages: {install_command('lab')}."
         return Verdict(Status.NOT_MEASURED, (), sentence)
     comparisons: dict[str, dict[str, list[str]]] = {}
     lengths: dict[str, set[int]] = {kind: set() for kind in kinds}

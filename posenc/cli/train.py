@@ -26,7 +26,7 @@ from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope_scaling import AFTER_TRAINING
-from posenc.text import with_advanced
+from posenc.text import install_command, with_advanced
 
 _ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
 ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
@@ -127,7 +127,7 @@ def _on_dask(tasks: Sequence[SweepTask], address: str, store: Store) -> list[Out
         from distributed import Client
     except ImportError:
         raise click.ClickException(
-            "--dask needs the package distributed: pip install 'posenc[dask]'."
+            f"--dask needs the package distributed: {install_command('dask')}."
         ) from None
     try:
         client = Client(address, timeout=ANSWERS_WITHIN)

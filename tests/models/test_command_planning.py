@@ -239,9 +239,8 @@ def test_commands_need_no_package_of_the_lab_unless_they_train(llama: str, tmp_p
     missing = run_without_lab("train", "--scheme", "rope")
     assert missing.returncode == 1
     assert missing.stderr.startswith("Error: train needs the package ")
-    assert "pip install 'posenc[lab]'" in missing.stderr
+    assert "pip install -e '.[lab]'" in missing.stderr
     missing = run_without_lab("app")
     assert (
-        missing.stderr
-        == "Error: app needs the package streamlit: pip install 'posenc[dashboard]'.\n"
+        missing.stderr == "Error: app needs the package streamlit: pip install -e '.[dashboard]'.\n"
     )

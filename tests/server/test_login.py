@@ -105,7 +105,7 @@ def test_redirect_uri_has_the_path_of_the_server(monkeypatch: pytest.MonkeyPatch
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     set_login(monkeypatch, ONE)
     monkeypatch.setitem(sys.modules, "authlib", None)
-    with pytest.raises(ServerSettingError, match=r"pip install 'posenc\[login\]'\.$"):
+    with pytest.raises(ServerSettingError, match=r"pip install -e '\.\[login\]'\.$"):
         identity.offered()
 
 

@@ -3,6 +3,7 @@
 import email
 import json
 import re
+import shlex
 import socket
 import tomllib
 import zipfile
@@ -167,6 +168,15 @@ def test_wheel_lists_the_shipped_runs_in_any_folder(installed: InstalledWheel) -
     lines = installed.run("-m", "posenc", "runs", "--store", "shipped").stdout.splitlines()
     shipped = {path.stem for path in (ROOT / "posenc" / "lab" / "results").glob("*.parquet")}
     assert {line[:20] for line in lines} >= shipped != set()
+
+
+def test_hint_for_a_missing_package_works_where_the_wheel_lies(installed: InstalledWheel) -> None:
+    code = "from posenc.text import install_command; print(install_command('hub'))"
+    pip, *words = shlex.split(installed.run("-c", code).stdout)
+    assert (pip, *words) == ("pip", "install", f"{installed.wheel.name}[hub]")
+    alone = ["--no-deps", "--no-index", "--dry-run", "--force-reinstall"]
+    ran = installed.run("-m", pip, *words, *alone, cwd=installed.wheel.parent)
+    assert f"Would install posenc-{installed.wheel.name.split('-')[1]}" in ran.stdout
 
 
 @pytest.fixture(scope="module")
