@@ -38,7 +38,7 @@ class Status(StrEnum):
     FALSE = "false"
     NOT_HERE = "not in these models"
     NOT_MEASURED = "not measured here"
-    UNDECIDED = "nothing to decide"
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)

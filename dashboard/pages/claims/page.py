@@ -52,15 +52,14 @@ def draw() -> None:
         "true*: one reading of the claim is true and another is not. *True* and *false in small "
         "models*: the small models trained here bear the claim out or contradict it; larger models may "
         "differ. *Not measured*: no trained model has this training length and base. *Undecided*: the "
-        "setting is too small for the test."
+        "setting is too small for the test, or models were trained with one learning rate only."
     )
     page.definition(
         r"\theta_m = b^{-2m/d}, \quad \lambda_m = \frac{2\pi}{\theta_m}, \quad "
         r"\lVert PE(p) \rVert = \sqrt{d/2}",
         "The frequencies, wavelengths and norm behind most of the numbers (Vaswani et al. 2017, arXiv "
-        "1706.03762, section 3.5). Two models are alike where their perplexities differ by less than 1%. "
-        "A model extrapolates where its loss rises by at most 0.049 nats past the training length (5% of "
-        "perplexity), and partly so up to 0.095 nats (10%).",
+        "1706.03762, section 3.5). A model extrapolates where its loss rises by at most 0.049 nats past "
+        "the training length (5% of perplexity), and partly so up to 0.095 nats (10%).",
         Claim,
         Verdict,
         training.extrapolates,
