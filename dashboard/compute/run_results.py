@@ -21,7 +21,9 @@ ABOUT = {
     "(Kazemnejad et al. 2023, arXiv 2305.19466).",
     Recall.kind: "Four key-value pairs stand at random places; one of the keys asks for its value. "
     "Training on {length} tokens shows distances up to {farthest}. The dotted line is guessing among "
-    "the four values.",
+    "the four values. Past {farthest} tokens, a rule that knows the question's position alone is right "
+    "in {by_position:.1%} of cases. Another processor changed accuracies there by up to 22.5 percentage "
+    "points, so the distance up to which half is correct may be another, too.",
 }
 
 
@@ -59,7 +61,9 @@ def about(curves: Sequence[Curve]) -> str:
     specification = curves[0].specification
     if specification.task != Language.kind:
         return ABOUT[specification.task].format(
-            length=specification.train_length, farthest=farthest(specification)
+            length=specification.train_length,
+            farthest=farthest(specification),
+            by_position=Recall.by_position(specification.train_length),
         )
     least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
     seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
@@ -135,15 +139,16 @@ def _losses(curves: Sequence[Curve]) -> str:
 
 def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     loss, last = summary.at_training_length(curve, curves), curve.points[-1]
+    own = curve.at(curve.specification.train_length)  # most variants have none
     row: dict[str, object] = {"scheme": summary.label(curve, curves)}
     if loss is not None:
         effect = summary.effect(curve, loss)
         row |= {
             "past training": str(effect or "ends"),
             "breaks at": summary.first_degraded_length(curve, loss) if effect else None,
-            "loss": loss,
-            "perplexity": summary.perplexity(loss),
-            "bits per byte": summary.bits_per_byte(loss),
+            "loss": own,
+            "perplexity": None if own is None else summary.perplexity(own),
+            "bits per byte": None if own is None else summary.bits_per_byte(own),
             "change at the end": last.mean - loss if effect else None,
             "perplexity ratio": summary.perplexity(last.mean - loss) if effect else None,
         }
@@ -167,9 +172,9 @@ def _lowest_loss(curves: Sequence[Curve]) -> str:
     return f"Lowest loss at {count_of(length, 'token')}: {best}, {lowest[0].at(length):.2f}{tie}. "
 
 
-def judged(curve: Curve) -> bool:
+def judged(curve: Curve, curves: Sequence[Curve]) -> bool:
     """Whether longer distances say anything: recall that was not learned cannot extrapolate."""
-    return curve.measure != Recall.kind or summary.learned(curve)
+    return curve.measure != Recall.kind or summary.learned(curve, curves)
 
 
 def _accuracy(curve: Curve) -> float | None:
@@ -189,7 +194,7 @@ def _accuracies(curves: Sequence[Curve]) -> str:
             continue
         name = summary.label(curve, curves)
         near.append(f"{name} {accuracy:.0%}")
-        if judged(curve):
+        if judged(curve, curves):
             reach = summary.reach(curve)
             far.append(f"{name} {'nowhere' if reach is None else f'{reach:,}'}")
         else:
@@ -206,7 +211,7 @@ def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     return {
         "scheme": summary.label(curve, curves),
         "accuracy in training": _accuracy(curve),
-        "half correct up to": summary.reach(curve) if judged(curve) else None,
+        "half correct up to": summary.reach(curve) if judged(curve, curves) else None,
         "evaluated to": curve.points[-1].x,
         "accuracy at the end": curve.points[-1].mean,
         "seeds": curve.seeds,

@@ -142,7 +142,9 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
         beyond, outcome = first_degraded_length(curve, loss), effect(curve, loss)
         past = "nothing longer was read" if outcome is None else f"{outcome} with longer context"
         bend = f" at {beyond:,}" if beyond else ""
-        _print(curve, compared, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")
+        own = curve.at(length)
+        at_length = "\u2013" if own is None else f"{perplexity(own):.3f}"
+        _print(curve, compared, f"perplexity {at_length} at {length:,}, {past}{bend}")
     for task in (Copy.kind, Recall.kind):
         for curve, compared in _compared(listed, task):
             far = reach(curve)

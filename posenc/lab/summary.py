@@ -150,9 +150,12 @@ def _as_trained(curve: Curve, every: Iterable[Curve]) -> Curve | None:
     return next((other for other in own if other.variant == TRAINED), None)
 
 
-def learned(curve: Curve) -> bool:
-    """Whether recall was learned within the training distances: else it cannot extrapolate."""
-    accuracy = in_range(curve)
+def learned(curve: Curve, every: Iterable[Curve] = ()) -> bool:
+    """Whether recall was learned within the training distances: else it cannot extrapolate.
+
+    Of a curve without such distances, its scheme as trained counts: False if `every` lacks it.
+    """
+    accuracy = in_range(curve, every)
     return accuracy is not None and accuracy.mean >= LEARNED
 
 

@@ -11,6 +11,7 @@ import sysconfig
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 from typing import ClassVar
 
@@ -200,6 +201,22 @@ class Recall(Task):
     def farthest(cls, train_length: int) -> int:
         """Return the largest distance in training, in tokens from value to question."""
         return train_length - 3 + train_length % 2
+
+    @classmethod
+    def by_position(cls, train_length: int) -> float:
+        """Return the accuracy past the trained distances of the best rule on positions alone.
+
+        The rule knows where the question stands and answers with the first, second, third or fourth
+        value. Both the four pairs and the asked one are at random places there, as in `at_distance`.
+        """
+        slots, others, right = train_length // 4, cls.PAIRS - 1, 0
+        for asked in range(2 * slots - 1):  # slots from the earliest pair's to the asked pair's
+            places = range(max(0, asked - slots + 1), min(slots, asked + 1))
+            right += max(
+                sum(comb(place, rank) * comb(slots - 1 - place, others - rank) for place in places)
+                for rank in range(cls.PAIRS)
+            )
+        return right / (slots**2 * comb(slots - 1, others))
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         places, half = -(-self.train_length // 2), self.half

@@ -1,9 +1,12 @@
 """The READMEs: their Python runs, what they name exists, and their tables are those of the shipped runs."""
 
 import importlib.util
+import itertools
 import re
 import subprocess
 import sys
+from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 import scipy.stats
 
 from posenc.checkpoints import minilm_table
+from posenc.lab import Recall
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from tests.browser.screenshots import README_PICTURES
 from tests.dashboard.shipped_runs import shipped_runs
@@ -132,6 +136,22 @@ def test_losses_minus_rope_are_those_of_the_shipped_runs() -> None:
 def percent(shares: list[float]) -> str:
     low, high = 100 * min(shares), 100 * max(shares)
     return f"{sum(shares) / len(shares):.0%} ({low:.0f} to {high:.0f})"
+
+
+def test_accuracy_of_a_rule_on_positions_alone_is_the_enumerated_one() -> None:
+    """Trained on 32 tokens: four of eight slots hold pairs, which begin at one of eight places."""
+    rows = Counter[tuple[int, int]]()
+    for start, pairs in itertools.product(range(8), itertools.combinations(range(8), 4)):
+        for rank, place in enumerate(pairs):
+            rows[start + place, rank] += 1  # where the question stands, which pair it asks for
+    right = sum(max(rows[asked, rank] for rank in range(4)) for asked in range(15))
+    expected = Fraction(right, rows.total())
+    assert (
+        f"{float(expected):.1%} past the trained distances ({expected.numerator} of " in LAB_README
+    )
+    assert Recall.by_position(32) == pytest.approx(float(expected))
+    shares = measured("recall", 32, "recall")
+    assert np.mean(shares["ALiBi"][511]) < expected < np.mean(shares["RoPE, NTK-aware"][511])
 
 
 def test_recall_accuracies_are_those_of_the_shipped_runs() -> None:

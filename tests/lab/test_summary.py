@@ -182,6 +182,8 @@ def test_recall_in_range_is_the_mean_over_the_distances_of_training() -> None:
     (sure,) = [one for one in curves(runs[:1], "recall") if one.variant == TRAINED]
     assert learned(sure)
     assert not learned(stretched)
+    assert learned(stretched, curves(runs[:1], "recall"))  # the same models
+    assert not learned(stretched, found)
 
 
 def test_lowest_loss_comes_with_curves_that_do_not_clearly_differ() -> None:

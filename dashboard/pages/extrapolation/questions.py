@@ -124,7 +124,7 @@ def of_accuracies(curves: Sequence[Curve]) -> list[Question]:
             truth=NOWHERE if (reached := summary.reach(curve)) is None else float(reached),
         )
         for label, curve in _trained(curves).items()
-        if judged(curve)
+        if judged(curve, curves)
     ]
 
 
