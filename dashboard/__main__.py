@@ -1,7 +1,7 @@
 """The server: `posenc app`, with the settings of the environment and the options of Streamlit.
 
 The options of config.toml hold where the user sets no others. In a checkout Streamlit reads that file
-itself, at the root; setup.py puts it into the package of the wheel, from where it is passed on.
+itself, at the root; of an installed wheel it is passed on.
 
 A setting that cannot be used ends it before anything is served, with one sentence that names the
 variable. `--check` says what the settings are and ends.
@@ -13,6 +13,7 @@ import signal
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,21 @@ def options(allowed: ServerSettings) -> list[str]:
 
 def defaults() -> dict[str, str]:
     """Return the options of config.toml that Streamlit has not read in a file, by their parameters."""
-    place = OF_STREAMLIT if OF_STREAMLIT.is_dir() else FOLDER
-    shipped = _by_name(tomllib.loads((place / CONFIG).read_text(encoding="utf-8")))
+    shipped = _by_name(tomllib.loads(_config_file().read_text(encoding="utf-8")))
     return {
         # As on a command line, where a list is one text.
         name.replace(".", "_"): value if isinstance(value, str) else json.dumps(value)
         for name, value in shipped
         if not config.is_manually_set(name)
     }
+
+
+def _config_file() -> Path:
+    """Return config.toml of the checkout, or the one that the wheel put beside its packages."""
+    if OF_STREAMLIT.is_dir():
+        return OF_STREAMLIT / CONFIG
+    (installed,) = (file for file in metadata.files("posenc") or () if file.name == CONFIG)
+    return Path(str(installed.locate()))
 
 
 def _by_name(tables: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tests.server.served_process import ROOT
 
-SOURCES = ["posenc", "dashboard", ".streamlit/config.toml"]
-SOURCES += ["pyproject.toml", "README.md", "setup.py"]
+SOURCES = ["posenc", "dashboard", ".streamlit/config.toml", "pyproject.toml", "README.md"]
 ALONE = {"PYTHONPATH": ""}  # by which the checkout would be imported
 
 

@@ -60,7 +60,8 @@ def free_port() -> int:
 @contextmanager
 def server(
     folder: Path, name: str = "server", module: Sequence[str] = ("dashboard",),
-    stdout: Any = subprocess.DEVNULL, python: str = sys.executable, cwd: Path = ROOT, **variables: str,
+    stdout: Any = subprocess.DEVNULL, python: str = sys.executable, cwd: str | Path = ROOT,
+    **variables: str,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve with runs and work in a folder, and these variables of the environment.
 
