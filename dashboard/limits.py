@@ -1,6 +1,6 @@
 """Limits of the dashboard: what one visitor of a shared server may ask for, so that pages stay quick."""
 
-from posenc.settings.setting import MAX_SHOWN_ELEMENTS
+from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
 
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
 MAX_PROBED_ROWS = 512  # positions that are read back on a page, see also `probed_rows`

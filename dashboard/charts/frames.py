@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dashboard.compute.result_cache import memoize_on
 from dashboard.compute.schemes import Array, Similarity
+from dashboard.settings import Setting
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 UNDRAWN = ("spread",)  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns

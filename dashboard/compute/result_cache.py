@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 
 from dashboard.compute.upload_cache import is_evicted
+from dashboard.settings import Setting
 from posenc.schemes.base import Request
-from posenc.settings import Setting
 
 Result = TypeVar("Result")
 

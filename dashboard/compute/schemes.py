@@ -12,10 +12,10 @@ import torch
 from dashboard import limits
 from dashboard.components.matrix import Curve, MatrixValues, smallest
 from dashboard.compute.result_cache import cache_result
+from dashboard.settings import Setting
 from posenc import Request, analysis, best_device, device_name, position_vectors, run_with_fallback
 from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
-from posenc.settings import Setting
 
 # One core per session's script: two threads of one product would only fight over the other core.
 torch.set_num_threads(1)

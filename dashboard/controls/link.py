@@ -15,9 +15,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from dashboard.controls import pin
 from dashboard.controls.widgets import labels, widget_text, widget_value
 from dashboard.server import settings
+from dashboard.settings import Setting, from_text, record
 from posenc import fields
 from posenc.schemes.sizes import own_defaults, own_rules
-from posenc.settings import Setting, from_text, record
 from posenc.text import count_of
 
 RULES = fields.rules(Setting) | own_rules()

@@ -12,6 +12,8 @@ import streamlit as st
 from dashboard.controls import page_controls, uploads
 from dashboard.controls.widgets import button, show
 from dashboard.server.incidents import show_callback_errors
+from dashboard.settings import ChosenModel, Setting, chosen_model
+from dashboard.settings.setting import MAX_SCHEMES
 from dashboard.text import listed, plain
 from posenc import limits
 from posenc.errors import ConfigFileError
@@ -22,8 +24,6 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
-from posenc.settings import ChosenModel, Setting, chosen_model
-from posenc.settings.setting import MAX_SCHEMES
 from posenc.text import count_of, printable_name
 
 MOST_PASTED = 8  # configs of a session that stay to choose from

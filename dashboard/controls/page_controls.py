@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from dashboard.settings import Setting
 from posenc import fields
 from posenc.schemes.sizes import own_rules
-from posenc.settings import Setting
 
 
 @dataclass(frozen=True)

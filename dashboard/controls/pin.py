@@ -7,12 +7,12 @@ import streamlit as st
 from dashboard.ab import AB
 from dashboard.controls.widgets import set_value
 from dashboard.server import settings as server_settings
+from dashboard.settings import Setting, from_text, record
 from dashboard.text import listed, plain
 from posenc import fields
 from posenc.models.read_config import MAX_TOKEN
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import own_rules
-from posenc.settings import Setting, from_text, record
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is

@@ -13,11 +13,11 @@ from dashboard.controls.link import DEFAULTS, RULES
 from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import control, has_stops, widget
 from dashboard.server.incidents import show_callback_errors
+from dashboard.settings import PRESETS, Setting
+from dashboard.settings.setting import head_count
 from dashboard.text import plain
 from posenc import fields
 from posenc.schemes import SCHEMES
-from posenc.settings import PRESETS, Setting
-from posenc.settings.setting import head_count
 
 Owner = TypeVar("Owner")
 

@@ -21,7 +21,7 @@ from dashboard.components.matrix import Panel, Row
 from dashboard.components.matrix.colours import coloured, shades
 from dashboard.components.matrix.payload import Tick
 from dashboard.frame.page_contents import PageContents, Picture
-from posenc.settings import Setting, record
+from dashboard.settings import Setting, record
 
 # A file without a date of its own, so that the same page gives the same bytes.
 _WHEN = (1980, 1, 1, 0, 0, 0)

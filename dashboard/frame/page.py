@@ -21,10 +21,10 @@ from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
 from dashboard.server.incidents import PageEnded
+from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 PRESENT = "present"
 LONG_NAME = 18  # letters

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import posenc
-from posenc.settings import Setting
+from dashboard.settings import Setting
 
 
 def to_python(value: Any) -> str:

@@ -15,7 +15,7 @@ from dashboard.controls import page_controls, pin, sidebar
 from dashboard.frame import export, page, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.page_contents import PageContents
-from posenc.settings import Setting
+from dashboard.settings import Setting
 
 
 def follow_link() -> None:

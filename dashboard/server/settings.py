@@ -25,12 +25,12 @@ from dashboard.limits import (
     MAX_WORKERS,
 )
 from dashboard.server import log_lines
+from dashboard.settings import Setting
+from dashboard.settings.setting import MAX_SHOWN_LENGTH
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, quoted
 from posenc.fields import Choice, Flag, IntRange, Rule, Word, rules
 from posenc.lab.runs import Store
-from posenc.settings import Setting
-from posenc.settings.setting import MAX_SHOWN_LENGTH
 
 PRIVATE, SHARED = "private", "shared"
 LOGS = log_lines.VARIABLE

@@ -11,8 +11,8 @@ import torch
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.components.clock import Face, encode
+from dashboard.settings import Setting
 from posenc import sinusoidal_table
-from posenc.settings import Setting
 from posenc.tables import cos_sin
 from tests.browser import bare_page
 from tests.browser.bare_page import box_of, bring_code, example_panels, readouts, show_row, zoom

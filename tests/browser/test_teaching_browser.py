@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 
 from dashboard.controls import pin
 from dashboard.frame.quiz import WITHHELD
+from dashboard.settings import Setting
 from dashboard.text import JOINER
-from posenc.settings import Setting
 from tests.browser.bare_page import box_of
 from tests.browser.browser import PAGES, Visit, dial, go, headline, row, settled
 from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until

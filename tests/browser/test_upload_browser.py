@@ -12,9 +12,9 @@ from safetensors.numpy import save
 
 from dashboard.pages.extend_context.data import read
 from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.settings import Setting
 from dashboard.text import JOINER
 from posenc.models import config_token
-from posenc.settings import Setting
 from tests.browser import browser_page
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import alerts, choose, click, lines, paste, pixels, upload

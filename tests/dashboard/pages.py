@@ -20,9 +20,9 @@ from streamlit.util import calc_hash
 
 import dashboard
 from dashboard.frame.drawers import ICONS
+from dashboard.settings import Setting
 from dashboard.text import JOINER
 from posenc import fields
-from posenc.settings import Setting
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 SCHEME_PAGES = ("start", "encoding", "overview", "similarity", "pca", "relative_offsets",

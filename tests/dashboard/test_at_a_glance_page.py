@@ -9,9 +9,9 @@ import pytest
 from dashboard.compute.scheme_facts import models_with
 from dashboard.controls import pin
 from dashboard.pages.at_a_glance import comparison
+from dashboard.settings import Setting
 from posenc.models import MODELS
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 from tests.dashboard.pages import captions, drawn, headline, visit
 from tests.dashboard.shipped_runs import means
 

@@ -17,6 +17,7 @@ from dashboard.pages.check_my_encoding import data, uploads
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice
 from dashboard.pages.check_my_encoding.script import script
+from dashboard.settings import Setting
 from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
@@ -29,7 +30,6 @@ from posenc.identification.identify import headline as identified
 from posenc.schemes.rope import rope_frequencies
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.sizes import Sizes
-from posenc.settings import Setting
 from posenc.tables import rope_tables
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import interleaved, waves

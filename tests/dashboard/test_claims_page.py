@@ -11,10 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
+from dashboard.settings import Setting
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.schemes.sizes import Sizes
-from posenc.settings import Setting
 from tests.dashboard.pages import as_read, drawn, headline, matrices, opened, setting, table, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

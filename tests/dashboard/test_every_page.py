@@ -24,11 +24,11 @@ from dashboard.compute import schemes
 from dashboard.controls import pin
 from dashboard.frame import drawers
 from dashboard.pages.pca import data as pca
+from dashboard.settings import Setting
+from dashboard.settings.chosen_model import MAX_SHOWN_DIM
+from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import limits
 from posenc.errors import SchemeArgumentError
-from posenc.settings import Setting
-from posenc.settings.chosen_model import MAX_SHOWN_DIM
-from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.dashboard import page_texts, pages
 from tests.dashboard.pages import (
     PLACES,

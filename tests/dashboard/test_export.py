@@ -23,11 +23,11 @@ from dashboard.frame import export as take_away
 from dashboard.frame.page_contents import PageContents, Picture
 from dashboard.frame.toolbar import address
 from dashboard.pages.claims.data import DRAWN
+from dashboard.settings import Setting
 from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
 from posenc.schemes.sizes import own_rules
-from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import (
     PAGES,

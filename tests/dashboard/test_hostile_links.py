@@ -21,16 +21,16 @@ from dashboard.controls import link as links
 from dashboard.controls import pin
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.server.workers import server_workers
+from dashboard.settings import Setting, record
+from dashboard.settings.chosen_model import MAX_SHOWN_DIM
+from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import best_device, fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import own_rules
-from posenc.settings import Setting, record
-from posenc.settings.chosen_model import MAX_SHOWN_DIM
-from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.dashboard.pages import OPTIONS as OPTION_CLASSES
 from tests.dashboard.pages import PAGES, as_read, drawn, notices, setting, visit
-from tests.library.test_setting import HOSTILE, within
+from tests.dashboard.test_setting import HOSTILE, within
 from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard.pages.check_my_encoding.options import DECODING
+from dashboard.settings import Setting
 from posenc import fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.claims import CLAIMS
@@ -25,7 +26,6 @@ from posenc.lab import Run, specifications
 from posenc.lab.runs import to_parquet
 from posenc.lab.summary import comparison
 from posenc.schemes.sizes import own_rules
-from posenc.settings import Setting
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
     OPTIONS,

@@ -15,6 +15,8 @@ from dashboard.controls import learned_table
 from dashboard.controls import pin as pinned
 from dashboard.pages.extend_context import data as planner_data
 from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.settings import Setting, chosen_model, from_text
+from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
 from posenc import limits
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.position_table import PositionTable, read_position_table
@@ -22,8 +24,6 @@ from posenc.errors import CheckpointError
 from posenc.models import config_token, read_config
 from posenc.models.presets import MODELS
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, chosen_model, from_text
-from posenc.settings.setting import MAX_SHOWN_ELEMENTS
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
 from tests.dashboard.script_runner import run
 from tests.library.crafted_files import zipped_pickle

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dashboard.settings import Setting
 from posenc import SCHEMES, position_kernel
 from posenc.analysis import scheme_similarity
 from posenc.errors import SchemeArgumentError
@@ -25,7 +26,6 @@ from posenc.planner.methods import METHODS
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
-from posenc.settings import Setting
 from tests.dashboard.added.every_other import RopeEveryOtherConfig
 from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
 from tests.lab.small_runs import small_spec

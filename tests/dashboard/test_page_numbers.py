@@ -18,10 +18,10 @@ from dashboard.frame.drawers import HOW_TO_READ
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.options import FIRST, PLANES
 from dashboard.pages.pca.panels import panels
+from dashboard.settings import Setting
 from dashboard.text import number
 from posenc import analysis
 from posenc.rotation import pair_matrix
-from posenc.settings import Setting
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import (

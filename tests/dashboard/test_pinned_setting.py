@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.controls import pin
+from dashboard.settings import Setting, to_text
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, to_text
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import Small, kernel
 from tests.dashboard.pages import (

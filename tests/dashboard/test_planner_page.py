@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.controls import pin as pinned
 from dashboard.pages.extend_context import data, panels
 from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.settings import Setting
 from posenc import __main__ as command
 from posenc import rope_frequencies
 from posenc.analysis import smallest_base
@@ -31,7 +32,6 @@ from posenc.planner import (
 )
 from posenc.planner.methods import Readiness
 from posenc.planner.report import COVERAGE, plan_record
-from posenc.settings import Setting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
 from tests.models.configs import plan_preset
 
@@ -346,7 +346,7 @@ PLANS = (("gemma-2-9b", 131_072), ("mistral-7b-v0.1", 9_000), ("transformer", 9_
 def draw_warnings(name: str, context: int, methods: tuple[str, ...]) -> None:
     from dashboard.pages.extend_context import data, panels
     from dashboard.pages.extend_context.options import PlanChoice
-    from posenc.settings import Setting
+    from dashboard.settings import Setting
 
     chosen = PlanChoice(context=context, methods=methods)
     read = data.read(Setting(model=name), chosen)

@@ -14,8 +14,8 @@ from dashboard.pages.extrapolation import formula, questions
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions as similarity_questions
+from dashboard.settings import Setting
 from posenc.lab.summary import Curve
-from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance, rope_width
 from tests.dashboard.pages import KINDS, LABELS, PLACES, as_read, charts, drawn, headline, notices

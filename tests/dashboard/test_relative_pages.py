@@ -9,9 +9,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard.compute import schemes
 from dashboard.frame import page as frame_page
 from dashboard.pages.pca.options import VARIANCE
+from dashboard.settings import Setting
 from posenc import SCHEMES, offset_curve
 from posenc.checkpoints.sources import RESULTS
-from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import SCHEME_PAGES, as_read, captions, charts, headline, matrices, visit
 from tests.dashboard.shipped_runs import shipped_runs

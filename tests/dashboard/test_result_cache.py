@@ -28,9 +28,9 @@ from dashboard.pages.relative_offsets import data as relative_offsets
 from dashboard.pages.similarity import data as similarity
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.start import data as start
+from dashboard.settings import Setting
 from posenc import Request
 from posenc.schemes.learned import LearnedConfig
-from posenc.settings import Setting
 from tests.dashboard.pages import drawn, opened, setting, visit
 
 READ = {

@@ -11,10 +11,10 @@ from streamlit.runtime.state import SessionState
 from streamlit.testing.v1 import AppTest
 
 from dashboard.controls import page_controls
+from dashboard.settings import PRESETS, Setting, record
 from posenc import fields
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import own_rules
-from posenc.settings import PRESETS, Setting, record
 from tests.dashboard import pages
 from tests.dashboard.pages import (
     PAGES,

@@ -13,8 +13,8 @@ from dashboard.charts.lines import LABEL_GAP
 from dashboard.compute import runs
 from dashboard.compute.scheme_facts import compact_formula, place
 from dashboard.pages.start import diagram
+from dashboard.settings import Setting
 from posenc import SCHEMES
-from posenc.settings import Setting
 from tests.dashboard.pages import KINDS, charts, drawn, messages, of, visit
 from tests.dashboard.shipped_runs import means
 

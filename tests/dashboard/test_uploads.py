@@ -15,13 +15,13 @@ from dashboard import limits
 from dashboard.compute.upload_cache import UploadCache, cache_table
 from dashboard.controls import uploads
 from dashboard.server import upload_limit
+from dashboard.settings import Setting
 from posenc.checkpoints import PositionTable, read_position_table
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.sources import RESULTS, TRAINED, named_table
 from posenc.errors import CheckpointError, ConfigError
 from posenc.lab import Store as RunStore
 from posenc.schemes.learned import Learned
-from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
 from tests.lab.small_runs import make_small_run, small_spec

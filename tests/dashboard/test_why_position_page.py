@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.controls import pin
 from dashboard.pages.why_order_matters.options import OrderChoice
+from dashboard.settings import Setting, to_text
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
-from posenc.settings import Setting, to_text
 from tests.dashboard import pages
 from tests.dashboard.pages import KINDS, drawn, headline, matrices, notices, of, visit
 

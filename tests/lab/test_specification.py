@@ -23,7 +23,7 @@ from posenc.lab.sweep import Outcome
 from posenc.lab.tasks import Language
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
-from posenc.settings import Setting
+from posenc.schemes.sizes import Sizes
 from tests.lab.small_runs import CORPUS, SIZES, KillingJob, sentences, small_spec
 from tests.library.small_schemes import SMALL_CONFIGS
 
@@ -147,7 +147,7 @@ def test_runs_of_older_protocols_are_of_another_version() -> None:
 
 
 def test_impossible_values_are_refused_by_name() -> None:
-    wide = Setting(dim=80, heads=2)
+    wide = Sizes(dim=80, heads=2)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"device": "abacus"}, "device"),
         ({"steps": 0}, "steps"),
@@ -157,7 +157,7 @@ def test_impossible_values_are_refused_by_name() -> None:
         ({"task": "copy"}, "corpus"),
         ({"corpus": "zz"}, "corpus must be 64"),
         ({"corpus_name": "two\nlines"}, "corpus_name must be printable"),
-        ({"scheme": Setting(dim=80, heads=10).config("alibi")}, "heads must be 2 .*, got 10"),
+        ({"scheme": Sizes(dim=80, heads=10).config("alibi")}, "heads must be 2 .*, got 10"),
         ({"scheme": small_spec("learned", train_length=17).scheme}, "max_len must be 16 .* got 17"),
         ({"scheme": wide.config("rope")}, "scheme.dim must be 8 .*, got 40"),
         ({"scheme": wide.config("sinusoidal")}, "dim must be 16 for .*16 with 2 heads"),

@@ -22,6 +22,7 @@ import torch
 from click.testing import CliRunner
 
 from dashboard.pages.train import form
+from dashboard.settings import ChosenModel, chosen_model
 from posenc.__main__ import main
 from posenc.checkpoints import find_position_tables, read_header, read_position_table, sources
 from posenc.checkpoints.array_files import NumberTable, read_number_table
@@ -37,7 +38,6 @@ from posenc.lab.sweep import read_text
 from posenc.lab.tasks import Corpus
 from posenc.models.config_json import read_object
 from posenc.models.read_config import config_token
-from posenc.settings import ChosenModel, chosen_model
 
 RUN_ID = "0123456789abcdef0123"  # of a file in a store without a run
 

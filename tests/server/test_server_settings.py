@@ -23,13 +23,13 @@ from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
 from dashboard.server import settings, upload_limit, workers
 from dashboard.server.log_lines import JsonLines
 from dashboard.server.settings import NAMES, OF_SHARED, ServerSettingError, ServerSettings, read
+from dashboard.settings import Setting
+from dashboard.settings.setting import MAX_SHOWN_LENGTH
 from posenc import fields
 from posenc.__main__ import main as command_line
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
 from posenc.lab.jobs import Queue
-from posenc.settings import Setting
-from posenc.settings.setting import MAX_SHOWN_LENGTH
 from tests.dashboard.pages import as_read, drawn, notices, setting, visit
 from tests.lab.small_runs import make_small_run, sentences, small_spec
 from tests.server.served_process import ROOT

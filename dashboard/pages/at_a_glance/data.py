@@ -12,10 +12,10 @@ from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.scheme_facts import EMBEDDING
 from dashboard.compute.schemes import Similarity
 from dashboard.pages.at_a_glance import comparison, properties
+from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 IMPORTS = """
 import posenc

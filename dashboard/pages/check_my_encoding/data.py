@@ -16,6 +16,7 @@ from dashboard.compute.uploaded_numbers import cached_numbers
 from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
+from dashboard.settings import Setting
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable
@@ -32,7 +33,6 @@ from posenc.identification.identify import (
     record,
 )
 from posenc.schemes.rope import RopeConfig
-from posenc.settings import Setting
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of
 

@@ -16,12 +16,12 @@ from dashboard.pages.check_my_encoding import data, script, uploads
 from dashboard.pages.check_my_encoding.data import Answer
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
+from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
 from posenc.identification import Identification, identify, match_model
 from posenc.identification.model_match import ModelMatch, code_by_title
-from posenc.settings import Setting
 
 TITLE = "Check my encoding"
 _ANSWERED = "check_answered"  # the table whose answer is drawn

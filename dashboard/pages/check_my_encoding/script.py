@@ -6,9 +6,9 @@ from dashboard.limits import MAX_PROBED_ROWS
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.data import FIELDS, without_model
 from dashboard.pages.check_my_encoding.options import DECODING, TABLE, CheckChoice
+from dashboard.settings import Setting
+from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
 from posenc.errors import CheckpointError
-from posenc.settings import Setting
-from posenc.settings.setting import MAX_SHOWN_ELEMENTS
 
 _SCRIPT = """\
 import csv

@@ -10,12 +10,12 @@ import pandas as pd
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
 from dashboard.pages.claims.options import ClaimsChoice
+from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc import PosencError, fields
 from posenc.claims import CLAIMS, Claim, Number, Status, Verdict
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.schemes.sizes import Sizes, own_rules
-from posenc.settings import Setting
 
 
 class Outcome(NamedTuple):

@@ -15,12 +15,12 @@ from dashboard.compute.scheme_facts import compact_formula
 from dashboard.compute.schemes import Array
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
+from dashboard.settings import Setting
 from posenc import Request, encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import Alibi
 from posenc.schemes.base import Scheme
-from posenc.settings import Setting
 
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
 SUM_WINDOW = 48  # positions and dimensions of the pictured sum

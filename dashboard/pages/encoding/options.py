@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from dashboard.settings.chosen_model import MAX_SHOWN_DIM
 from posenc import fields
 from posenc.analysis import STARTS
 from posenc.latex import NOTATIONS, Notation
-from posenc.settings.chosen_model import MAX_SHOWN_DIM
 
 # A place among a scheme's frequencies, from the fastest pair (0) to the slowest (1).
 PLACES = {"fastest": 0.0} | {f"{n}0%": n / 10 for n in range(1, 10)} | {"slowest": 1.0}

@@ -13,11 +13,11 @@ from dashboard.frame import page
 from dashboard.pages.encoding import charts, data, matrices, sentences, worked_example
 from dashboard.pages.encoding.data import EncodingPage
 from dashboard.pages.encoding.options import EncodingChoice
+from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc.analysis import embedding_sum, spectrum
 from posenc.scheme_numbers import encoding
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 TABS = ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand")
 

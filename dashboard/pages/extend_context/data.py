@@ -9,6 +9,7 @@ import pandas as pd
 
 from dashboard.compute.result_cache import cache_result
 from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.settings import Setting, chosen_model
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, plan, recommendation
@@ -17,7 +18,6 @@ from posenc.planner.methods import Readiness
 from posenc.planner.plan import MethodPlan
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
-from posenc.settings import Setting, chosen_model
 from posenc.text import count_of
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
@@ -33,7 +33,7 @@ import csv
 import sys
 
 from posenc.planner import COLUMNS, plan, recommendation
-from posenc.settings import chosen_model
+from dashboard.settings import chosen_model
 
 model = chosen_model({model!r})
 planned = plan(

@@ -8,6 +8,7 @@ from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
 from dashboard.pages.extend_context import data, panels
 from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.settings import chosen_model
 from dashboard.text import plain
 from posenc import fields, limits
 from posenc.analysis import smallest_base
@@ -16,7 +17,6 @@ from posenc.models.presets import MODELS
 from posenc.planner import RANKING_RULES, plan, recommendation
 from posenc.planner.report import EXPLAINED
 from posenc.planner.scaling_effects import compare_pairs
-from posenc.settings import chosen_model
 
 TITLE = "Extend a model's context"
 _LONGER = 4  # times the trained length of a newly chosen model

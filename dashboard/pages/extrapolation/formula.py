@@ -19,12 +19,12 @@ from dashboard.frame import page, quiz
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.extrapolation import questions
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
+from dashboard.settings import Setting
 from dashboard.text import listed, number
 from posenc import analysis
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
 from posenc.analysis.extrapolation import SAMPLED_DISTANCES
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 HEIGHT = 320
 NO_PICTURE = "No scheme shown has this picture at these settings."

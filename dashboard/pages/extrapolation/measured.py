@@ -14,6 +14,7 @@ from dashboard.frame import page, quiz
 from dashboard.frame.script import whole_script
 from dashboard.pages.extrapolation import comparison, questions
 from dashboard.pages.extrapolation.options import LossChoice, MeasuredChoice, VariantChoice
+from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc import fields
 from posenc.lab import summary
@@ -21,7 +22,6 @@ from posenc.lab.evaluate import contexts
 from posenc.lab.runs import RunInfo
 from posenc.lab.tasks import Language
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 from posenc.text import count_of
 
 HIDDEN_COLUMNS = ["bits per byte", "evaluated to", "seeds"]  # of the table; its data has them

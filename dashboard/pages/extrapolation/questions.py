@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from dashboard.compute.run_results import UNITS, judged
 from dashboard.frame.quiz import OneOf, Question, Slider
+from dashboard.settings import Setting
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 from posenc.text import count_of
 
 NOWHERE = "nowhere"

@@ -12,12 +12,12 @@ from dashboard.charts.lines import apart
 from dashboard.compute import run_results, runs
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
+from dashboard.settings import Setting
 from dashboard.text import listed, number, quoted_words
 from posenc import alibi_slopes, sinusoidal_table
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.lab.summary import Effect
 from posenc.schemes.base import Scheme
-from posenc.settings import Setting
 
 ROWS, WIDTH = 64, 64  # of the table that the second step draws
 KEY, APART, MOVED = 9, 3, 100  # of the third step: positions, and how far the question moves both

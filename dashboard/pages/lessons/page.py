@@ -16,10 +16,10 @@ from dashboard.controls.widgets import set_value
 from dashboard.frame import page
 from dashboard.pages.lessons import data, options
 from dashboard.pages.lessons.data import Lesson
+from dashboard.settings import Setting
 from posenc import alibi_slopes, analysis, sinusoidal_table
 from posenc.lab import summary
 from posenc.schemes import rope
-from posenc.settings import Setting
 
 # CSS pixels; each fits a lecture's screen.
 TABLE_HEIGHT, PRESENTED_TABLE, CHART_HEIGHT = 280, 210, 300

@@ -11,10 +11,10 @@ from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.pca.options import PLANES, PcaChoice
+from dashboard.settings import Setting
 from posenc import Request
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 COMPONENTS = 12  # of which the explained variance is shown, more where SHARE takes more
 SHARE = 0.9

@@ -12,11 +12,11 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.relative_offsets.options import OffsetChoice
+from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc import Request
 from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
 STRAIGHT = 1 - 1e-9  # R squared of a line that rounding alone bends

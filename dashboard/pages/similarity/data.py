@@ -11,9 +11,9 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, Similarity
 from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 IMPORTS = """
 import posenc

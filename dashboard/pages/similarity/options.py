@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from dashboard.settings.setting import MAX_SHOWN_LENGTH
 from posenc import fields
-from posenc.settings.setting import MAX_SHOWN_LENGTH
 
 
 @dataclass(frozen=True, kw_only=True)

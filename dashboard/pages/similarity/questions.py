@@ -8,9 +8,9 @@ import torch
 from dashboard.compute.schemes import Similarity
 from dashboard.frame.quiz import OneOf, Question, Slider
 from dashboard.pages.similarity.data import first_below_half
+from dashboard.settings import Setting
 from posenc.analysis import first_rise
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 NEVER, NONE = "never", "none of them"
 

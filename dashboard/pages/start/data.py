@@ -9,7 +9,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.scheme_facts import place
 from dashboard.compute.schemes import Similarity
-from posenc.settings import Setting
+from dashboard.settings import Setting
 
 
 @dataclass(frozen=True)

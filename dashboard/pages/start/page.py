@@ -13,11 +13,11 @@ from dashboard.controls.page_controls import UsedControls
 from dashboard.controls.widgets import control
 from dashboard.frame import page
 from dashboard.pages.start import data, diagram
+from dashboard.settings import Setting
 from posenc import fields
 from posenc.analysis import similarity
 from posenc.lab.summary import Curve, Effect
 from posenc.schemes import SchemeConfig
-from posenc.settings import Setting
 
 TITLE = "How Transformers know where words are"
 HEIGHT = 228

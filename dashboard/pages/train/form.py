@@ -19,6 +19,7 @@ from dashboard.server import counters, identity, settings
 from dashboard.server.incidents import show_callback_errors
 from dashboard.server.logs import event
 from dashboard.server.workers import LOADING_SECONDS, server_workers
+from dashboard.settings import Setting
 from dashboard.text import duration, plain
 from posenc import fields
 from posenc.errors import PosencError, QueueUnwritable, RunError
@@ -31,7 +32,6 @@ from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import Corpus, Language, from_text, standard_library
-from posenc.settings import Setting
 from posenc.text import count_of, printable_name
 
 NAME_LETTERS = 60

@@ -11,10 +11,10 @@ from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, per_scheme
 from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
+from dashboard.settings import Setting
 from posenc import Request
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 NO_POSITION = "none"  # first, whatever is chosen: every scheme is compared with it
 SAME = 1e-12  # what rounding in float64 leaves of outputs about 1

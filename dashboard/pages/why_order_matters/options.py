@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from dashboard.controls.sentence_rule import Sentence
+from dashboard.settings.setting import MAX_SHOWN_HEADS
 from posenc import fields
 from posenc.schemes import SCHEMES
-from posenc.settings.setting import MAX_SHOWN_HEADS
 
 REVERSED = "reversed"
 SWAPPED = "first and third swapped"  # what it means at first; the words can be chosen

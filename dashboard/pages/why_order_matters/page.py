@@ -11,10 +11,10 @@ from dashboard.frame import page, panels
 from dashboard.pages.why_order_matters import data, sentences
 from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, word_labels
 from dashboard.pages.why_order_matters.options import SWAPPED, OrderChoice, SwapChoice
+from dashboard.settings.setting import MAX_SHOWN_HEADS, head_count
 from posenc import attention
 from posenc.analysis import word_order
 from posenc.schemes import SCHEMES
-from posenc.settings.setting import MAX_SHOWN_HEADS, head_count
 
 LONGEST_TICK = 10  # letters of a word beside a matrix
 

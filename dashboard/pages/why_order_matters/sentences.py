@@ -1,10 +1,10 @@
 """Why order matters in words: every sentence is computed from the page's numbers."""
 
 from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
+from dashboard.settings import Setting
 from dashboard.text import number, plain, quoted_words
 from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 
 def headline(read: WhyPosition, kind: str) -> str:

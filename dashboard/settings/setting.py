@@ -10,12 +10,12 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from dashboard.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import Head, Request, SchemeConfig
 from posenc.schemes.sizes import PRECISIONS, Sizes
-from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
 from posenc.text import with_advanced
 
 MAX_SHOWN_LENGTH = 2_048  # positions shown

@@ -1,8 +1,8 @@
 """The setting from which the config of every scheme is made, as a value, as text and as a record."""
 
-from posenc.settings.chosen_model import PRESETS, ChosenModel, chosen_model
-from posenc.settings.link_text import from_text, record, to_text
-from posenc.settings.setting import (
+from dashboard.settings.chosen_model import PRESETS, ChosenModel, chosen_model
+from dashboard.settings.link_text import from_text, record, to_text
+from dashboard.settings.setting import (
     Setting,
 )
 

@@ -7,10 +7,11 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dashboard.settings import PRESETS, Setting, chosen_model, from_text, to_text
+from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import SCHEMES, ConfigError, PosencError, fields, limits
+from posenc.models.presets import MODELS
 from posenc.schemes.sizes import own_defaults, own_rules
-from posenc.settings import PRESETS, Setting, from_text, to_text
-from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.library.configs import config_of
 
 # Fields are checked by their own rules; checking types at every call as well doubles the time.
@@ -303,3 +304,9 @@ def test_from_text_refuses_what_is_no_text() -> None:
     numbers: Any = {"dim": 5}
     with pytest.raises(ConfigError, match="got 5 for dim"):
         from_text(numbers)
+
+
+def test_every_preset_of_a_model_is_chosen_by_its_name() -> None:
+    assert set(PRESETS) == {"transformer", "bert", "llama-2", "alibi"}  # of sizes alone
+    for name, preset in MODELS.items():
+        assert chosen_model(name).preset == preset

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from posenc import fields
-from posenc.errors import ConfigError, ConfigFileError, quoted
-from posenc.schemes import SCHEMES
-from posenc.schemes.sizes import own_defaults, own_rules
-from posenc.settings.chosen_model import chosen_model
-from posenc.settings.setting import (
+from dashboard.settings.chosen_model import chosen_model
+from dashboard.settings.setting import (
     MAX_SHOWN_ELEMENTS,
     Setting,
     head_count,
     largest_width,
 )
+from posenc import fields
+from posenc.errors import ConfigError, ConfigFileError, quoted
+from posenc.schemes import SCHEMES
+from posenc.schemes.sizes import own_defaults, own_rules
 
 
 def to_text(setting: Setting) -> dict[str, str]:
