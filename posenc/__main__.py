@@ -22,6 +22,13 @@ _COMMANDS = {
     "app": "dashboard.__main__:start_app",
 }
 
+REFUSED = 2  # exit status of every error, as of grep and diff: 1 is an answer, such as a difference
+INTERRUPTED = 130  # as a shell has it
+
+
+class _Refusal(click.ClickException):
+    exit_code = REFUSED
+
 
 class _Commands(click.Group):
     """Commands that are imported when used, and whose expected errors are one sentence."""
@@ -45,22 +52,32 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PosencError as error:
-            raise click.ClickException(str(error)) from error
+            raise _Refusal(str(error)) from error
         except click.UsageError as error:
             if not isinstance(error, click.exceptions.NoArgsIsHelpError):
                 error.ctx = None  # with it, three lines on usage come before the sentence
             raise
+        except click.ClickException as error:
+            raise _Refusal(error.format_message()) from error
+        except BrokenPipeError:  # for which click exits with 1
+            _drop_output()
+            sys.exit(REFUSED)
+        except KeyboardInterrupt:  # the same
+            sys.exit(INTERRUPTED)
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:
             return super().main(*args, **options)
         except OSError as error:
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), 1
-            )  # what is left to write at the end goes there
+            _drop_output()
             where = error.filename or "The output"
             click.echo(f"Error: {where} cannot be read or written: {error.strerror}.", err=True)
-            sys.exit(1)
+            sys.exit(REFUSED)
+
+
+def _drop_output() -> None:
+    """Send what is left to write at the end nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _without_package(name: str, package: str) -> click.Command:

@@ -22,8 +22,8 @@ from posenc.schemes.base import SchemeConfig
 
 @click.command(
     name="identify",
-    help="Say which scheme made the table in a .npy or .safetensors file. With --config, the exit status "
-    "is 1 if the table deviates from that of the model.",
+    help="Say which scheme made the table in a .npy or .safetensors file. The exit status is 2 "
+    "if a file cannot be read or is refused and, with --config, 1 if the table deviates from the model's.",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--tensor", help="Its name, where a .safetensors file holds several tables.")
@@ -53,7 +53,8 @@ def identify_table(
         second = table.sines if sines is None else read_number_table(sines).table
         vectors = None if before is None else read_number_table(before)
     except OSError as error:
-        raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
+        where = error.filename or file
+        raise click.ClickException(f"{where} cannot be read: {error.strerror}.") from None
     with _search_notice(), fixed_threads(1):
         if vectors is not None:
             belong = _print_rotations(_parts(vectors), _parts(table), schemes, as_json)

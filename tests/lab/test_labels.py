@@ -167,7 +167,7 @@ def test_command_names_hides_and_lists(tmp_path: Path) -> None:
     label("--show", "--owner", "ann")
     assert "not hidden for ann" in label("--hide", "--owner", "bob")  # so it stays in lists
     assert "First try (ann)" in output("runs")
-    assert "no run" in output("label", RUN, "--name", "x", status=1)
-    assert "20 hexadecimal" in output("label", "../../x", "--name", "x", status=1)
-    assert "begins with a letter" in output("label", run.run_id, "--name", "=x", status=1)
-    assert "--name, --hide or --show" in output("label", run.run_id, status=1)
+    assert "no run" in output("label", RUN, "--name", "x", status=2)
+    assert "20 hexadecimal" in output("label", "../../x", "--name", "x", status=2)
+    assert "begins with a letter" in output("label", run.run_id, "--name", "=x", status=2)
+    assert "--name, --hide or --show" in output("label", run.run_id, status=2)

@@ -11,9 +11,11 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import save
 
+from posenc import __main__ as main_module
 from posenc import rope_tables, sinusoidal_table
 from posenc.__main__ import main
 from posenc.checkpoints.array_files import read_number_table
+from posenc.cli import identify as identify_command
 from posenc.errors import CheckpointError, NoPositionTable
 from tests.library.crafted_files import npy
 
@@ -134,6 +136,49 @@ def test_wrong_arguments_are_answered_by_one_sentence(tmp_path: Path) -> None:
         assert output.count("\n") == 1
 
 
+def test_refused_files_and_configs_are_told_from_a_deviation_by_the_exit_status(
+    tmp_path: Path,
+) -> None:
+    good, other, bad = (tmp_path / name for name in ("good.npy", "other.npy", "bad.npy"))
+    cos = rope_tables(64, 128, 1e4)[0].numpy()
+    good.write_bytes(npy(cos))
+    other.write_bytes(npy(1.5 * cos))
+    bad.write_bytes(b"torn")
+    infinite = tmp_path / "infinite.npy"
+    infinite.write_bytes(npy(cos + np.inf))
+    config, torn = tmp_path / "config.json", tmp_path / "torn.json"
+    config.write_text('{"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4}')
+    torn.write_text("{")
+    for status, arguments in (
+        (0, [good, "--config", config]),
+        (1, [other, "--config", config]),
+        (2, [bad]),
+        (2, [infinite]),
+        (2, [good, "--sines", bad]),
+        (2, [good, "--before", bad]),
+        (2, [good, "--config", torn]),
+        (2, [good, "--config", tmp_path / "absent.json"]),
+        (2, [good, "--before", infinite]),
+        (2, [good, "--tensor", "x", "--before", good]),
+    ):
+        assert run(*arguments)[0] == status, arguments
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(BrokenPipeError(32, ""), 2), (KeyboardInterrupt(), 130)]
+)
+def test_command_that_is_cut_off_has_no_exit_status_of_a_deviation(
+    error: BaseException, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: object) -> None:
+        raise error
+
+    (tmp_path / "table.npy").write_bytes(npy(sinusoidal_table(64, 32).numpy()))
+    monkeypatch.setattr(identify_command, "_print_identification", cut_off)
+    monkeypatch.setattr(main_module, "_drop_output", lambda: None)
+    assert run(tmp_path / "table.npy")[0] == status
+
+
 def test_command_describes_a_file_in_text_and_as_json(tmp_path: Path) -> None:
     path = tmp_path / "pe.npy"
     path.write_bytes(npy(sinusoidal_table(64, 32, start=1).numpy()))
@@ -156,7 +201,7 @@ def test_command_takes_sines_of_another_file_and_names_of_tensors(tmp_path: Path
         (tmp_path / f"{name}.npy").write_bytes(npy(part.numpy()))
     status, output = run(tmp_path / "cos.npy", "--sines", tmp_path / "sin.npy")
     assert (status, output[:19]) == (0, "RoPE, base 500,000,")
-    assert run(both)[0] == 1
+    assert run(both)[0] == 2
     assert "RoPE cache in one" in run(both, "--tensor", "b")[1]
     both.write_bytes(b"\x93NUMPY")
-    assert run(both) == (1, "Error: The header of this .npy file cannot be read.\n")
+    assert run(both) == (2, "Error: The header of this .npy file cannot be read.\n")

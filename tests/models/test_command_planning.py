@@ -213,7 +213,7 @@ def test_file_of_proc_and_full_disk_end_with_one_sentence(llama: str) -> None:
                 stderr=subprocess.PIPE,
                 check=False,
             )
-        assert process.returncode == 1
+        assert process.returncode == 2
         assert process.stderr == (
             b"Error: The output cannot be read or written: No space left on device.\n"
         )
@@ -237,7 +237,7 @@ def test_commands_need_no_package_of_the_lab_unless_they_train(llama: str, tmp_p
     assert "inspect" in listed
     assert "train" in listed
     missing = run_without_lab("train", "--scheme", "rope")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert missing.stderr.startswith("Error: train needs the package ")
     assert "pip install -e '.[lab]'" in missing.stderr
     missing = run_without_lab("app")
