@@ -57,10 +57,12 @@ _TWO_USES = {
 def corrected_code(result: Identification) -> dict[str, str]:
     """Return code that makes an identified table without its deviations, by title; none if it has none.
 
-    Of numbers with two uses, a sinusoidal table and a rotary cache, it has the code of each use.
+    None either where the formula may be another: where the numbers of a cache are multiplied, as
+    scalings do, or differ from the formula for no known reason. Of numbers with two uses, a sinusoidal
+    table and a rotary cache, it has the code of each use.
     """
     arrangement = result.arrangement
-    if arrangement is None:
+    if arrangement is None or _may_be_another(result):
         return {}
     if arrangement.also and arrangement.also in result.also:
         return {
@@ -68,6 +70,16 @@ def corrected_code(result: Identification) -> dict[str, str]:
         }
     order = _INTENDED[arrangement.order] if arrangement.fault else arrangement.order
     return {CORRECTED: _code(result, order)} if result.deviations else {}
+
+
+def _may_be_another(result: Identification) -> bool:
+    """Whether another formula, or a scaling of RoPE that is not compared, may be that of the table."""
+    assert result.arrangement is not None
+    assert result.hypothesis is not None
+    if result.hypothesis.others:
+        return True
+    scaled = result.arrangement.scheme == "rope" and _has(result.deviations, "size")
+    return scaled or any(deviation.doubtful for deviation in result.deviations)
 
 
 def _code(result: Identification, order: str) -> str:

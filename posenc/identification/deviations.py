@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
-from posenc.identification.scalings import USUAL_BASES, ntk_bases
+from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
@@ -30,10 +30,14 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Deviation:
-    """One way in which a table differs from its formula. sentence: in words, with numbers."""
+    """One way in which a table differs from its formula.
+
+    sentence: in words, with numbers. doubtful: whether the formula may be another one.
+    """
 
     kind: Kind
     sentence: str
+    doubtful: bool = False
 
 
 def same_size(size: float, factor: float, dtype: torch.dtype) -> bool:
@@ -206,8 +210,8 @@ def deviations_of(
     arrangement, scale, size = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.size
     deviations: list[Deviation] = []
 
-    def add(kind: Kind, sentence: str) -> None:
-        deviations.append(Deviation(kind, sentence[0].upper() + sentence[1:]))
+    def add(kind: Kind, sentence: str, *, doubtful: bool = False) -> None:
+        deviations.append(Deviation(kind, sentence[0].upper() + sentence[1:], doubtful))
 
     if arrangement.fault:
         kind: Kind = "swapped" if arrangement.fault == SWAPPED else "wrong pairs"
@@ -217,7 +221,7 @@ def deviations_of(
     if usual is not None and not published(hypothesis, usual):
         add(
             "exponent",
-            f"Base {hypothesis.base:,.6g} is unusual: base {usual.base:,.6g} with the exponent "
+            f"Base {hypothesis.base:,.10g} is unusual: base {usual.base:,.10g} with the exponent "
             f"{usual.exponent} in place of 2m/d makes the same numbers.",
         )
     if scale != 1.0 and not scaled:
@@ -257,6 +261,7 @@ def deviations_of(
         add(
             "unexplained",
             f"{verb} from the formula by up to {others.largest:.2g}, most in row {row:,}, {where}.",
+            doubtful=not recipe.low,
         )
     return tuple(deviations)
 
@@ -299,9 +304,13 @@ def other_descriptions(
 ) -> tuple[str, ...]:
     """Return other descriptions of the same numbers."""
     base, arrangement = hypothesis.base, hypothesis.arrangement
+    if hypothesis.others:
+        names = [f"{each.label} ({scaling_words(each)})" for each in hypothesis.others]
+        more = len(names) - _MOST_LISTED
+        return (*names[:_MOST_LISTED], *([f"one of {more:,} other scalings"] if more > 0 else []))
     rope, plain = arrangement.scheme == "rope", hypothesis.config is None
     if published(hypothesis, usual):
-        return (f"base {base:,.6g} with the exponent 2m/d of Vaswani et al. 2017",)
+        return (f"base {base:,.10g} with the exponent 2m/d of Vaswani et al. 2017",)
     descriptions = [arrangement.also] if arrangement.also and plain else []
     if math.isinf(uncertainty):
         return (*descriptions, "the same with any other base, which one pair does not show")
@@ -309,10 +318,10 @@ def other_descriptions(
     more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if is_usual else USUAL_BASES
     if other := usual_base(base, dim, uncertainty, more_usual):
         descriptions.append(
-            f"base {other.base:,.6g} with the exponent {other.exponent} in place of 2m/d"
+            f"base {other.base:,.10g} with the exponent {other.exponent} in place of 2m/d"
         )
     if rope and (shifted := _shifted_exponent(hypothesis, dim)):
-        descriptions.append(f"base {base:,.6g} with the exponent {shifted} in place of 2m/d")
+        descriptions.append(f"base {base:,.10g} with the exponent {shifted} in place of 2m/d")
     if rope and plain and not is_usual:
         descriptions += [words for _, words in ntk_bases(dim, base, USUAL_BASES[:3])]
     return tuple(descriptions)

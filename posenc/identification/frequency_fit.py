@@ -24,7 +24,7 @@ class Hypothesis:
     """A table size * f(scale * base^-exponent * (row + start)); f and exponent are the arrangement's.
 
     scale: negative where sines are negated. config: of a scaling of RoPE, whose frequencies replace
-    base^-exponent.
+    base^-exponent. others: scalings that make the same numbers.
     """
 
     arrangement: Arrangement
@@ -33,6 +33,7 @@ class Hypothesis:
     start: int = 0
     size: float = 1.0
     config: RopeConfig | None = None
+    others: tuple[RopeConfig, ...] = ()
 
     def frequencies(self, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequency of every column, radians per position, float64."""
@@ -143,6 +144,11 @@ class Recipe:
     def low(self) -> bool:
         """Whether the angles are less exact than float64."""
         return self.angle != torch.float64
+
+    @property
+    def in_16_bits(self) -> bool:
+        """Whether frequencies or angles are rounded to 16 bits."""
+        return self.stored in (torch.bfloat16, torch.float16)
 
     def base_error(self, base: float) -> float:
         """Return the relative change of the base that rounded frequencies hide, 0 for exact ones."""

@@ -39,7 +39,7 @@ from posenc.identification.frequency_fit import (
     narrowest_format,
     rounding,
 )
-from posenc.identification.scalings import USUAL_BASES
+from posenc.identification.scalings import USUAL_BASES, scaling_words
 from posenc.identification.search import SEARCH_ROWS, nearest_fit
 from posenc.identification.waves import EARLIEST_START, LATEST_START
 from posenc.schemes.base import SchemeConfig
@@ -253,6 +253,8 @@ def scheme_name(result: Identification) -> str:
         name = result.config.label
     else:
         name = "Sinusoidal" if hypothesis.arrangement.scheme == "sinusoidal" else "RoPE"
+    if hypothesis.config is not None:
+        name += f" ({scaling_words(hypothesis.config)})"
     if cosines_first:
         name += " cache in one tensor (as in vLLM)"
         if hypothesis.base == _TIMESTEP_BASE and hypothesis.config is None:

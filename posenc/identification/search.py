@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, Form
@@ -24,7 +24,7 @@ from posenc.identification.frequency_fit import (
     rounding,
 )
 from posenc.identification.scalings import USUAL_BASES, nearest_scalings, ntk_bases
-from posenc.identification.waves import Waves, fit_waves, likely_starts
+from posenc.identification.waves import Waves, fit_waves, later_starts, likely_starts
 
 SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
@@ -34,6 +34,10 @@ _FINALISTS = 3
 _USUAL_STARTS = (0, 1, 2)
 _NEAR = 0.02  # relative residual below which the signs are right
 _NEAR_ONE = 0.05  # relative difference of a scale that may be 1
+_RIGHT_ROWS = 0.9  # share of the rows of a table that a formula explains, of which some are bad
+_ANGLE_ERROR = 5e-7  # relative, of an angle in float32
+_CLOSE_SIZE = 5e-3  # relative difference of a size that is the attention factor
+_ROUNDED_SCALINGS = 8  # of the nearest, whose rounding is compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +45,15 @@ class Fit:
     """A hypothesis, a recipe and how near the table they make comes.
 
     residual: root mean square of the difference over that of the table. largest: the largest
-    difference. digits: how many digits the base needs.
+    difference. right: share of the rows that differ by rounding and the error of float32 angles.
+    digits: how many digits the base needs.
     """
 
     hypothesis: Hypothesis
     recipe: Recipe
     residual: float
     largest: float
+    right: float
     digits: int = 0
 
 
@@ -55,38 +61,50 @@ class Fit:
 class _Search:
     """The part of a table that is searched: its first rows and some of its columns.
 
-    orders: the arrangements that the table may have, and what these columns are in each.
+    sample (n,): the rows that are compared, and their numbers (n, c). orders: the arrangements that the
+    table may have, and what these columns are in each.
     """
 
     table: Float[Tensor, "t c"]
+    sample: Int[Tensor, " n"]
+    numbers: Float[Tensor, "n c"]
     dtype: torch.dtype
     orders: dict[Arrangement, Columns]
 
     def exact(self, fit: Fit) -> bool:
         """Whether a fit differs by rounding alone."""
-        latest = len(self.table) + abs(fit.hypothesis.start)
-        return fit.largest <= rounding(self.dtype, latest, max(1.0, fit.hypothesis.size))
+        return fit.largest <= self._rounding(fit.hypothesis)
+
+    def _rounding(self, hypothesis: Hypothesis) -> float:
+        latest = len(self.table) + abs(hypothesis.start)
+        return rounding(self.dtype, latest, max(1.0, hypothesis.size))
 
     def fit(self, hypothesis: Hypothesis, recipe: Recipe, digits: int = 0) -> Fit:
         """Return the fit on a sample of rows, of the best size if size 1 is not exact and twice as far."""
-        rows = len(self.table)
-        sample = torch.linspace(0, rows - 1, min(rows, _SCORED_ROWS)).round().long()
-        table = self.table[sample]
-        values = recipe.values(hypothesis, sample.double(), self.orders[hypothesis.arrangement])
+        table, columns = self.numbers, self.orders[hypothesis.arrangement]
+        values = recipe.values(hypothesis, self.sample.double(), columns)
         # Summed by NumPy: the same bits on any number of threads.
         power = float(values.square().numpy().sum())
         ratio = max(1e-6, float((values * table).numpy().sum()) / power) if power > 0 else 1.0
         norm = max(math.sqrt(table.square().numpy().mean()), 1e-300)
+        fastest = float(hypothesis.frequencies(columns).abs().max())
+        angles = (self.sample + hypothesis.start).abs() * fastest
 
         def fit_of_size(size: float) -> Fit:
             off = (values * size - table).abs()
             residual = math.sqrt(off.square().numpy().mean()) / norm
             sized = replace(hypothesis, size=hypothesis.size * size)
-            return Fit(sized, recipe, residual, float(off.max()), digits)
+            allowed = self._rounding(sized) + _ANGLE_ERROR * sized.size * angles
+            right = float((off.amax(1) <= allowed).double().mean())
+            return Fit(sized, recipe, residual, float(off.max()), right, digits)
 
         same, sized = fit_of_size(1.0), fit_of_size(ratio)
         better = sized.residual < 0.5 * same.residual and not self.exact(same)
         return sized if better else same
+
+
+def _sample(rows: int) -> Int[Tensor, " n"]:
+    return torch.linspace(0, rows - 1, min(rows, _SCORED_ROWS)).round().long()
 
 
 def nearest_fit(
@@ -101,13 +119,25 @@ def nearest_fit(
         for arrangement in ARRANGEMENTS
         if arrangement.form == form and arrangement.fits(count)
     }
-    search = _Search(table[:SEARCH_ROWS, picked], dtype, orders)
-    waves = fit_waves(search.table)
+    first = table[:SEARCH_ROWS, picked]
+    sample = _sample(len(first))
+    search = _Search(first, sample, first[sample], dtype, orders)
+    waves = fit_waves(first)
     rough = sorted(_rough_fits(search, waves), key=lambda fit: fit.residual)
     fits = [fit for finalist in _distinct(rough) for fit in _finished(search, finalist)]
-    if not any(search.exact(fit) for fit in fits):
-        fits += _scaling_fits(search, waves)
-    return _simplest(search, fits)
+    nearest = _simplest(search, fits)
+    # Scalings differ in slow pairs, which turn little in the first rows.
+    sample = _sample(len(table))
+    whole = replace(search, sample=sample, numbers=table[sample][:, picked])
+    same = whole.fit(nearest.hypothesis, nearest.recipe)
+    if whole.exact(same) and _has_own_size(nearest):
+        return nearest
+    scaled = _scaling_fits(whole, waves)
+    if any(whole.exact(fit) and _has_own_size(fit) for fit in scaled):
+        return _with_others(whole, scaled)
+    if whole.exact(same) or same.right >= _RIGHT_ROWS or not scaled:
+        return nearest
+    return _with_others(whole, scaled)
 
 
 def _rough_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
@@ -126,7 +156,8 @@ def _rough_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
         if near:
             return
     # Too few rows, or numbers too rough to measure frequencies: usual tables are compared.
-    first_rows = replace(search, table=search.table[:_FIRST_ROWS])
+    few = search.table[:_FIRST_ROWS]
+    first_rows = replace(search, table=few, sample=torch.arange(len(few)), numbers=few)
     for arrangement, base, start in itertools.product(search.orders, USUAL_BASES, _USUAL_STARTS):
         yield first_rows.fit(Hypothesis(arrangement, base, start=start), EXACT)
 
@@ -140,15 +171,29 @@ def _fits_of_waves(
     if line is None:
         return
     base, scale = line
-    frequencies = Hypothesis(arrangement, base, sign * scale).frequencies(columns)
-    scales = (1.0, scale) if abs(scale - 1) < _NEAR_ONE else (scale,)
-    for start in likely_starts(search.table, columns, frequencies):
-        for each in scales:
+    near_one = abs(scale - 1) < _NEAR_ONE
+    for start in likely_starts(
+        search.table, columns, Hypothesis(arrangement, base, sign * scale).frequencies(columns)
+    ):
+        for each in (1.0, scale) if near_one else (scale,):
             rough = Hypothesis(arrangement, base, sign * each, start)
             fit = search.fit(refine(rough, search.table, columns, scaled=each != 1.0), EXACT)
+            # Of rows past the starts that are tried, a scale near 1 makes rows that are almost these.
+            if each == 1.0 or not near_one or not start or fit.right >= _RIGHT_ROWS:
+                yield fit
+            if search.exact(fit):
+                return
+    rounder = _rounder_scale(scale)
+    bases = (base, *rounder_bases(base, columns.dim)) if near_one or rounder != scale else (base,)
+    for each in dict.fromkeys(bases):
+        rough = Hypothesis(arrangement, each, sign * (1.0 if near_one else rounder))
+        for start in later_starts(search.table, columns, rough.frequencies(columns)):
+            later = replace(rough, start=start)
+            yield search.fit(later, EXACT)
+            fit = search.fit(refine(later, search.table, columns, scaled=False), EXACT)
             yield fit
             if search.exact(fit):
-                break
+                return
 
 
 def _distinct(fits: Sequence[Fit]) -> list[Fit]:
@@ -181,18 +226,51 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
                 yield from (search.fit(unsized, recipe, fit.digits) for recipe in RECIPES)
 
 
-def _scaling_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
-    """Yield fits of the scalings of RoPE that the columns support."""
+def _scaling_fits(search: _Search, waves: Waves) -> list[Fit]:
+    """Return fits of the scalings of RoPE that explain a table, all of one order, start and rounding."""
     orders = [(a, c) for a, c in search.orders.items() if a.scheme == "rope" and not a.fault]
     recipes = (EXACT, *(recipe for recipe in RECIPES if recipe.frequencies != "exponentials"))
-    for sign, hypothesis in itertools.product((1.0, -1.0), nearest_scalings(waves, orders)):
-        columns, signed = search.orders[hypothesis.arrangement], replace(hypothesis, scale=sign)
-        starts = likely_starts(search.table, columns, signed.frequencies(columns))
+    nearest = nearest_scalings(waves, orders)
+    for sign, scalings in itertools.product((1.0, -1.0), nearest):
+        signed = [
+            replace(each, scale=sign, size=each.config.attention_scaling())
+            for each in scalings
+            if each.config is not None
+        ]
+        columns = search.orders[signed[0].arrangement]
+        frequencies = signed[0].frequencies(columns)
+        starts = likely_starts(search.table, columns, frequencies)
+        starts += later_starts(search.table, columns, frequencies)
         for start, recipe in itertools.product(starts, recipes):
-            fit = search.fit(replace(signed, start=start), recipe)
-            yield fit
-            if search.exact(fit):
-                return
+            compared = signed if recipe is EXACT else signed[:_ROUNDED_SCALINGS]
+            fits = [search.fit(replace(each, start=start), recipe) for each in compared]
+            if right := [fit for fit in fits if search.exact(fit)]:
+                return right
+            if right := [fit for fit in fits if fit.right >= _RIGHT_ROWS]:
+                return right
+    return []
+
+
+def _with_others(search: _Search, scaled: Sequence[Fit]) -> Fit:
+    """Return the simplest of scalings that explain a table, with the others of which that is true."""
+    best = _simplest(search, scaled)
+    others = [
+        fit.hypothesis.config
+        for fit in scaled
+        if fit is not best
+        and fit.hypothesis.config is not None
+        and _has_own_size(fit) == _has_own_size(best)
+    ]
+    return replace(best, hypothesis=replace(best.hypothesis, others=tuple(others)))
+
+
+def _has_own_size(fit: Fit) -> bool:
+    """Whether the size of a table is that of the scheme of a fit."""
+    config = fit.hypothesis.config
+    expected = 1.0 if config is None else config.attention_scaling()
+    return fit.hypothesis.size == expected or (
+        config is not None and math.isclose(fit.hypothesis.size, expected, rel_tol=_CLOSE_SIZE)
+    )
 
 
 def _simplest(search: _Search, fits: Sequence[Fit]) -> Fit:
@@ -213,7 +291,7 @@ def _complexity(fit: Fit) -> tuple[object, ...]:
         abs(hypothesis.scale) != 1.0,
         hypothesis.config is not None,
         (EXACT, *RECIPES).index(fit.recipe),
-        hypothesis.size != 1.0,
+        not _has_own_size(fit),
         abs(hypothesis.start),
         fit.digits,
         ARRANGEMENTS.index(hypothesis.arrangement),

@@ -9,12 +9,16 @@ from torch import Tensor
 
 from posenc.identification.columns import Columns
 
-EARLIEST_START, LATEST_START = -8, 2_048
+EARLIEST_START, LATEST_START = -8, 2_000_000
+_TRIED_STARTS = 2_048  # every start up to it is compared; later ones are computed from phases
 _MAX_RESIDUAL = 0.05  # of a wave, relative to a column's size
 _START_ROWS = 32
 _START_COLUMNS = 24
 _ALIKE = 0.7  # smallest correlation of a likely start
 _CANDIDATES = 2
+_PHASE_ROWS = 256
+_LEAST_TURN = 0.02  # of the rows: smallest eigenvalue of the equations for a phase that is used
+_MOST_PERIODS = 512  # of the slowest wave, in each of which one start is tried
 
 
 class Waves(NamedTuple):
@@ -76,7 +80,7 @@ def likely_starts(
     """Return the first positions whose rows correlate most with those of a table, and 0 if it does."""
     few = torch.linspace(0, len(frequencies) - 1, min(len(frequencies), _START_COLUMNS)).long()
     first = table[:_START_ROWS, few]
-    count = LATEST_START - EARLIEST_START + 1
+    count = _TRIED_STARTS - EARLIEST_START + 1
     positions = EARLIEST_START + torch.arange(count + len(first) - 1, dtype=torch.float64)
     angles = positions.unsqueeze(1) * frequencies[few]
     values = torch.where(columns.sines[few], angles.sin(), angles.cos())
@@ -87,3 +91,64 @@ def likely_starts(
     best = correlation.topk(_CANDIDATES).indices.tolist()
     likely = dict.fromkeys([*best, -EARLIEST_START])
     return [i + EARLIEST_START for i in likely if float(correlation[i]) > _ALIKE]
+
+
+def later_starts(
+    table: Float[Tensor, "t c"], columns: Columns, frequencies: Float[Tensor, " c"]
+) -> list[int]:
+    """Return first positions past those of `likely_starts` that the phases of the waves support.
+
+    The phase of the slowest wave gives the position within a period, and each faster wave refines it.
+    """
+    rates, phases = _phases(table[:_PHASE_ROWS], columns, frequencies)
+    if not len(rates):
+        return []
+    period = 2 * math.pi / float(rates[0])
+    starts = float(phases[0] / rates[0]) % period + period * torch.arange(
+        min(_MOST_PERIODS, 1 + int(LATEST_START / period)), dtype=torch.float64
+    )
+    for rate, phase in zip(rates, phases, strict=True):
+        starts += _wrapped(phase - rate * starts) / rate
+    starts = starts.round().unique()
+    off = _wrapped(phases - starts.unsqueeze(1) * rates).abs().sum(1)
+    likely = [int(start) for start in starts[off.argsort()[:_CANDIDATES]]]
+    first = table[:_START_ROWS]
+    found = []
+    for start in likely:
+        if _TRIED_STARTS < start <= LATEST_START:
+            rows = torch.arange(start, start + len(first), dtype=torch.float64)
+            angles = rows.unsqueeze(1) * frequencies
+            values = torch.where(columns.sines, angles.sin(), angles.cos())
+            if float((values * first).sum() / (values.norm() * first.norm())) > _ALIKE:
+                found.append(start)
+    return found
+
+
+def _wrapped(angles: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return angles between -pi and pi."""
+    return angles - 2 * math.pi * (angles / (2 * math.pi)).round()
+
+
+def _phases(
+    table: Float[Tensor, "t c"], columns: Columns, frequencies: Float[Tensor, " c"]
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    """Return the frequencies whose phase in row 0 the rows show, slowest first, and that phase.
+
+    Columns of one frequency are solved together, by least squares, for the cosine and the sine of it.
+    """
+    rates, group = frequencies.abs().unique(return_inverse=True)
+    angles = torch.arange(len(table), dtype=torch.float64).unsqueeze(1) * frequencies.abs()
+    sign = frequencies.sign()
+    cos, sin = angles.cos(), angles.sin()
+    by_cosine = torch.where(columns.sines, sign * sin, cos)
+    by_sine = torch.where(columns.sines, sign * cos, -sin)
+
+    def summed(products: Float[Tensor, "t c"]) -> Float[Tensor, " n"]:
+        return torch.zeros_like(rates).index_add(0, group, products.sum(0))
+
+    cc, ss, cs = summed(by_cosine.square()), summed(by_sine.square()), summed(by_cosine * by_sine)
+    xc, xs = summed(by_cosine * table), summed(by_sine * table)
+    middle, spread = (cc + ss) / 2, ((cc - ss).square() / 4 + cs.square()).sqrt()
+    known = (rates > 0) & (middle - spread > _LEAST_TURN * len(table))
+    phases = torch.atan2(cc * xs - cs * xc, ss * xc - cs * xs)
+    return rates[known], phases[known]

@@ -108,6 +108,29 @@ def test_random_tables_in_any_form_are_identified(form: str) -> None:
             check_identified(form, 128, width, chance.choice(BASES), start, dtype, -1)
 
 
+STARTS = (2_049, 2_050, 4_095, 10_000, 131_072, 1_000_001)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("form", "start"),
+    mostly(
+        [(form, start) for form in FORMS for start in STARTS],
+        ("sinusoidal", 2_049), ("cache of pairs", 2_050), ("cache in halves", 131_072),
+        ("cosines, then sines", 10_000),
+    ),
+)  # fmt: skip
+def test_late_first_position_is_no_scale(form: str, start: int, dtype: torch.dtype) -> None:
+    """Rows from 2,049 on are nearly those from 2,048 on with every angle multiplied by 1.0005."""
+    if form.endswith(("in halves", "of neighbours", "of pairs")) and form.startswith(
+        ("cos", "sines")
+    ):
+        start = min(start, 10_000)  # of cosines alone, slow pairs show no position
+    if form == "complex cache":
+        dtype = torch.float32
+    check_identified(form, 128, 64, 1e4, start, dtype)
+
+
 def test_negated_sines_are_named() -> None:
     check_identified("sinusoidal", 64, 16, 1e4, 1_000, torch.float64, -1)
 
