@@ -1,27 +1,39 @@
 """Whether a table belongs to a scheme or a model, and if not, what is wrong with it and where."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, TableInput
 from posenc.identification.corrected import CORRECTED, corrected_code, scheme_code
-from posenc.identification.deviations import same_size, size_words
-from posenc.identification.frequency_fit import by_column, narrowest_format, rounding
+from posenc.identification.deviations import compare, same_size, size_words
+from posenc.identification.frequency_fit import (
+    EXACT,
+    RECIPES,
+    Hypothesis,
+    Recipe,
+    by_column,
+    narrowest_format,
+    rounding,
+)
 from posenc.identification.identify import Identification, base_words
+from posenc.identification.scalings import changed_scalings, scaling_words
 from posenc.limits import MAX_POSITION
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.text import count_of
 
 _CLOSE = 1e-6  # relative difference of frequencies that are one
 _ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _SAMPLED_ROWS = 256
+_COMPARED_ROWS = 16  # before all rows are
 _BLOCK = 2**20  # numbers of the table that are compared at once
 
 
@@ -53,13 +65,17 @@ def match_model(
     if result.arrangement is not None:
         dim = result.arrangement.columns(count).dim
         width = f"it has width {dim:,} and base {base_words(result)}; "
+        if isinstance(result.config, ScaledRopeConfig):
+            width = f"it has {_rotation(result.config)}; "
     layers, faults, code = [], [], ""
     for name, scheme in schemes.items():
         kind = "layers" if name == "all" else f"{name.replace('_', ' ')} layers"
         text = f"{kind} have {_rotation(scheme)}"
         if isinstance(scheme, RopeConfig):
             orders, fault = _orders(scheme, source), ""
-            if not _rotates_by(scheme, result, source):
+            if result.recipe is not None and result.recipe.in_16_bits:
+                fault = difference_from(scheme, source, arrangement=result.arrangement)
+            if not fault and not _rotates_by(scheme, result, source):
                 fault = _shifted_or_scaled(scheme, result, source) or difference_from(
                     scheme, source, arrangement=result.arrangement
                 )
@@ -131,7 +147,7 @@ def _float32_note(result: Identification) -> str:
 def _rotation(scheme: SchemeConfig | None) -> str:
     if not isinstance(scheme, RopeConfig):
         return "no RoPE"
-    scaling = f" ({scheme.words})" if scheme.words else ""
+    scaling = f" ({words})" if (words := scaling_words(scheme)) else ""
     width, base = scheme.rotary_dim, f"{scheme.base:,.10g}"
     return f"{scheme.label} of width {width:,} and base {base}{scaling}"
 
@@ -203,6 +219,8 @@ def difference_from(
     words = _explained(scheme, expected, factor, source, dtype, orders, start)
     if words is not None:
         return f"{words[0].upper()}{words[1:]}." if words else ""
+    if words := _rounded_angles(scheme, source, orders, start):
+        return words
     if arrangement is not None and arrangement in wrong_orders:  # cosines are compared with cosines
         functions = arrangement.order.replace("+", "")
         orders = [order for order in orders if order.order.replace("+", "") == functions]
@@ -273,12 +291,57 @@ def _explained(
     start: int,
 ) -> str | None:
     """Return clauses on the mistakes that make a table, "" for none, None where they do not explain it."""
-    for frequencies, words in _variants(scheme, expected, len(source.columns)):
+    rows = _sampled_rows(source)
+    for frequencies, own_factor, words in _variants(scheme, expected, factor, len(source.columns)):
         for order in orders:
             size = _size(source, order, frequencies, start)
+            # Most mistakes show in a few rows, which take less time than all.
+            if _is_wrong(source, dtype, order, frequencies, size, start, rows).any():
+                continue
             if _first_wrong(source, dtype, order, frequencies, size, start) is None:
-                return " and ".join(filter(None, (words, size_words(size, factor, dtype))))
+                return " and ".join(filter(None, (words, size_words(size, own_factor, dtype))))
     return None
+
+
+def _rounded_angles(
+    scheme: RopeConfig, source: TableInput, orders: Sequence[Arrangement], start: int
+) -> str:
+    """Return a sentence on a table whose angles are rounded to 16 bits, "" if they are not."""
+    config, dtype = scheme.at_length(len(source.columns)), narrowest_format(source.columns)
+    inv_freq, factor = rope_frequencies(config)
+    recipes = [recipe for recipe in RECIPES if recipe.angle in (torch.bfloat16, torch.float16)]
+    for recipe, order in itertools.product(recipes, orders):
+        rounded = recipe if config.in_transformers else replace(recipe, frequencies="exact")
+        hypothesis = Hypothesis(order, scheme.base, start=start, size=factor, config=config)
+        if not _made_by(hypothesis, rounded, source):
+            continue
+        first = _first_wrong(source, dtype, order, inv_freq, factor, start)
+        if first is not None:
+            name = str(recipe.angle).removeprefix("torch.")
+            return (
+                f"Its angles are rounded to {name}: the largest error is "
+                f"{compare(source, hypothesis, EXACT).all.largest:.3g}, and numbers are wrong from row "
+                f"{first.row:,} on."
+            )
+    return ""
+
+
+def _made_by(hypothesis: Hypothesis, recipe: Recipe, source: TableInput) -> bool:
+    """Whether a formula and a way of rounding make a table; its numbers may have as many bits less."""
+    allowed = 2 * rounding(recipe.angle, 0, hypothesis.size)
+    columns = hypothesis.arrangement.columns(source.columns.shape[1])
+    return all(
+        bool(
+            (recipe.values(hypothesis, rows.double(), columns) - source.columns[rows])
+            .abs().max() <= allowed
+        )
+        for rows in (_sampled_rows(source), *_blocks(source))
+    )  # fmt: skip
+
+
+def _sampled_rows(source: TableInput) -> Int[Tensor, " n"]:
+    rows = len(source.columns)
+    return torch.linspace(0, rows - 1, min(rows, _COMPARED_ROWS)).round().long()
 
 
 def _orders(scheme: RopeConfig, source: TableInput) -> list[Arrangement]:
@@ -294,6 +357,21 @@ def _orders(scheme: RopeConfig, source: TableInput) -> list[Arrangement]:
 
 
 def _variants(
+    scheme: RopeConfig, expected: Float[Tensor, " p"], factor: float, rows: int
+) -> Iterator[tuple[Float[Tensor, " p"], float, str]]:
+    """Yield a scheme's frequencies and factor, then those of mistakes, with a clause on each.
+
+    The mistakes are those of public code, and other numbers of the scaling.
+    """
+    for frequencies, words in _mistakes(scheme, expected, rows):
+        yield frequencies, factor, words
+    for other, words in changed_scalings(scheme):
+        frequencies = other.at_length(rows).unscaled().inv_freq / other.at_length(rows).divisors()
+        if not torch.equal(frequencies, expected):
+            yield frequencies, other.attention_scaling(), words
+
+
+def _mistakes(
     scheme: RopeConfig, expected: Float[Tensor, " p"], rows: int
 ) -> Iterator[tuple[Float[Tensor, " p"], str]]:
     """Yield a scheme's frequencies, then those that mistakes in public code make, with a clause on each."""
@@ -371,17 +449,38 @@ def _first_wrong(
     dtype: the narrowest format of the table's numbers.
     """
     columns: Columns = order.columns(source.columns.shape[1])
-    theta = by_column(frequencies, columns)
-    least = 4 * rounding(dtype, 0, max(abs(size), 1.0)) + 2e-6
-    for rows in torch.arange(len(source.columns)).split(max(1, _BLOCK // len(theta))):
-        angles = (rows.double() + start).unsqueeze(1) * theta
-        values = size * torch.where(columns.sines, angles.sin(), angles.cos())
-        off = (source.columns[rows] - values).abs()
-        wrong = off > least + _ANGLE_ERROR * abs(size) * angles.abs()
+    for rows in _blocks(source):
+        wrong = _is_wrong(source, dtype, order, frequencies, size, start, rows)
         if bool(wrong.any()):
-            row = int(wrong.any(1).nonzero()[0])
-            at = torch.where(wrong[row], columns.exponents, 2.0).argmin()
-            pair = round(float(columns.exponents[at]) * len(frequencies))
-            share = float(wrong.double().mean())
-            return _Wrong(order, int(rows[row]), pair, float(off[row, at]), share)
+            at = int(wrong.any(1).nonzero()[0])
+            row = int(rows[at])
+            column = torch.where(wrong[at], columns.exponents, 2.0).argmin()
+            pair = round(float(columns.exponents[column]) * len(frequencies))
+            values = size * _values(
+                order, frequencies, rows[at : at + 1] + start, len(columns.sines)
+            )
+            off = float((source.columns[row, column] - values[0, column]).abs())
+            return _Wrong(order, row, pair, off, float(wrong.double().mean()))
     return None
+
+
+def _blocks(source: TableInput) -> Sequence[Int[Tensor, " n"]]:
+    rows, width = source.columns.shape
+    return torch.arange(rows).split(max(1, _BLOCK // width))
+
+
+def _is_wrong(
+    source: TableInput,
+    dtype: torch.dtype,
+    order: Arrangement,
+    frequencies: Float[Tensor, " p"],
+    size: float,
+    start: int,
+    rows: Int[Tensor, " n"],
+) -> Bool[Tensor, "n c"]:
+    """Return which numbers of rows differ from these frequencies by more than rounding."""
+    columns = order.columns(source.columns.shape[1])
+    least = 4 * rounding(dtype, 0, max(abs(size), 1.0)) + 2e-6
+    angles = (rows.double() + start).unsqueeze(1) * by_column(frequencies, columns)
+    values = size * torch.where(columns.sines, angles.sin(), angles.cos())
+    return (source.columns[rows] - values).abs() > least + _ANGLE_ERROR * abs(size) * angles.abs()
