@@ -1,6 +1,7 @@
 """Check my encoding: what a table is, what a mixed-up layout does, how well positions are decoded."""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -14,13 +15,13 @@ from dashboard.controls.page_controls import UsedControls, option
 from dashboard.frame import page, panels
 from dashboard.pages.check_my_encoding import data, script, uploads
 from dashboard.pages.check_my_encoding.data import Answer
-from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
+from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
 from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
-from posenc.identification import Identification, identify, match_model
+from posenc.identification import identify, match_model
 from posenc.identification.model_match import ModelMatch, code_by_title
 
 TITLE = "Check my encoding"
@@ -72,21 +73,26 @@ def draw() -> None:
 def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None:
     """Draw the largest error, the deviations and the corrected code beside the chart."""
     both = settings.map(lambda setting: data.answer(setting, table))
-    current = both.current
+    current, match = both.current, None
+    model = model_picker.chosen()
+    if current.result is not None and model is not None:
+        schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
+        match = match_model(current.result, schemes, *data.tables(table, settings.current))
+        if match.belongs and not current.result.known:  # no formula but the model's own is its
+            both = replace(both, current=replace(current, headline=match.sentence, notes=()))
     with header.container():
         page.head(TITLE, both.map(lambda answer: plain(answer.headline)))
     with result.container():
         if current.reason:
             st.warning(plain(current.reason), icon=":material/upload_file:")
         left, right = st.columns([3, 2], gap="large")
-        match = None
         with right:
             columns = both.map(lambda answer: data.drawn_columns(answer.by_column))
             if any(len(frame) for frame in columns.each):
                 title = "Largest difference by column"
                 page.chart(columns, _differences, key="check_columns", title=title)
-            if current.result is not None and current.result.known:
-                match = _belongs(current.result, data.tables(table, settings.current))
+            if current.result is not None:
+                _model_check(match)
         with left:
             _verdict(both, match)
         panels.rows_of_both(
@@ -140,18 +146,14 @@ def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
         st.caption(plain(note))
 
 
-def _belongs(result: Identification, tables: Tables) -> ModelMatch | None:
-    """Draw the choice of a model, or of its config.json; return whether the table belongs to it."""
+def _model_check(match: ModelMatch | None) -> None:
+    """Draw the choice of a model, or of its config.json, and whether the table belongs to it."""
     st.markdown("**Does this cache belong to a model?**")
     model_picker.select(st, "model_here_control")
     model_picker.draw_own_config()
-    model = model_picker.chosen()
-    if model is None:
-        return None
-    schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
-    match = match_model(result, schemes, *tables)
-    st.markdown(f":material/{'check_circle' if match.exact else 'error'}: {plain(match.sentence)}")
-    return match
+    if match is not None:
+        icon = "check_circle" if match.exact else "error"
+        st.markdown(f":material/{icon}: {plain(match.sentence)}")
 
 
 @functools.cache
