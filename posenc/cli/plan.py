@@ -26,7 +26,7 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.advice import advice_of, at_inference
-from posenc.planner.methods import UNSCALED
+from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
 from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
 from posenc.schemes.rope import RopeConfig
@@ -85,7 +85,7 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
 @click.option(
     "--methods",
     help=with_advanced(
-        f"Some of {','.join(METHODS)}, with commas between them; default all.",
+        f"Some of {','.join(METHODS)}, with commas between them; default {','.join(DEFAULT_METHODS)}.",
         (name for name, method in METHODS.items() if method.advanced),
     ),
 )
@@ -95,7 +95,11 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
     help="Search the base at which B(k), the bound of Men et al. 2024, stays at or above 0. This takes up "
     "to a minute. The method base searches it, too.",
 )
-@click.option("--script", type=click.Choice(list(METHODS)), help="Print the script that measures.")
+@click.option(
+    "--script",
+    type=click.Choice([CONFIGURED, *METHODS]),
+    help=f"Print the script that measures a method; {CONFIGURED}: the checkpoint as it is.",
+)
 @_ASSUME
 @_JSON
 def plan_context(
@@ -115,7 +119,8 @@ def plan_context(
         with fixed_threads(1):  # more threads wait longer than they compute
             context_plan = plan(
                 model, context, name=name, trained_length=trained,
-                methods=[script] if script else names, search_base=search,
+                methods=[name for name in (script,) if name in METHODS] if script else names,
+                search_base=search,
             )  # fmt: skip
     except PosencError as error:
         raise UsageError(str(error)) from None
@@ -147,12 +152,13 @@ def read_model(config: str, assume: str | None) -> tuple[ModelConfig, str]:
 
 
 def _script(plan: ContextPlan, name: str) -> str:
+    if name == CONFIGURED:
+        return loss_by_position_script(plan)
     for method in plan.methods:
         if method.method.name == name and (script := loss_by_position_script(plan, method)):
             return script
-    raise UsageError(
-        f"There is no script for {METHODS[name].label}: nothing to paste, or no scaling."
-    )
+    why = next(iter(plan.left_out), f"{METHODS[name].label}: nothing to paste, or no scaling.")
+    raise UsageError(f"There is no script for {why}")
 
 
 def _print_plan(plan: ContextPlan) -> None:
@@ -217,7 +223,7 @@ def _next_step(plan: ContextPlan) -> str:
     first = suggested(plan)
     for method in (*([first] if first else []), *plan.methods):
         name = method.method.name
-        if name in METHODS and paste(plan, method).rope_parameters:
+        if loss_by_position_script(plan, method):
             return (
                 "Next: measure it on your own checkpoint and texts. Add --script "
                 f"{name} to print the script."

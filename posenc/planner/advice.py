@@ -73,6 +73,7 @@ def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
 TO_DO = {
     Readiness.OWN_SCALING: "use its own scaling as it is",
     Readiness.RECOMMENDED: "use the scaling that its makers recommend",
+    Readiness.MADE: "measure with its own scaling as it is first",
     Readiness.UNTRAINED: "measure without training first",
 }
 # Methods whose sources trained on billions of tokens; the others took some hundred steps of fine-tuning.

@@ -15,8 +15,9 @@ from posenc.text import as_factor, count_of
 class Evidence:
     """What sources say of reading a longer context by one method.
 
-    training: what the method takes: nothing ("trained", of a model's own scaling within its context),
-    "fine-tuning", training at the "new length", something that is not known ("unknown"), or it "fails".
+    training: what the method takes: nothing ("trained", of a model's own scaling within its context; or
+    "made", of one that reaches the length and that no training is known of), "fine-tuning", training at
+    the "new length", something that is not known ("unknown"), or it "fails".
     statement: in sentences. source: where it is published.
     untrained_to: the largest factor reported to work without training; 0 for none.
     trained_to: the largest factor that sources trained a model to; 0 for none.
@@ -24,7 +25,7 @@ class Evidence:
     hold for this one, too; "" for none.
     """
 
-    training: Literal["trained", "fine-tuning", "new length", "unknown", "fails"]
+    training: Literal["trained", "made", "fine-tuning", "new length", "unknown", "fails"]
     statement: str
     source: str
     untrained_to: float = 0.0
@@ -64,13 +65,20 @@ class ModelEvidence:
         )
         return model.hidden_size >= self.hidden_size and first == second
 
+    def factor_for(self, length: int) -> float | None:
+        """Return the least factor that the makers recommend for `length` tokens, None for none."""
+        start = self.preset.trained_length
+        if not self.kind or start is None or not start < length <= self.factor * start:
+            return None
+        return max(length / start, self.least_factor)
+
     def recommends(self, config: RopeConfig, length: int) -> bool:
         """Return whether the makers recommend this scaling for `length` tokens, without training."""
-        start, factor = self.preset.trained_length, getattr(config, "factor", 1.0)
-        if start is None or config.kind != self.kind:
+        least, start = self.factor_for(length), self.preset.trained_length
+        if least is None or config.kind != self.kind:
             return False
         same = getattr(config, "trained_length", None) == start
-        return same and max(length / start, self.least_factor) <= factor <= self.factor
+        return same and least <= getattr(config, "factor", 1.0) <= self.factor
 
 
 @dataclass(frozen=True)

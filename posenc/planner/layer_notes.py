@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.planner.methods import scaled_length
 from posenc.schemes.alibi import AlibiConfig, alibi_slopes
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.learned import LearnedConfig
@@ -107,9 +108,14 @@ def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> 
 
 
 def own_length(model: ModelConfig, kind: LayerKind) -> int | None:
-    """Return the context that a model reaches by a scaling in its config, None without one."""
-    scaled = isinstance(kind.scheme, RopeConfig) and kind.scheme != kind.scheme.as_trained()
-    return model.context if scaled else None
+    """Return the context that a model reaches by a scaling in its config, None without one.
+
+    A context that the config names counts, or what the scaling makes of the trained length that it names.
+    """
+    if not isinstance(kind.scheme, RopeConfig) or kind.scheme == kind.scheme.as_trained():
+        return None
+    made_for = scaled_length(kind.scheme) if model.trained_length else 0
+    return max(model.context or 0, made_for) or None
 
 
 def _note(

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from posenc.planner.evidence import EVIDENCE, Evidence, MeasuredRatio
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 
 MEASURED_LIMIT = 2.0  # ratio of perplexities from which small models contradict a source
 CONFIGURED, CONFIGURED_LABEL = "configured", "As configured"  # a model's own scaling
@@ -75,20 +77,29 @@ LARGER_BASE = Method(
 )
 
 
-def as_configured(target: int, context: int | None) -> Method:
-    """Return the scaling that a model's own config has, as a method."""
-    inside = context is not None and target <= context
-    length = f"of {context:,} tokens" if context else "that its config does not name"
+def as_configured(target: int, own: int | None, *, was_trained: bool) -> Method:
+    """Return the scaling that a model's own config has, as a method.
+
+    own: tokens that the scaling is made for. was_trained: whether training with it may be taken from the
+    config.
+    """
+    length = f"of {own:,} tokens" if own else "that its config does not name"
+    known = "is taken from its config" if was_trained else "is not known"
+    inside: Literal["trained", "made"] = "trained" if was_trained else "made"
     return Method(
         name=CONFIGURED,
         label=CONFIGURED_LABEL,
         evidence=Evidence(
-            training="trained" if inside else "unknown",
-            statement=f"The model's own scaling, for a context {length}; that it was trained so is taken "
-            "from its config.",
+            training=inside if own is not None and target <= own else "unknown",
+            statement=f"The model's own scaling, for a context {length}; that it was trained so {known}.",
             source="its config",
         ),
     )
+
+
+def scaled_length(scheme: RopeConfig) -> int:
+    """Return the tokens that a scaling by the ratio of two lengths is made for, 0 for other scalings."""
+    return round(scheme.factor * scheme.trained_length) if isinstance(scheme, RopeYarnConfig) else 0
 
 
 _SCALINGS = (
@@ -102,6 +113,8 @@ _SCALINGS = (
     if kind in EVIDENCE and issubclass(config, ScaledRopeConfig)
 )
 METHODS: dict[str, Method] = {method.name: method for method in (UNSCALED, *_SCALINGS, LARGER_BASE)}
+# What the library, the command and the page compare unless they are asked for others.
+DEFAULT_METHODS = tuple(name for name, method in METHODS.items() if not method.advanced)
 
 
 def scaled_for(
@@ -129,6 +142,7 @@ class Readiness(StrEnum):
 
     OWN_SCALING = "trained for this length"
     RECOMMENDED = "recommended for such models"
+    MADE = "made for this length, not known to be trained"
     UNTRAINED = "tested without training"
     TRAINED = "needs fine-tuning"
     NEW_LENGTH = "no new distance, untrained length"
@@ -137,8 +151,11 @@ class Readiness(StrEnum):
     FAILS = "fails past the trained length"
 
 
+# What the model's config or its makers name for a length, whatever angles it meets.
+BEST = (Readiness.OWN_SCALING, Readiness.RECOMMENDED, Readiness.MADE)
 _AT_ANY_FACTOR = {
     "trained": Readiness.OWN_SCALING,
+    "made": Readiness.MADE,
     "new length": Readiness.NEW_LENGTH,
     "unknown": Readiness.PAST,
     "fails": Readiness.FAILS,
@@ -150,7 +167,8 @@ RANKING = (
 )
 RANKING_RULES = (
     "First: what the model was trained with for this length, by its config; then the scaling that the "
-    "makers of such models recommend without training.",
+    "makers of such models recommend without training; then the config's own scaling, where it is made for "
+    "this length and training with it is not known.",
     "Next: methods under which no pair meets angles unseen in training, then methods under which some do.",
     "Within each of these two groups, by evidence: a source reports that it works without training at this "
     f"factor, and small models measured here stay under {MEASURED_LIMIT:g} times their perplexity, where "
@@ -179,7 +197,7 @@ def readiness(
 
 def sort_key(status: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:
     """Return the sort key of RANKING_RULES. unseen: pairs at unseen angles. short: change in short text."""
-    best, last = status in (Readiness.OWN_SCALING, Readiness.RECOMMENDED), status is Readiness.FAILS
+    best, last = status in BEST, status is Readiness.FAILS
     others = not (best or last)
     group = 0 if best else 2 if last else 1
     return group, others and unseen > 0, list(Readiness).index(status), unseen, short

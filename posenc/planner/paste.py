@@ -298,12 +298,11 @@ def _first_accepted(writers: list[Callable[[], dict[str, Any]]]) -> dict[str, An
 
 _SCRIPT = string.Template(
     '''\
-"""Loss by position of a causal model, read as it is and as planned: $title.
+"""Loss by position of a causal model, $title.
 
 Needs torch and transformers, and runs offline on a local checkpoint:
     python loss_by_position.py CHECKPOINT TEXT --context $context
-The same target tokens are scored by both. Prints CSV: positions from, until (exclusive), tokens scored,
-mean loss in nats before and after.
+Prints CSV: positions from, until (exclusive), tokens scored, mean loss in nats $columns.
 """
 
 import argparse
@@ -313,7 +312,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-PARAMETERS = json.loads(r"""$parameters""")  # config keys of transformers 5
+PARAMETERS = json.loads(r"""$parameters""")  # planned config keys of transformers 5, {} for none
 SCALING = json.loads(r"""$scaling""")  # those of transformers 4
 
 
@@ -376,13 +375,14 @@ def main():
         raise SystemExit(f"The text has {len(tokens):,} tokens; {asked.context:,} are needed.")
     sequences = tokens[: count * asked.context].view(count, asked.context)
     dtype = getattr(torch, asked.dtype)
-    before = mean_losses(asked.checkpoint, sequences, False, dtype, asked.device)
-    after = mean_losses(asked.checkpoint, sequences, True, dtype, asked.device)
-    print("from,until,tokens,before,after")
+    loss = {"before": mean_losses(asked.checkpoint, sequences, False, dtype, asked.device)}
+    if PARAMETERS:
+        loss["after"] = mean_losses(asked.checkpoint, sequences, True, dtype, asked.device)
+    print(",".join(["from", "until", "tokens", *loss]))
     edges = torch.linspace(1, asked.context, asked.bins + 1).round().long().unique().tolist()
     for low, high in zip(edges, edges[1:]):
-        part = slice(low - 1, high - 1)
-        print(f"{low},{high},{count * (high - low)},{before[part].mean():.6f},{after[part].mean():.6f}")
+        means = [f"{each[low - 1 : high - 1].mean():.6f}" for each in loss.values()]
+        print(",".join([f"{low},{high},{count * (high - low)}", *means]))
 
 
 if __name__ == "__main__":
@@ -391,18 +391,24 @@ if __name__ == "__main__":
 )
 
 
-def loss_by_position_script(plan: ContextPlan, method: MethodPlan) -> str:
+def loss_by_position_script(plan: ContextPlan, method: MethodPlan | None = None) -> str:
     """Return a Python script on torch and transformers that measures one method of a plan.
 
-    "" where the method has no block that transformers reads.
+    It measures a checkpoint as it is, and as planned; as it is alone for no method and for the scaling of
+    the config. "" where the method has no block that transformers reads.
     """
-    blocks = paste(plan, method)
-    if not blocks.rope_parameters:
-        return ""
+    blocks, how, columns = Paste(), "read as it is", "as it is (before)"
+    if method is not None and method.method.name != CONFIGURED:
+        blocks = paste(plan, method)
+        if not blocks.rope_parameters:
+            return ""
+        how = f"read as it is and as planned, by {method.method.label}"
+        columns = "as it is (before)\nand as planned (after), of the same tokens"
     title = "".join(letter for letter in plan.name if letter.isalnum() or letter in " .-_")
     assumption = f"# {plan.model.assumption}\n" if plan.model.assumption else ""
     return assumption + _SCRIPT.substitute(
-        title=f"{title} to {plan.target:,} tokens, {method.method.label}",
+        title=f"{how}: {title} at {plan.target:,} tokens",
+        columns=columns,
         context=plan.target,
         parameters=json.dumps(blocks.rope_parameters, indent=4),
         scaling=json.dumps(blocks.rope_scaling, indent=4),

@@ -25,6 +25,7 @@ from posenc.planner.evidence import (
 from posenc.planner.layer_notes import own_length
 from posenc.planner.methods import (
     CONFIGURED,
+    DEFAULT_METHODS,
     LARGER_BASE,
     METHODS,
     NEW_LENGTH,
@@ -155,6 +156,14 @@ class ContextPlan:
         return own if own and trained and own > trained else None
 
     @property
+    def scaled_in_training(self) -> bool:
+        """Whether the model was trained with the scaling of its config, which its config alone says."""
+        length = self.trained_length
+        return length is not None and scaled_in_training(
+            self.model, self.kind, length, self.evidence
+        )
+
+    @property
     def factor(self) -> float | None:
         """The target over the trained length."""
         return None if self.trained_length is None else self.target / self.trained_length
@@ -163,6 +172,21 @@ class ContextPlan:
     def longer(self) -> bool:
         """Whether distances occur that training did not show."""
         return self.trained_length is not None and self.reach > self.trained_length
+
+
+def scaled_in_training(
+    model: ModelConfig, kind: LayerKind, length: int, evidence: ModelEvidence | None
+) -> bool:
+    """Return whether a config names the context that its scaling is made for as its own.
+
+    Not where its makers recommend the scaling without training. length: the trained length of the plan,
+    which the context passes unless the config names another one.
+    """
+    own, scheme = own_length(model, kind), kind.scheme
+    without = evidence is not None and scheme is not None and evidence.kind == scheme.kind
+    if own is None or own != model.context or without:
+        return False
+    return own > length or model.trained_length is not None
 
 
 def plan(
@@ -178,8 +202,8 @@ def plan(
     """Return a plan to read `context` tokens with a model; no method fits one that sees images.
 
     name: of the model, for sentences. trained_length: tokens of its training texts, where the config is
-    silent. methods: keys of METHODS, all by default. search_base: whether to search the base that
-    satisfies B(k) where it is not known, which takes seconds at 131,072. scan: at how many distances,
+    silent. methods: keys of METHODS, by default DEFAULT_METHODS. search_base: whether to search the base
+    that satisfies B(k) where it is not known, which takes seconds at 131,072. scan: at how many distances,
     from 0, the sign of B(k) is computed; None for all.
     Raises SchemeArgumentError for a context or scan outside 1 .. 2^24, or an unknown method.
     """
@@ -190,7 +214,7 @@ def plan(
     check_count("context", context, 1, MAX_CONTEXT)
     if scan is not None:
         check_count("scan", scan, 1, MAX_CONTEXT)
-    names = list(METHODS) if methods is None else list(dict.fromkeys(methods))
+    names = list(DEFAULT_METHODS if methods is None else dict.fromkeys(methods))
     for word in names:
         if word not in METHODS:
             raise SchemeArgumentError(
@@ -216,18 +240,19 @@ def plan(
     plans: list[MethodPlan] = []
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
-        own = max(own_length(model, kind) or 0, length)
-        scaled_in_training = evidence is None or evidence.kind != scheme.kind
-        current = scheme if own > length and scaled_in_training else trained
-        lengths = _Lengths(context, reach, length, scanned, own)
+        own = own_length(model, kind)
+        in_training = scaled_in_training(model, kind, length, evidence)
+        current = scheme if in_training else trained
+        lengths = _Lengths(context, reach, length, scanned, max(own or 0, length))
         if scheme != trained:
-            configured = as_configured(context, model.context)
+            was_trained = in_training or getattr(scheme.at_length(context), "growth", 0) == 1
+            configured = as_configured(context, own, was_trained=was_trained)
             plans.append(
                 _method_plan(configured, scheme, trained, current, lengths, evidence, kind)
             )
-        for method, config in _configs(scheme, trained, names, lengths, window):
+        for method, config in _configs(scheme, trained, current, names, lengths, window, evidence):
             if config is None:
-                left_out.append(_why_left_out(method, trained, window))
+                left_out.append(_why_left_out(method, trained, current, window))
             elif config == scheme != trained:
                 left_out.append(
                     f"{method.label}: the model is configured with {scheme.words} already."
@@ -289,15 +314,15 @@ def _trained_length(
     factor: float = getattr(scheme, "factor", 1.0) if is_rope else 1.0
     published = None if evidence is None else evidence.preset.trained_length
     texts = "training texts were"
-    if start is not None:  # dynamic NTK's, whose factor is not in the context yet
+    if evidence is not None and published is not None and published <= model.context:
+        length, source = published, evidence.preset.trained_source
+        taken = f"{published:,} tokens are taken, as those of {evidence.models} had ({source})"
+    elif start is not None:  # dynamic NTK's, whose factor is not in the context yet
         length, taken = start, f"its scaling starts from {start:,} tokens, which is taken"
     elif factor > 1:
         length = max(2, round(model.context / factor))
         texts = f"texts were before it was scaled by {factor:g}"
         taken = f"its context of {model.context:,} divided by that, {length:,}, is taken"
-    elif evidence is not None and published is not None and published <= model.context:
-        length, source = published, evidence.preset.trained_source
-        taken = f"{published:,} tokens are taken, as those of {evidence.models} had ({source})"
     else:
         length = model.context
         taken = f"its context of {length:,} is taken, which some models were not trained to"
@@ -307,14 +332,20 @@ def _trained_length(
 def _configs(
     scheme: RopeConfig,
     trained: RopeConfig,
+    current: RopeConfig,
     names: list[str],
     lengths: _Lengths,
     window: BaseWindow | None,
+    evidence: ModelEvidence | None,
 ) -> Iterator[tuple[Method, RopeConfig | None]]:
-    """Yield every method asked for with its config, None where it has none."""
+    """Yield every method asked for with its config, None where it has none.
+
+    current: RoPE as the model's weights expect it at present.
+    """
     longer = lengths.reach > lengths.trained
     if not longer and UNSCALED.name in names:
-        yield NEW_LENGTH if lengths.text > lengths.trained else NO_NEW_DISTANCE, trained
+        no_new = NEW_LENGTH if lengths.text > lengths.trained else NO_NEW_DISTANCE
+        yield no_new, trained if current == trained else None
     for method in (METHODS[name] for name in names if longer):
         if method is UNSCALED:
             yield method, trained
@@ -330,11 +361,21 @@ def _configs(
                 # Of the model's own scaling only the length changes, not its ramp and the like.
                 changed = ("factor", "trained_length", "length", "attention_factor")
                 values = {key: getattr(scaled, key) for key in changed if hasattr(scaled, key)}
-                scaled = scheme.replace(**values)
+                # Within its context the model has its scaling already.
+                within = current == scheme and reach <= lengths.own
+                scaled = scheme if within else scheme.replace(**values)
+            if scaled is not None and evidence is not None and evidence.kind == scaled.kind:
+                least = evidence.factor_for(reach)
+                if least is not None and length == evidence.preset.trained_length:
+                    scaled = scaled.replace(factor=least)
             yield method, scaled
 
 
-def _why_left_out(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
+def _why_left_out(
+    method: Method, trained: RopeConfig, current: RopeConfig, window: BaseWindow | None
+) -> str:
+    if method.name == UNSCALED.name:
+        return f"{method.label}: the model was trained with {current.words}, at every length."
     if method is LARGER_BASE:
         if window is None:
             return f"{method.label}: no base is known here at which B(k) stays at or above 0."
@@ -368,7 +409,7 @@ def _method_plan(
     divisor = max(getattr(config.at_length(text), "growth", factor), 1.0)
     sizes = {"text": text, "reach": reach}
     pairs = compare_pairs(trained, config, trained_length=length, factor=divisor, **sizes)
-    if method.name == CONFIGURED and not advised:
+    if method.name == CONFIGURED and config == current:
         # The model was trained with its scaling, up to the context that this is made for.
         own = compare_pairs(config, config, trained_length=lengths.own, factor=1.0, **sizes)
         pairs = replace(pairs, unseen=own.unseen)

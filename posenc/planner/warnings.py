@@ -8,9 +8,17 @@ import numpy as np
 
 from posenc.planner.evidence import IN_CODE, PAPER_AND_CODE, measured_factor
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED, Readiness
+from posenc.planner.methods import (
+    BEST,
+    CONFIGURED,
+    LARGER_BASE,
+    UNSCALED,
+    Readiness,
+    scaled_length,
+)
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
+from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of, joined, short_number
 
 _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
@@ -54,7 +62,7 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
     if not plan.methods:
         return None
     first = plan.methods[0]
-    if first.readiness in (Readiness.OWN_SCALING, Readiness.RECOMMENDED, Readiness.UNTRAINED):
+    if first.readiness in (*BEST, Readiness.UNTRAINED):
         return first
     covering, tuned = _fine_tuned(plan)
     own = (
@@ -88,6 +96,11 @@ def _what_to_do(plan: ContextPlan) -> str:
     first = plan.methods[0] if plan.methods else None
     if first is not None and first.readiness is Readiness.OWN_SCALING:
         return f", which its own scaling ({first.config.words}) is made for: use it as it is."
+    if first is not None and first.readiness is Readiness.MADE:
+        return (
+            f", which its own scaling ({first.config.words}) is made for. That the model was trained with "
+            "it is not known: measure it as it is."
+        )
     if first is not None and first.advice is not None:
         return (
             f". For {first.advice.models}, use {first.config.words} without training, as their makers "
@@ -163,12 +176,25 @@ def _unseen(method: MethodPlan) -> str:
 def _not_longer(plan: ContextPlan, trained_length: int) -> str:
     """Say that no distance is new, and whether the trained length is known or assumed."""
     trained = "taken as trained" if plan.assumed else "trained"
+    own = next((method for method in plan.methods if method.method.name == CONFIGURED), None)
+    most = plan.own_length or trained_length
+    if own is not None and plan.scaled_in_training and plan.target <= most:
+        return (
+            f"{plan.name} was trained with the scaling of its config ({own.config.words}): use the config "
+            f"as it is, at every length up to {most:,} tokens."
+        )
     if plan.target <= trained_length:
         verb = "is" if plan.assumed else "was"
-        return (
+        sentence = (
             f"{plan.name} {verb} {trained} on {trained_length:,} tokens: {plan.target:,} need no "
             "scaling."
         )
+        if own is not None and own.short.worst > 0:
+            sentence += (
+                f" The scaling of its config ({own.config.words}) acts at this length, too: turn it on for "
+                "longer texts only."
+            )
+        return sentence
     test = "no training or test on texts of this length is known here."
     if plan.evidence is not None and not plan.evidence.kind:
         test = (
@@ -244,6 +270,7 @@ def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
     """Return the warnings about a plan beside its assumptions and layer notes, the most important first."""
     return [
         *_of_model(plan),
+        *_of_original_length(plan),
         *_of_bound(plan),
         *(warning for method in plan.methods for warning in _of_method(method, plan)),
         *_of_layers(plan),
@@ -260,6 +287,30 @@ def _of_model(plan: ContextPlan) -> Iterator[PlanWarning]:
             plan.evidence.statement,
             plan.evidence.source,
         )
+
+
+def _of_original_length(plan: ContextPlan) -> Iterator[PlanWarning]:
+    """Yield what is wrong where a scaling starts from a context that it may be the result of."""
+    model, scheme = plan.model, plan.kind.scheme
+    if model.trained_length is not None or not isinstance(scheme, RopeConfig):
+        return
+    reached, start = scaled_length(scheme), model.context
+    if start is None or getattr(scheme, "trained_length", None) != start or reached <= start:
+        return
+    published = None if plan.evidence is None else plan.evidence.preset.trained_length
+    if published == start:
+        return
+    original = published or round(start * start / reached)
+    models = f"If {start:,} is the scaled length already, the model was"
+    if plan.evidence is not None and published is not None:
+        models = f"{plan.evidence.models} were"
+    yield PlanWarning(
+        "Without original_max_position_embeddings, transformers takes the context of the config for it.",
+        f"The config's {scheme.words} starts from its context of {start:,} tokens and is made for "
+        f"{reached:,}. {models} trained on {original:,} before: write original_max_position_embeddings "
+        f"{original:,} into the block.",
+        "transformers 5.23, modeling_rope_utils.py",
+    )
 
 
 def _of_bound(plan: ContextPlan) -> Iterator[PlanWarning]:
@@ -307,7 +358,7 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
     unseen = method.pairs.unseen_count
     if unseen and method.method.name != UNSCALED.name and plan.longer:
         configured = method.method.name == CONFIGURED
-        length = plan.own_length if configured and plan.own_length else plan.trained_length
+        length = plan.own_length if configured and plan.scaled_in_training else plan.trained_length
         yield PlanWarning(
             "A pair that made less than a turn in training has not met larger angles.",
             f"{label}: {unseen} of {count_of(len(method.pairs.before), 'pair')} "

@@ -184,6 +184,20 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "llama-3-8b", "llama-3.1-8b"])
+def test_page_and_command_name_the_same_methods(name: str) -> None:
+    preset = MODELS[name]
+    read = data.read(Setting(model=name), PlanChoice(context=65_536), every=True)
+    config = dict(preset.config or {})
+    if preset.optional:
+        del config["rope_scaling"]
+    words = ["plan", "-", "--context", "65536", "--json", "--search"]
+    words += ["--trained", str(preset.trained_length)] if preset.trained_length else []
+    record = json.loads(CliRunner().invoke(command.main, words, input=json.dumps(config)).stdout)
+    assert [row["label"] for row in record["methods"]] == list(read.methods["method"])
+    assert record["advice"] == [one._asdict() for one in read.advice]
+
+
 @pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "mistral-7b-v0.1", "llama-2-7b"])
 @pytest.mark.parametrize("factor", [2, 8, 16])
 def test_advice_names_the_highest_ranked_method_that_a_source_supports(

@@ -16,11 +16,12 @@ import posenc
 from posenc import __main__ as command
 from posenc.cli import plan as planning
 from posenc.models import read_config
-from posenc.planner import RANKING, ContextPlan, plan, recommendation
+from posenc.planner import METHODS, RANKING, ContextPlan, plan, recommendation
 from posenc.planner.advice import advice_of, at_inference
+from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.report import plan_record
 from posenc.planner.warnings import bound_sentence
-from tests.models.configs import LLAMA, of_type
+from tests.models.configs import LLAMA, of_type, preset_config
 
 PLAN = ["plan", "-", "--context", "16384", "--methods"]
 ANSWERS = (["inspect", "-"], [*PLAN, "yarn"])
@@ -122,6 +123,30 @@ def test_plan_computes_on_one_thread_and_leaves_the_setting_as_it_was(
     finally:
         torch.set_num_threads(before)
     assert threads == [1, 2]
+
+
+def test_script_measures_a_config_with_a_scaling_as_it_is() -> None:
+    words = ["plan", "-", "--context", "131072"]
+    text = json.dumps(preset_config("llama-3.1-8b"))
+    planned = run(*words, text=text).output
+    assert "use it as it is" in planned
+    assert "Add --script configured" in planned
+    script = run(*words, "--script", "configured", text=text)
+    assert script.exit_code == 0, script.output
+    assert "factor" not in script.output
+    compile(script.output, "loss_by_position.py", "exec")
+    # The scaling of the config at another factor would be another model.
+    other = run(*words, "--script", "llama3", text=text)
+    assert other.exit_code == 2
+    assert "configured with Llama 3 scaling by 8 already" in other.output
+    assert run(*PLAN[:4], "--script", "configured", text=json.dumps(LLAMA)).exit_code == 0
+
+
+def test_command_and_library_compare_the_same_methods_unless_asked(llama: str) -> None:
+    shown = json.loads(run("plan", llama, "--context", "65536", "--json").stdout)["methods"]
+    assert {row["method"] for row in shown} == {*DEFAULT_METHODS}
+    asked = run("plan", llama, "--context", "65536", "--methods", ",".join(METHODS), "--json")
+    assert {row["method"] for row in json.loads(asked.stdout)["methods"]} == {*METHODS}
 
 
 def test_wrong_argument_is_one_error_and_status_2(llama: str) -> None:

@@ -15,6 +15,7 @@ from posenc.analysis.base_search import _KNOWN, MAX_LENGTH
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib, full_cache_note
 from posenc.planner import METHODS, ContextPlan, MethodPlan, plan, warnings_of
+from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.report import COVERAGE, TRADE_OFFS, layer_rows, plan_record, ranked
 from posenc.planner.scaling_effects import (
     distinct_positions,
@@ -149,7 +150,7 @@ def test_unseen_pairs_are_those_of_a_plain_loop() -> None:
 
 def test_the_kernel_is_that_of_each_scheme() -> None:
     config = of_type("phi", partial_rotary_factor=0.5)
-    found = plan_config(config, 20_000)
+    found = plan_config(config, 20_000, methods=[*METHODS])
     assert {one.method.name for one in found.methods} >= {*METHODS} - {"base"}
     at = torch.tensor([0, 1, 5_000, 10_000, 19_999])
     for one in found.methods:
@@ -280,7 +281,7 @@ def test_a_context_is_planned_within_its_range() -> None:
         record = plan_record(plan_config(LLAMA | {"max_position_embeddings": 2}, target))
         assert record["target"] == target
         assert record["verdict"]
-        assert len(record["methods"]) == (1 if target <= 2 else len(METHODS) - 1)
+        assert len(record["methods"]) == (1 if target <= 2 else len(DEFAULT_METHODS) - 1)
 
 
 def test_a_method_that_cannot_be_planned_is_left_out_with_its_reason() -> None:
@@ -290,7 +291,7 @@ def test_a_method_that_cannot_be_planned_is_left_out_with_its_reason() -> None:
     assert "1,000,000,000" in left_out[0]  # which satisfies B(k) already
     block = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
     *scalings, _ = plan_config(LLAMA | {"rope_scaling": block}, 16_384).left_out
-    assert len(scalings) == len(METHODS) - 2  # all but none and base
+    assert len(scalings) == len(DEFAULT_METHODS) - 2  # all but none and base
     assert all("p-RoPE" in reason for reason in scalings)
 
 

@@ -21,6 +21,7 @@ from posenc.models import read_config
 from posenc.models.families import FAMILIES
 from posenc.models.presets import MODELS
 from posenc.planner import (
+    METHODS,
     ContextPlan,
     loss_by_position_script,
     paste,
@@ -67,7 +68,9 @@ def text_config(name: str) -> Config:
 @cache
 def plan_model(name: str) -> ContextPlan:
     """All methods for a preset as its config has it, from a first length that makes TARGET longer."""
-    return plan(MODELS[name].read(), TARGET, name=name, search_base=False, scan=64)
+    return plan(
+        MODELS[name].read(), TARGET, name=name, methods=[*METHODS], search_base=False, scan=64
+    )
 
 
 def emitted(name: str, method_name: str) -> Paste:
@@ -146,10 +149,10 @@ def test_blocks_of_deepseek_4_come_without_flags_of_servers() -> None:
 
 def test_layers_with_a_block_of_their_own_keep_it() -> None:
     config = published_config("gemma-3-4b")["text_config"]
-    found = plan_config(config, 131_072, trained_length=32_768, methods=["linear"], scan=64)
+    found = plan_config(config, 524_288, trained_length=32_768, methods=["linear"], scan=64)
     block = paste(found, method(found, "linear")).rope_parameters["rope_parameters"]
     assert block == {
-        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 4.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 16.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     }
 
@@ -244,7 +247,7 @@ def texts_of(found: ContextPlan) -> list[str]:
 
 
 def test_plan_of_deepseek_3_says_the_softmax_scale_of_each_block() -> None:
-    found = plan_config(preset_config("deepseek-v3"), 262_144, scan=64)
+    found = plan_config(preset_config("deepseek-v3"), 262_144, methods=[*METHODS], scan=64)
     scales = {one.method.name: one.softmax_scale for one in found.methods}
     assert scales["yarn_paper"] is None
     assert scales["none"] == pytest.approx((1 + 0.1 * math.log(40)) ** -2, rel=1e-12)  # 0.534
@@ -270,7 +273,7 @@ def test_servers_that_read_every_type_as_yarn_get_no_other_type() -> None:
 
 
 def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
-    pasted = emitted("gemma-3-4b", "linear")
+    pasted = emitted("gemma-3-4b", "configured")
     assert plan_model("gemma-3-4b").model.section == "text_config"
     assert "text_config" in pasted.where
     # vLLM sets a key at the top where the text model never looks (vllm-project/vllm 54289).
@@ -288,7 +291,7 @@ def test_a_block_has_the_length_under_the_key_that_the_class_takes() -> None:
         "model_type": "bailing_hybrid", "model_max_length": 131_072, "rope_parameters": block,
     }  # fmt: skip
     found = plan_config(config, TARGET, scan=64)
-    assert {"dynamic", "linear", "yarn"} <= {one.method.name for one in found.methods}
+    assert {"dynamic", "linear", "configured"} <= {one.method.name for one in found.methods}
     for one in found.methods:
         for keys in filter(
             None, (paste(found, one).rope_parameters, paste(found, one).rope_scaling)
@@ -512,6 +515,35 @@ def test_the_script_measures_a_checkpoint_as_it_is_and_as_planned(
     for other, loss in rotated.items():  # any other scaling would be seen
         means = torch.stack([loss[part].mean() for part in parts])
         assert (numbers - means).abs().max() > 2e-4, other
+
+
+def test_the_script_of_a_config_measures_the_checkpoint_as_it_is_alone(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import LlamaForCausalLM
+
+    plain = plan_config(json.loads((checkpoint / "config.json").read_text()), 256, scan=8)
+    scaled = plan_config(preset_config("llama-3.1-8b"), 256, scan=8)
+    of_config = loss_by_position_script(scaled, method(scaled, "configured"))
+    assert of_config == loss_by_position_script(scaled)
+    script = checkpoint / "as_it_is.py"
+    for text in (loss_by_position_script(plain), of_config):
+        script.write_text(text)
+        options = ["--byte-tokens", "--dtype", "float32", "--device", "cpu", "--sequences", "2"]
+        monkeypatch.setattr(
+            sys, "argv", [script.name, str(checkpoint), str(checkpoint / "text.txt"), *options]
+        )
+        capsys.readouterr()
+        runpy.run_path(str(script), run_name="__main__")
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert {*rows[0]} == {"from", "until", "tokens", "before"}
+        content = (checkpoint / "text.txt").read_bytes()[:512]
+        tokens = torch.tensor([byte % 64 for byte in content]).view(2, 256)
+        model = LlamaForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+        loss = losses_by_hand(model, tokens)
+        for row in rows:
+            mean = loss[int(row["from"]) - 1 : int(row["until"]) - 1].mean()
+            assert float(row["before"]) == pytest.approx(float(mean), abs=1e-5)
 
 
 def test_script_names_the_missing_tokens(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

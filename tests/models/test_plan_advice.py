@@ -23,6 +23,7 @@ from posenc.planner.warnings import suggested
 from posenc.schemes.base import NoneConfig
 from tests.models.configs import (
     LLAMA,
+    YARN_BLOCK,
     Config,
     method,
     plan_config,
@@ -157,9 +158,14 @@ def test_advice_of_makers_ends_where_theirs_does() -> None:
     assert exact.advice is not None
     assert exact.advice.source in [source for _, source in exact.statements]
     assert method(plan_preset("qwen2.5-7b", 262_144), "yarn").readiness is Readiness.TRAINED
-    # The card of Qwen2.5 says 4, that of Qwen3 4 or less.
-    assert method(plan_preset("qwen2.5-7b", 65_536), "yarn").advice is None
-    assert method(plan_preset("qwen3-8b", 65_536), "yarn").advice is not None
+    # The card of Qwen2.5 says 4, that of Qwen3 4 or less; what works to a length works to a shorter one.
+    for length in (32_769, 65_536, 100_000, 131_071):
+        same = method(plan_preset("qwen2.5-7b", length), "yarn")
+        assert same.config == exact.config
+        assert same.readiness is Readiness.RECOMMENDED
+        less = method(plan_preset("qwen3-8b", length), "yarn")
+        assert less.config == exact.config.replace(factor=length / 32_768)
+        assert less.readiness is Readiness.RECOMMENDED
     other = plan_preset("qwen2.5-7b", 131_072, trained_length=65_536)
     assert method(other, "yarn").advice is None
     scaled = plan_config(preset_config("qwen2.5-7b"), 131_072, scan=64)
@@ -168,8 +174,97 @@ def test_advice_of_makers_ends_where_theirs_does() -> None:
     # Its own scaling is one row, unless another factor is planned.
     assert [one.config.kind for one in scaled.methods].count("rope_yarn") == 1
     assert "YaRN: the model is configured with YaRN by 4 already." in scaled.left_out
-    shorter = plan_config(preset_config("qwen2.5-7b"), 65_536, scan=64)
+    shorter = plan_config(preset_config("qwen3-8b"), 65_536, scan=64)
     assert method(shorter, "yarn").config.words == "YaRN by 2"
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "qwen3-8b"])
+@pytest.mark.parametrize("length", [32_769, 65_536, 100_000, 131_072])
+def test_a_config_with_the_scaling_of_its_card_works_to_the_length_of_the_card(
+    name: str, length: int
+) -> None:
+    """Both names of a context are in use: 32,768 or 40,960 of training, and 131,072."""
+    for context in (32_768, 40_960, 131_072):
+        config = preset_config(name) | {"max_position_embeddings": context}
+        found = plan_config(config, length, scan=64)
+        assert found.own_length == 131_072
+        assert method(found, "configured").readiness is Readiness.RECOMMENDED
+        assert found.methods[0].readiness is Readiness.RECOMMENDED
+        assert "without training, as their makers recommend" in recommendation(found)
+        past = plan_config(config, 262_144, scan=64)
+        assert "reads 131,072 tokens with its own scaling" in recommendation(past)
+
+
+def test_a_scaling_past_the_context_of_a_config_is_not_known_to_be_trained() -> None:
+    config = LLAMA | {"max_position_embeddings": 32_768, "rope_scaling": YARN_BLOCK}
+    found = plan_config(config, 100_000, scan=64)
+    assert found.methods[0].method.name == "configured"
+    assert found.methods[0].readiness is Readiness.MADE
+    assert "(YaRN by 4) is made for" in recommendation(found)
+    assert "is not known" in recommendation(found)
+    short = plan_config(config, 20_000, scan=64)
+    assert [one.method.name for one in short.methods] == ["none", "configured"]
+    assert "YaRN by 4) acts at this length, too" in recommendation(short)
+    dynamic = LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    within = plan_config(dynamic, 4_096, scan=64)  # where nothing is scaled
+    assert {one.readiness for one in within.methods} == {Readiness.OWN_SCALING}
+    assert recommendation(within).endswith("need no scaling.")
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "own"),
+    [
+        ("llama-3.1-8b", 8_192, 131_072),
+        ("gpt-oss-20b", 4_096, 131_072),
+        ("deepseek-v3", 4_096, 163_840),
+    ],
+)
+def test_a_model_trained_with_its_scaling_is_read_with_it_at_every_length(
+    name: str, length: int, own: int
+) -> None:
+    config = preset_config(name)
+    scheme = read_config(config).main.scheme
+    for target in (16, length, length + 1, own):
+        for trained in (None, own):  # what a visitor knows may be the length after the scaling
+            found = plan_config(config, target, trained_length=trained, scan=64)
+            assert found.methods[0].config == scheme
+            assert found.methods[0].readiness is Readiness.OWN_SCALING
+            assert [one for one in found.methods if one.config == scheme] == [found.methods[0]]
+            ready = [one for one in found.methods if one.readiness is Readiness.OWN_SCALING]
+            assert ready == [found.methods[0]]
+            said = recommendation(found)
+            assert "as it is" in said
+            assert "need no scaling" not in said
+            assert (f"every length up to {own:,} tokens" in said) == (not found.longer)
+
+
+MULTIPLIED: Config = {"rope_type": "yarn", "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("config", "numbers"),
+    [
+        (LLAMA | {"max_position_embeddings": 131_072}, ["If 131,072", "524,288", "32,768"]),
+        (preset_config("qwen2.5-7b"), ["Qwen2.5", "131,072", "524,288", "32,768"]),
+        (preset_config("qwen3-8b"), ["Qwen3", "40,960", "163,840", "32,768"]),
+        (preset_config("qwen2.5-7b") | {"max_position_embeddings": 32_768}, []),  # no mistake
+    ],
+    ids=["unknown", "qwen2.5", "qwen3", "no mistake"],
+)
+def test_a_scaling_that_starts_from_a_scaled_context_is_named(
+    config: Config, numbers: list[str]
+) -> None:
+    scaled = config | {"rope_scaling": MULTIPLIED}
+    for target in (20_000, 131_072):
+        found = plan_config(scaled, target, scan=64)
+        said = [
+            one.sentence for one in warnings_of(found)
+            if "write original_max_position_embeddings" in one.sentence
+        ]  # fmt: skip
+        assert len(said) == bool(numbers)
+        assert [number for number in numbers if number not in " ".join(said)] == []
+        given = plan_config(config | {"rope_scaling": YARN_BLOCK}, target, scan=64)
+        assert not any("write original" in one.sentence for one in warnings_of(given))
 
 
 @pytest.mark.parametrize(("name", "start"), [("llama-3.1-8b", 8_192), ("gpt-oss-20b", 4_096)])

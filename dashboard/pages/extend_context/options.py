@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from posenc import fields, limits
 from posenc.planner import METHODS
+from posenc.planner.methods import DEFAULT_METHODS
 from posenc.text import with_advanced
 
 
@@ -33,4 +34,4 @@ class PlanChoice:
             "Ways to extend the context, compared below.",
             (method.label for method in METHODS.values() if method.advanced),
         ),
-    ).field(("none", "linear", "ntk", "yarn", "llama3", "base"))
+    ).field(DEFAULT_METHODS)

@@ -14,7 +14,7 @@ from dashboard.text import plain
 from posenc.models.model_config import full_cache_note
 from posenc.planner import RANKING, layer_notes, loss_by_position_script, paste, warnings_of
 from posenc.planner.advice import at_inference
-from posenc.planner.methods import UNSCALED
+from posenc.planner.methods import CONFIGURED, UNSCALED
 from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.report import COLUMNS, COVERAGE, TRADE_OFFS
@@ -108,7 +108,8 @@ def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
         key="loss_script",
         on_click="ignore",
         icon=":material/download:",
-        help="Measures loss by position on your own checkpoint, as it is and as planned.",
+        help="Measures loss by position on your own checkpoint, as it is"
+        + (" and as planned." if method.method.name != CONFIGURED else "."),
     )
 
 
