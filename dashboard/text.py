@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from posenc.claims.claim import figure
+from posenc.text import significant
 
 # GitHub's Markdown makes links of bare addresses after it has taken the backslashes away: an invisible
 # joiner inside each keeps it text.
@@ -50,4 +51,4 @@ def number(value: float, digits: int = 3) -> str:
         return "0"
     if abs(value) < 10.0**-digits:
         return figure(value)
-    return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return significant(value, digits)

@@ -54,6 +54,15 @@ def count_of(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with at least so many significant digits: 0.00123, 12.3, 999.7 as 1,000, 12,346.
+
+    From 1e-4 to 1e15 it has no exponent, and thousands are separated.
+    """
+    rounded = float(f"{value:.{digits}g}")
+    return f"{value:,.0f}" if 10**digits <= abs(rounded) < 1e15 else f"{value:,.{digits}g}"
+
+
 def short_number(value: float) -> str:
     """Return a base with five digits: 5e5, 4.8692e6; below 1e4 in full."""
     if value < 10_000:
@@ -66,7 +75,7 @@ def short_number(value: float) -> str:
 def as_factor(factor: float) -> str:
     """Return a factor as x16 or x1.25; one that is not quite 1 with the digits that show it."""
     near_one = factor != 1 and f"{factor:.4g}" == "1"
-    return f"x{factor:,.{9 if near_one else 4}g}"
+    return f"x{significant(factor, 9 if near_one else 4)}"
 
 
 def joined(names: Iterable[str], last: str) -> str:

@@ -117,9 +117,9 @@ def readout(
 ) -> alt.Chart:  # fmt: skip
     """A vertical rule at the pointer whose tooltip names the place once and lists every line.
 
-    names: of the lines, which `column` of the frame holds. form: of a value, y. every: whether x has every
-    whole number, so that rules side by side cover the chart; searching the nearest of hundreds takes the
-    browser longer than drawing the lines.
+    names: of the lines, which `column` of the frame holds. form: of a value, y, below 1,000. every: whether
+    x has every whole number, so that rules side by side cover the chart; searching the nearest of hundreds
+    takes the browser longer than drawing the lines.
     """
     field = str(x.shorthand).partition(":")[0]
     nearest = alt.selection_point(
@@ -133,7 +133,10 @@ def readout(
         chart = chart.transform_calculate(line=f"datum.{column} + ', ' + datum.setting")
         column = "line"
     values = {name: f"datum[{json.dumps(name)}]" for name in names}
-    texts = {n: f"isValid({v}) ? format({v}, '{form}') : '\u2013'" for n, v in values.items()}
+    texts = {
+        n: f"isValid({v}) ? format({v}, abs({v}) < 999.5 ? '{form}' : ',.0f') : '\u2013'"
+        for n, v in values.items()
+    }
     rows = [
         alt.Tooltip(field=name.replace(".", "\\."), type="nominal", title=name) for name in names
     ]

@@ -22,6 +22,7 @@ from dashboard.components.matrix.colours import coloured, shades
 from dashboard.components.matrix.payload import Tick
 from dashboard.frame.page_contents import PageContents, Picture
 from dashboard.settings import Setting, record
+from dashboard.text import number
 
 # A file without a date of its own, so that the same page gives the same bytes.
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -102,7 +103,7 @@ def _readme(contents: PageContents, link: str, *, compared: bool) -> str:
     """Return the page's sentences, captions of its matrices and its link."""
     captions = [
         f"figures/{figure}.png: {'; '.join(filter(None, (row.title, panel.title, panel.subtitle)))}. "
-        f"Colours from {row.scale.low:.3g} to {row.scale.high:.3g}. "
+        f"Colours from {number(row.scale.low)} to {number(row.scale.high)}. "
         f"Down: {panel.row_label or row.row_label}. Across: {panel.column_label or row.column_label}."
         for row in contents.pictures.values()
         if isinstance(row, Row)
@@ -125,8 +126,8 @@ def _readme(contents: PageContents, link: str, *, compared: bool) -> str:
 
 def _panels(picture: Row) -> Iterator[tuple[str, Panel]]:
     """Yield the matrices of a row, each with the name of its figure."""
-    for number, panel in enumerate(picture.panels, 1):
-        yield file_name(f"{picture.key} {number} {panel.title}"), panel
+    for place, panel in enumerate(picture.panels, 1):
+        yield file_name(f"{picture.key} {place} {panel.title}"), panel
 
 
 def _drawn(figure: str, spec: Spec) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
 from dashboard.server.incidents import PageEnded
 from dashboard.settings import Setting
-from dashboard.text import listed, plain
+from dashboard.text import listed, number, plain
 from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
 
@@ -255,7 +255,7 @@ def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
         # fmax skips NaN, which is a cell without a value.
         largest = np.fmax.reduce(np.abs(result.matrix.values), axis=None, initial=0)
         if largest > 1 + _ROUNDING:
-            beyond.append(f"{label(kind)} ({largest:.4g})")
+            beyond.append(f"{label(kind)} ({number(float(largest), 4)})")
     if not beyond:
         return ""
     return (

@@ -26,6 +26,7 @@ from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.schemes.base import Head, Request, Scheme, VectorScheme, check_request, rounded
+from posenc.text import significant
 
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
 GROWING = "exact, but every position adds a dimension, so seen positions do not predict later ones"
@@ -400,6 +401,6 @@ def _verdict(error: float | None, request: Request, dimension: int, *, growing: 
     if math.isnan(error):
         return "undefined, all vectors are zero"
     if error > MAP_TOLERANCE[request.precision]:
-        return f"no such matrix, error {error:.3g}"
+        return f"no such matrix, error {significant(error)}"
     exact = GROWING if growing else f"exact in {dimension:,} dimensions"
     return f"{exact} up to the rounding of {request.precision}" if request.dtype else exact

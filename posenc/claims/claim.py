@@ -13,6 +13,7 @@ from torch import Tensor
 
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
 from posenc.schemes.sizes import Sizes
+from posenc.text import significant
 
 # In the order in which claims are listed.
 THEMES = ("values", "content", "wavelengths", "distance", "order", "tables", "biases", "models")
@@ -176,10 +177,8 @@ def figure(value: float) -> str:
         return str(value)
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
-    if 1e-3 <= abs(value) < 1000:
-        return f"{value:.3g}"
-    if 1000 <= abs(value) < 1e15:
-        return f"{value:,.0f}"
+    if 1e-3 <= abs(value) < 1e15:
+        return significant(value)
     mantissa, exponent = f"{value:.1e}".split("e")
     space = "\N{NO-BREAK SPACE}"  # no line ends inside a number
     return f"{mantissa}{space}×{space}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"

@@ -34,7 +34,7 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
 from posenc.sdpa import attention
-from posenc.text import count_of
+from posenc.text import count_of, significant
 
 OFFSETS = (1, 2, 10, 100)  # of the matrices that are checked
 MAX_POSITIONS = 64  # of a small attention
@@ -246,7 +246,7 @@ def geometric(sizes: Sizes) -> Verdict:
     head = next((i + 2 for i, x in enumerate(ratios) if abs(x / ratios[0] - 1) > 1e-12), None)
     change = ""
     if head:
-        change = f"; from head {head - 1} to {head} it changes to {ratios[head - 2]:.3g}"
+        change = f"; from head {head - 1} to {head} it changes to {significant(ratios[head - 2])}"
     return Verdict(
         Status.FALSE if head else Status.HOLDS,
         (

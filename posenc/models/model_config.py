@@ -12,6 +12,7 @@ from posenc.models.layers import Sizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from posenc.text import significant
 
 MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
 BLOCK = 16  # tokens that vLLM reserves at once by default
@@ -201,7 +202,7 @@ def cache_gib(
 def full_cache_note(model: ModelConfig, length: int) -> str:
     """Return what servers reserve beyond the tokens of windows, and for states; "" if that is no more."""
     tokens, whole, blocks = (
-        f"{cache_gib(model, length, windows=windows, block=block)['bfloat16']:,.4g}"
+        significant(cache_gib(model, length, windows=windows, block=block)["bfloat16"], 4)
         for windows, block in ((True, 1), (False, 1), (True, BLOCK))
     )
     sentences = []
@@ -217,7 +218,7 @@ def full_cache_note(model: ModelConfig, length: int) -> str:
         )
     if state := model.cache_numbers(0) * _BYTES["bfloat16"]:
         sentences.append(
-            f"{state / 2**20:,.4g} MiB of the bfloat16 cache is state, whose size does not grow with the "
-            "text; transformers and llama.cpp keep it in float32, up to twice as much."
+            f"{significant(state / 2**20, 4)} MiB of the bfloat16 cache is state, whose size does not "
+            "grow with the text; transformers and llama.cpp keep it in float32, up to twice as much."
         )
     return " ".join(sentences)

@@ -1,14 +1,18 @@
 """Curves that lie on each other are found and said; colours and strokes tell schemes apart."""
 
+import re
 import tomllib
 from pathlib import Path
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+import vl_convert
 
 from dashboard.charts.lines import LABEL_GAP, coinciding, labelled
 from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
+from dashboard.charts.theme import readout, spec_of
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, drawn, visit
 
@@ -64,6 +68,22 @@ def test_name_of_a_line_stands_at_its_last_value_and_covers_no_other() -> None:
     assert heights["short"] == 0.5
     assert heights["near"] - heights["low"] == pytest.approx(LABEL_GAP)
     assert (heights["near"] + heights["low"]) / 2 == pytest.approx(0.005)
+
+
+def test_tooltip_of_a_line_writes_large_values_whole() -> None:
+    """Evaluated by Vega, as a text that is drawn."""
+    values = {"a": 999.7, "b": 1_234.5, "c": -65_432.1, "d": 999.4, "e": 0.12345, "f": None}
+    x = alt.X("x:Q")
+    rule = spec_of(readout([*values], x, "x", ".3g", pinned=False))
+    rows = [{"scheme": name, "x": 1, "y": y} for name, y in values.items()]
+    layers = [
+        {"mark": "text", "encoding": {"text": {"field": name}, "y": {"value": 20 * n}}}
+        for n, name in enumerate(values)
+    ]
+    chart = {"data": {"values": rows}, "transform": rule["transform"], "layer": layers}
+    svg = vl_convert.vegalite_to_svg(chart)
+    drawn_texts = [text.replace("\u2212", "-") for text in re.findall(r"<text[^>]*>([^<]+)<", svg)]
+    assert drawn_texts == ["1,000", "1,235", "-65,432", "999", "0.123", "\u2013"]
 
 
 def test_pages_say_which_curves_coincide() -> None:

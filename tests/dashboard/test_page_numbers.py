@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard.controls import pin
@@ -21,7 +23,9 @@ from dashboard.pages.pca.panels import panels
 from dashboard.settings import Setting
 from dashboard.text import number
 from posenc import analysis
+from posenc.claims import figure
 from posenc.rotation import pair_matrix
+from posenc.text import as_factor, significant
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import (
@@ -487,3 +491,35 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         if (negative := analysis.first_negative_offset(thetas, 5_000)) is not None:
             assert row["B(k) first negative at"] == f"{negative:,}"
     assert of(summary, "alibi").empty
+
+
+@given(st.floats(-15, 14.9), st.booleans())
+def test_numbers_for_reading_have_three_digits_and_no_exponent(
+    power: float, negative: bool
+) -> None:
+    value = 10**power * (-1) ** negative
+    texts = [significant(value), figure(value), number(value)]
+    for text in texts[: 3 if abs(value) >= 1e-3 else 1]:
+        back = float(text.replace(",", ""))
+        if abs(value) >= 1e-4:
+            assert "e" not in text
+            assert "\u00d7" not in text
+        if abs(value) >= 1_000:  # whole, its thousands apart
+            assert re.fullmatch(r"-?\d{1,3}(,\d{3})+", text)
+            assert abs(back - value) <= 0.5 + 1e-9 * abs(value)
+        else:
+            assert abs(back - value) <= 0.0051 * abs(value)
+            digits = re.sub(r"e.*", "", text).replace(".", "").lstrip("-0").replace(",", "")
+            assert len(digits) <= 4 if abs(back) == 1_000 else len(digits) <= 3
+
+
+def test_numbers_at_the_edges_of_their_digits() -> None:
+    for value, text in ((999.4, "999"), (999.5, "1,000"), (999.7, "1,000"), (-999.97, "-1,000")):
+        assert significant(value) == figure(value) == number(value) == text
+    assert [significant(value, 2) for value in (99.6, 523.4, 0.0996)] == ["100", "523", "0.1"]
+    assert [significant(value, 4) for value in (9_999.6, 1_234.5, 2e6)] == [
+        "10,000", "1,234", "2,000,000",
+    ]  # fmt: skip
+    assert [number(value, 2) for value in (523.0, 1e-9)] == ["523", "1.0\u00a0×\u00a010⁻⁹"]
+    assert as_factor(12_345.6) == "x12,346"
+    assert [significant(value) for value in (math.inf, math.nan, 0.0)] == ["inf", "nan", "0"]

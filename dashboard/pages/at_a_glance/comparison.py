@@ -14,6 +14,7 @@ from dashboard.compute.scheme_facts import (
     place,
 )
 from dashboard.pages.at_a_glance.properties import OFFSET_ONLY, WITH_CONTENT
+from dashboard.text import number
 from posenc import Request
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
@@ -69,8 +70,8 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
             offset_only = "cannot be measured"
         else:
             added = f"yes, for the table alone; {WITH_CONTENT}" if where == EMBEDDING else "yes"
-            offset_only = added if error < OFFSET_ONLY else f"no (error {error:.2g})"
-        name, number = PAPERS.get(kind, ("", ""))
+            offset_only = added if error < OFFSET_ONLY else f"no (error {number(error, 2)})"
+        paper, arxiv = PAPERS.get(kind, ("", ""))
         rows.append(
             {
                 "scheme": SCHEMES[kind].label,
@@ -85,7 +86,7 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 if loss
                 else "not measured",
                 "used by": _used_by(kind),
-                "paper": f"[{name}](https://arxiv.org/abs/{number})" if name else "none named",
+                "paper": f"[{paper}](https://arxiv.org/abs/{arxiv})" if paper else "none named",
                 "formula": f"${compact_formula(request.config)}$",
             }
         )

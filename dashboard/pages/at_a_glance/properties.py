@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from dashboard.compute.schemes import Similarity
+from dashboard.text import number
 from posenc.analysis import Properties
 from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
 from posenc.schemes import SCHEMES
@@ -38,7 +39,7 @@ def table(measured: Mapping[str, Properties]) -> pd.DataFrame:
 
 
 def _text(value: float | None, missing: str) -> str:
-    return missing if value is None else f"{value:.3g}"
+    return missing if value is None else number(value)
 
 
 def numbers(measured: Mapping[str, Properties]) -> pd.DataFrame:
@@ -57,7 +58,7 @@ def sentence(measured: Properties, similarity: Similarity, *, added: bool) -> st
 
     added: whether it is added to token vectors, so that content meets absolute positions.
     """
-    if measured.closest_pair is None:
+    if measured.closest_pair is None or measured.smallest_distance is None:
         return "One position: nothing to compare."
     if measured.smallest_distance == 0:
         i, j = measured.closest_pair
@@ -65,7 +66,7 @@ def sentence(measured: Properties, similarity: Similarity, *, added: bool) -> st
     else:
         uniqueness = (
             f"All {measured.positions:,} positions differ: the two closest vectors are "
-            f"{measured.smallest_distance:.3g} apart (largest norm: {measured.norm_high:.3g})"
+            f"{number(measured.smallest_distance)} apart (largest norm: {number(measured.norm_high)})"
         )
     error = measured.translation_invariance_error
     if error is None and measured.translation_reason == TOO_FEW_POSITIONS:
@@ -77,7 +78,7 @@ def sentence(measured: Properties, similarity: Similarity, *, added: bool) -> st
         if added:
             shift = f"between rows of the table {shift}; {WITH_CONTENT}"
     else:
-        shift = f"absolute position matters too (shift-invariance error {error:.2g})"
+        shift = f"absolute position matters too (shift-invariance error {number(error, 2)})"
     untrained = ""
     if similarity.kernel.untrained:
         start = similarity.kernel.start

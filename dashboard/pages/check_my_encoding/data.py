@@ -17,6 +17,7 @@ from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from dashboard.settings import Setting
+from dashboard.text import number
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable
@@ -34,7 +35,7 @@ from posenc.identification.identify import (
 )
 from posenc.schemes.rope import RopeConfig
 from posenc.tables import sinusoidal_table
-from posenc.text import count_of
+from posenc.text import count_of, significant
 
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
 NO_TABLE = "There is no table to check."
@@ -318,9 +319,10 @@ def _decoded(name: str, setting: Setting) -> Answer:
         f" (first {probes.positions:,} of {all_rows:,} rows)" if probes.positions < all_rows else ""
     )
     sentence = (
-        f"{source}{first}: a linear map decodes a vector's position with an error of {index.value:.2g} "
-        f"(MAE; guessing: {probes.guessing:.3g}, control with random numbers: {index.control:.3g}). It "
-        f"orders {order.value:.0%} of pairs of vectors correctly (control: {order.control:.0%})."
+        f"{source}{first}: a linear map decodes a vector's position with an error of "
+        f"{significant(index.value, 2)} (MAE; guessing: {number(probes.guessing)}, control with random numbers: "
+        f"{number(index.control)}). It orders {order.value:.0%} of pairs of vectors correctly "
+        f"(control: {order.control:.0%})."
     )
     numbers = [
         _row(f"table: {source}", probes, "value"),

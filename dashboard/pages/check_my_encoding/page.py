@@ -18,7 +18,7 @@ from dashboard.pages.check_my_encoding.data import Answer
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
 from dashboard.settings import Setting
-from dashboard.text import plain
+from dashboard.text import number, plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
 from posenc.identification import identify, match_model
@@ -126,7 +126,7 @@ def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
     """Draw the largest error, the deviations and the corrected code. match: with the chosen model."""
     current, codes = both.current, {}
     if current.largest is not None:
-        st.metric("Largest error", f"{current.largest:.3g}", width="content")
+        st.metric("Largest error", number(current.largest), width="content")
         page.second_headline(both.map(lambda answer: answer.worst))
     if current.result is not None:
         codes = code_by_title(current.result, match)

@@ -16,7 +16,7 @@ from dashboard.frame import page
 from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
-from dashboard.text import plain
+from dashboard.text import number, plain
 from posenc.claims import CLAIMS, Claim, Number, Verdict, training
 
 used_controls = UsedControls(
@@ -115,7 +115,7 @@ def pinned(of_b: Verdict, of_a: Verdict) -> str:
     if a is not None:
         text += f", {plain(a.text)}"
         if b is not None and b.name == a.name and b.value is not None and a.value is not None:
-            text += f"; B minus A: {plain(f'{b.value - a.value:.4g}')}"
+            text += f"; B minus A: {plain(number(b.value - a.value, 4))}"
     return f"{text}."
 
 

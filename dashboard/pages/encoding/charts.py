@@ -59,8 +59,8 @@ def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             tooltip=[
                 *told(pinned),
                 alt.Tooltip("pair:Q", title="pair"),
-                alt.Tooltip("wavelength:Q", format=".3s", title="positions per turn"),
-                alt.Tooltip("turns:Q", format=".3g", title="turns in training"),
+                alt.Tooltip("wavelength:Q", format=",.3~r", title="positions per turn"),
+                alt.Tooltip("turns:Q", format=",.3~r", title="turns in training"),
                 alt.Tooltip("share:Q", format=".3~%", title="share of a turn in training"),
             ],
             **line_style(kinds, pinned),

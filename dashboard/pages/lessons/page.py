@@ -17,6 +17,7 @@ from dashboard.frame import page
 from dashboard.pages.lessons import data, options
 from dashboard.pages.lessons.data import Lesson
 from dashboard.settings import Setting
+from dashboard.text import number
 from posenc import alibi_slopes, analysis, sinusoidal_table
 from posenc.lab import summary
 from posenc.schemes import rope
@@ -167,7 +168,7 @@ def _draw_clock(lesson: Lesson) -> None:
     )
     frequencies = lesson.arrays["inv_freq"]
     hands = frequencies[[*HANDS]]
-    ahead = ", ".join(f"{degrees:.3g}°" for degrees in np.rad2deg(data.APART * hands))
+    ahead = ", ".join(f"{number(float(degrees))}°" for degrees in np.rad2deg(data.APART * hands))
     subtitles = {
         "Key": (0, f"pairs {', '.join(map(str, HANDS))} of {len(frequencies)}"),
         "Query": (data.APART, f"{data.APART} positions later, so ahead of the key by {ahead}"),

@@ -58,7 +58,7 @@ def positions(across: str, up: str) -> Spec:
     scale = alt.Scale(scheme=shades, domain=[0, 1])
     tooltip = [
         alt.Tooltip("position:Q"),
-        *(alt.Tooltip(f"PC{i}:Q", format=".3g") for i in (1, 2, 3)),
+        *(alt.Tooltip(f"PC{i}:Q", format=",.3~r") for i in (1, 2, 3)),
     ]
     label = alt.Chart().transform_filter("datum.label != null")
     label = label.mark_text(

@@ -10,6 +10,7 @@ from dashboard.charts.frames import evenly
 from dashboard.compute.schemes import Array
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.data import AXES
+from dashboard.text import number
 
 # A score this many times further out than 99 of 100 is left out of the picture, and named beside it:
 # one outlier (BERT's position 0 is one) would press all others into a dot.
@@ -55,7 +56,7 @@ def outside(scores: Array, extent: float) -> str:
         return ""
     furthest = far[sizes[far].argmax()]
     at = ", ".join(
-        f"{axis} {score:.3g}" for axis, score in zip(AXES, scores[furthest], strict=True)
+        f"{axis} {number(float(score))}" for axis, score in zip(AXES, scores[furthest], strict=True)
     )
     many = "" if len(far) == 1 else f"{len(far):,} positions, the furthest is "
     return f"Outside the picture: {many}position {furthest:,} at {at}."

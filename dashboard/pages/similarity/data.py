@@ -12,7 +12,7 @@ from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array, Similarity
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.settings import Setting
-from dashboard.text import listed
+from dashboard.text import listed, number
 from posenc.schemes import SCHEMES
 
 IMPORTS = """
@@ -103,7 +103,7 @@ def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -
     for kind, row in rows.items():
         label = SCHEMES[kind].label
         if row is not None and key < len(row[1]):
-            values.append(f"{row[1][key]:.3g} ({label})")
+            values.append(f"{number(float(row[1][key]))} ({label})")
         elif row is not None:
             absent.append(label)
     if absent:
