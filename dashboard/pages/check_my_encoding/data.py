@@ -320,8 +320,8 @@ def _decoded(name: str, setting: Setting) -> Answer:
     )
     sentence = (
         f"{source}{first}: a linear map decodes a vector's position with an error of "
-        f"{significant(index.value, 2)} (MAE; guessing: {number(probes.guessing)}, control with random numbers: "
-        f"{number(index.control)}). It orders {order.value:.0%} of pairs of vectors correctly "
+        f"{significant(index.value, 2)} (MAE; guessing: {number(probes.guessing)}, control with random "
+        f"numbers: {number(index.control)}). It orders {order.value:.0%} of pairs of vectors correctly "
         f"(control: {order.control:.0%})."
     )
     numbers = [
