@@ -47,6 +47,7 @@ from posenc.models.read_config import read_config
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.text import significant
 
 Tables = Tensor | Sequence[Tensor] | nn.Module
 Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
@@ -212,7 +213,7 @@ def _at(answers: Sequence[Answer], place: Place) -> str:
 
 
 def _by(place: Place) -> str:
-    return f"by {place.amount:.3g}" if place.amount < NOT_FINITE / 2 else "by NaN or infinity"
+    return f"by {significant(place.amount)}" if place.amount < NOT_FINITE / 2 else "by NaN or infinity"
 
 
 def _column(answer: Answer, place: Place) -> str:
@@ -236,7 +237,7 @@ def _cause(answer: Answer, config: TableScheme) -> str:
 
 
 def _words(config: TableScheme) -> str:
-    return f"{config.label} ({_widths(config)}, base {config.base:,.6g})"
+    return f"{config.label} ({_widths(config)}, base {significant(config.base, 6)})"
 
 
 def _configs(

@@ -30,7 +30,7 @@ from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
 from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
 from posenc.schemes.rope import RopeConfig
-from posenc.text import printable_name, with_advanced
+from posenc.text import printable_name, significant, with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _ASSUME = click.option(
@@ -191,7 +191,7 @@ def _print_plan(plan: ContextPlan) -> None:
         click.echo(f"{RANKING}\n{EXPLAINED}")
         _print_list("How this is ranked", RANKING_RULES)
     _print_list("Left out", plan.left_out)
-    sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in plan.cache.items())
+    sizes = ", ".join(f"{significant(gib, 4)} GiB in {name}" for name, gib in plan.cache.items())
     click.echo(f"\nKV cache of one sequence of {plan.target:,} tokens: {sizes}.")
     notes = full_cache_note(plan.model, plan.target), precision_sentence(plan), bound_sentence(plan)
     for sentence in filter(None, notes):

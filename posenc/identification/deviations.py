@@ -12,6 +12,7 @@ from posenc.identification.columns import SWAPPED, TableInput, column_words, lon
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
+from posenc.text import significant
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
@@ -221,8 +222,8 @@ def deviations_of(
     if usual is not None and not published(hypothesis, usual):
         add(
             "exponent",
-            f"Base {hypothesis.base:,.10g} is unusual: base {usual.base:,.10g} with the exponent "
-            f"{usual.exponent} in place of 2m/d makes the same numbers.",
+            f"Base {significant(hypothesis.base, 6)} is unusual: base {significant(usual.base, 6)} with "
+            f"the exponent {usual.exponent} in place of 2m/d makes the same numbers.",
         )
     if scale != 1.0 and not scaled:
         shifted = _shifted_exponent(hypothesis, dim_of(table, hypothesis))
@@ -260,7 +261,8 @@ def deviations_of(
         verb = "With these angles, it still differs" if recipe.low else "It differs"
         add(
             "unexplained",
-            f"{verb} from the formula by up to {others.largest:.2g}, most in row {row:,}, {where}.",
+            f"{verb} from the formula by up to {significant(others.largest, 2)}, most in row {row:,}, "
+            f"{where}.",
             doubtful=not recipe.low,
         )
     return tuple(deviations)
@@ -279,7 +281,8 @@ def _outliers(comparison: Comparison, *, only: bool) -> str:
     single = len(comparison.rows) + len(comparison.columns) == 1
     return (
         f"{' and '.join(words for words in lists if words)} {'does' if single else 'do'} not follow the "
-        f"formula (largest difference {comparison.all.largest:.2g}){'; all the rest does' if only else ''}."
+        f"formula (largest difference {significant(comparison.all.largest, 2)})"
+        f"{'; all the rest does' if only else ''}."
     )
 
 
@@ -310,7 +313,7 @@ def other_descriptions(
         return (*names[:_MOST_LISTED], *([f"one of {more:,} other scalings"] if more > 0 else []))
     rope, plain = arrangement.scheme == "rope", hypothesis.config is None
     if published(hypothesis, usual):
-        return (f"base {base:,.10g} with the exponent 2m/d of Vaswani et al. 2017",)
+        return (f"base {significant(base, 6)} with the exponent 2m/d of Vaswani et al. 2017",)
     descriptions = [arrangement.also] if arrangement.also and plain else []
     if math.isinf(uncertainty):
         return (*descriptions, "the same with any other base, which one pair does not show")
@@ -318,10 +321,12 @@ def other_descriptions(
     more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if is_usual else USUAL_BASES
     if other := usual_base(base, dim, uncertainty, more_usual):
         descriptions.append(
-            f"base {other.base:,.10g} with the exponent {other.exponent} in place of 2m/d"
+            f"base {significant(other.base, 6)} with the exponent {other.exponent} in place of 2m/d"
         )
     if rope and (shifted := _shifted_exponent(hypothesis, dim)):
-        descriptions.append(f"base {base:,.10g} with the exponent {shifted} in place of 2m/d")
+        descriptions.append(
+            f"base {significant(base, 6)} with the exponent {shifted} in place of 2m/d"
+        )
     if rope and plain and not is_usual:
         descriptions += [words for _, words in ntk_bases(dim, base, USUAL_BASES[:3])]
     return tuple(descriptions)

@@ -46,7 +46,7 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
-from posenc.text import count_of
+from posenc.text import count_of, significant
 
 FITS = 0.02  # largest relative residual of a table that a formula made
 _SAME_NORM = 0.95  # least over largest squared norm of positions, after rounding
@@ -266,7 +266,7 @@ def base_words(result: Identification) -> str:
     """Return the base with as many digits as the table shows, or a usual one with its exponent."""
     assert result.hypothesis is not None
     if result.usual_base is not None:
-        return f"{result.usual_base.base:,.6g} with the exponent {result.usual_base.exponent}"
+        return f"{significant(result.usual_base.base, 6)} with the exponent {result.usual_base.exponent}"
     if math.isinf(result.base_within):
         return "of any size"
     digits = 12
@@ -291,8 +291,8 @@ def fit_sentence(result: Identification) -> str:
     subject = "With these angles, the largest difference is" if low else "Largest difference"
     row, column = result.worst
     return (
-        f"{subject} {result.largest:.2g} (row {row:,}, {_column(result, column)}), root mean square "
-        f"{result.residual:.2g} of the table's size; its numbers are {dtype}."
+        f"{subject} {significant(result.largest, 2)} (row {row:,}, {_column(result, column)}), "
+        f"root mean square {result.residual:.2g} of the table's size; its numbers are {dtype}."
     )
 
 
@@ -367,7 +367,7 @@ def error_sentence(result: Identification, error: Differences) -> str:
     if error.largest == 0:
         return "Every number is that of the formula, to the last bit."
     row, column = error.worst
-    return f"Largest error {error.largest:.3g}, in row {row:,}, {_column(result, column)}."
+    return f"Largest error {significant(error.largest)}, in row {row:,}, {_column(result, column)}."
 
 
 def leading_error(result: Identification, error: Differences | None) -> str:

@@ -22,6 +22,7 @@ from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig
+from posenc.text import significant
 
 USUAL_BASES = (
     10_000.0, 500_000.0, 1_000_000.0, 150_000.0, 160_000.0, 100_000.0, 5_000_000.0, 10_000_000.0,
@@ -145,7 +146,8 @@ def ntk_bases(dim: int, base: float, usual: Sequence[float]) -> list[tuple[float
         with contextlib.suppress(ConfigError):
             larger = RopeNtkConfig(dim=dim, base=plain, factor=float(factor)).larger_base
             if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
-                bases.append((larger, f"NTK-aware scaling of base {plain:,.10g} by {factor}"))
+                words = f"NTK-aware scaling of base {significant(plain, 6)} by {factor}"
+                bases.append((larger, words))
     return bases
 
 

@@ -8,7 +8,7 @@ from posenc.models.model_config import ModelConfig
 from posenc.models.presets import MODELS, ModelPreset
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
-from posenc.text import as_factor, count_of
+from posenc.text import as_factor, count_of, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,8 @@ class MeasuredRatio:
     def text(self) -> str:
         """The ratio in words."""
         return (
-            f"{self.mean:.3g} times (geometric mean of {count_of(self.seeds, 'seed')}, {self.low:.3g} to "
-            f"{self.high:.3g}, trained on {self.train_length:,} bytes)"
+            f"{significant(self.mean)} times (geometric mean of {count_of(self.seeds, 'seed')}, "
+            f"{significant(self.low)} to {significant(self.high)}, trained on {self.train_length:,} bytes)"
         )
 
 

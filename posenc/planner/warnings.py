@@ -19,7 +19,7 @@ from posenc.planner.methods import (
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
-from posenc.text import as_factor, count_of, joined, short_number
+from posenc.text import as_factor, count_of, joined, short_number, significant
 
 _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
 _MEN = "Men et al. 2024, arXiv 2405.14591"
@@ -147,7 +147,7 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
     if not measured:
         return f"{sentence}."
     best = min(measured, key=lambda method: max(ratio.mean for ratio in method.measured))
-    ratios = joined((f"{ratio.mean:.3g}" for ratio in best.measured), "and")
+    ratios = joined((significant(ratio.mean) for ratio in best.measured), "and")
     lengths = joined((f"{ratio.train_length:,}" for ratio in best.measured), "and")
     others = [_name(method) for method in measured if method is not best]
     than = f", less than {joined(others, 'and')}" if others else ""

@@ -60,6 +60,19 @@ def test_every_cache_of_a_module_must_match() -> None:
             assert_matches(nn.ModuleDict({"global": right, "local": wrong}), ROPE)
 
 
+def test_bases_from_a_million_on_are_written_whole() -> None:
+    """Of a scheme of base 1e6, and of a table with another exponent, which the message describes."""
+    rates = 1e6 ** (-torch.arange(0, 32, 2, dtype=torch.float64) / 30)
+    angles = torch.arange(64, dtype=torch.float64)[:, None] * rates
+    config = config_of("rope", dim=32, base=1e6, layout="half")
+    with pytest.raises(AssertionError) as failure:
+        assert_matches((angles.cos().float(), angles.sin().float()), config)
+    said = str(failure.value)
+    assert "base 1,000,000) from position 0" in said
+    assert "base 1,000,000 with the exponent 2m/(d - 2)" in said
+    assert "e+0" not in said
+
+
 LLAMA = {
     "model_type": "llama", "hidden_size": 128, "num_attention_heads": 4, "num_hidden_layers": 1,
     "rope_theta": 10_000.0,

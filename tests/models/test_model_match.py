@@ -144,10 +144,9 @@ def test_cache_of_every_scaling_in_every_form_belongs_and_gets_no_code(
         tables = repeated(config, "half", form)
     result = identify(*tables)
     if kind != "rope_longrope":  # whose factors are searched for each model
-        assert result.config is not None, headline(result)
+        assert isinstance(result.config, RopeConfig), headline(result)
         frequencies, factor = rope_frequencies(config, length=200)
         found = replace(result.config, layout="half")
-        assert isinstance(found, RopeConfig)
         torch.testing.assert_close(found.frequencies().inv_freq, frequencies, rtol=1e-4, atol=0)
         assert math.isclose(found.attention_scaling(), factor, rel_tol=1e-6)
         assert result.deviations == ()
