@@ -45,13 +45,13 @@ def draw() -> None:
     draw_own_config()
 
 
-def draw_own_config() -> None:
-    """Draw what takes the visitor's own config, once somebody opens it."""
+def draw_own_config() -> bool:
+    """Draw what takes the visitor's own config, once somebody opens it; return whether it refuses one."""
     drawer = st.expander(
         "Your own model", key="your_model", on_change="rerun", icon=":material/upload_file:"
     )
     if not drawer.open:
-        return
+        return False
     with drawer:
         # Fresh fields once a config was taken, so that nothing of its text stays.
         taken = st.session_state.get("configs_taken", 0)
@@ -73,12 +73,13 @@ def draw_own_config() -> None:
         asked = button(st, "Use this config", key="use_config", icon=":material/check:")
         content = text.encode("utf-8", "replace") if file is None else file.getvalue()
         if not (content or asked or file is not None):
-            return
+            return False
         token = _read_token(content, "" if file is None else printable_name(file.name))
         if asked and token:
             _choose(token)
             st.session_state["configs_taken"] = taken + 1
             st.rerun()
+        return not token
 
 
 def chosen() -> ChosenModel | None:

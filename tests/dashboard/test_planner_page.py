@@ -257,6 +257,24 @@ def test_empty_trained_length_shows_what_it_stands_for() -> None:
     assert as_read(headline(old_link)).startswith("Llama-3-8B to 16,384 tokens: 2x longer. ")
 
 
+def test_refused_config_leaves_no_plan_of_another_model_on_the_page() -> None:
+    at = drawn(visit(PAGE, {"model": "llama-2-7b", "context": "16384"}, your_model=True))
+    assert at.code
+    text = json.dumps({"model_type": "llama", "max_position_embeddings": -1})
+    at.text_area(key="config_text_0").set_value(text).run()
+    for refused in (at, at.button(key="use_config").click().run()):
+        assert "max_position_embeddings" in as_read(refused.error[0].value)
+        assert "Nothing is planned" in refused.info[0].value
+        for kind in ("code", "dataframe", "download_button"):
+            assert not refused.get(kind)
+        assert "16,384" not in " ".join(
+            as_read(box.value) for box in (*refused.markdown, *refused.caption)
+        )
+        assert [box.value for box in refused.title] == ["Extend a model's context"]
+    at.text_area(key="config_text_0").set_value("").run()
+    assert drawn(at).code
+
+
 def test_target_and_trained_length_of_the_last_model_do_not_outlive_it() -> None:
     link = {"context": "16384", "trained": "4096"}
     at = drawn(visit(PAGE, link, your_model=True))

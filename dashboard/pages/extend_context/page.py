@@ -39,7 +39,14 @@ def draw() -> None:
     none = f"Example: {MODELS[data.DEFAULT].label}"
     model_picker.select(row, "model_here_control", none, width=340)
     with places["own"]:
-        model_picker.draw_own_config()
+        is_refused = model_picker.draw_own_config()
+    if (
+        is_refused
+    ):  # a plan of another model, with its blocks to paste, would be taken for one of this
+        with header:
+            page.title(TITLE)
+        st.info("Nothing is planned for a config that is refused: correct it, or remove it.")
+        return
     token = data.model_token(settings.current)
     if chosen_model(token).config.sees_images:
         with header:
