@@ -213,7 +213,9 @@ def _at(answers: Sequence[Answer], place: Place) -> str:
 
 
 def _by(place: Place) -> str:
-    return f"by {significant(place.amount)}" if place.amount < NOT_FINITE / 2 else "by NaN or infinity"
+    return (
+        f"by {significant(place.amount)}" if place.amount < NOT_FINITE / 2 else "by NaN or infinity"
+    )
 
 
 def _column(answer: Answer, place: Place) -> str:

@@ -176,6 +176,48 @@ def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     assert at.query_params["comparison"] == comparison(ROPE)
 
 
+def test_run_of_a_visitor_is_drawn_beside_what_ships_only_where_it_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third seed of RoPE in a comparison that ships, and a comparison of its own."""
+    monkeypatch.setenv("POSENC_RUNS", str(tmp_path))
+    empty_page_caches()
+    link = {"half": "measured", "variants": "false", "schemes": "rope,alibi"}
+    before = drawn(visit("extrapolation", link, **pages.opened("measured classes")))
+    (rope, *_) = [
+        run.specification
+        for run in shipped_runs()
+        if (run.specification.task, run.specification.train_length) == ("language", 128)
+        and run.specification.scheme.kind == "rope"
+    ]
+    name, store = comparison(rope), Store(tmp_path)
+    own = replace(rope, seed=7)
+    assert comparison(own) == name
+    add_run(
+        store, own, Score("context", TRAINED, 128, 9.0, 1), Score("context", TRAINED, 256, 9.0, 1)
+    )
+    empty_page_caches()
+    at = drawn(visit("extrapolation", link, **pages.opened("measured classes")))
+    assert headline(at) == headline(before)
+    assert table(at, "measured classes").equals(table(before, "measured classes"))
+    for frame, other in zip(charts(at), charts(before), strict=True):
+        assert frame.equals(other)
+    chosen = drawn(at.toggle(key="own_runs").set_value(True).run())
+    assert headline(chosen) != headline(before)
+    classes = table(chosen, "measured classes").set_index("scheme")
+    assert (classes.loc["RoPE", "seeds"], classes.loc["ALiBi", "seeds"]) == (4, 3)
+    assert pages.copied_link(chosen)["own_runs"] == "true"
+    alone = replace(small_spec("rope", train_length=64), seed=7)  # nothing of it ships
+    add_run(
+        store, alone, Score("context", TRAINED, 64, 2.0, 1), Score("context", TRAINED, 128, 2.0, 1)
+    )
+    empty_page_caches()
+    at = drawn(visit("extrapolation", link | {"comparison": comparison(alone)}))
+    assert "RoPE (+0.000 nats) holds" in headline(at)
+    assert "own_runs" not in at.session_state
+    empty_page_caches()
+
+
 # Stores that fail ---------------------------------------------------------------------------------
 
 

@@ -282,7 +282,7 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
     specification = Store().read(run).specification
     name = comparison(specification)
     links = [element.proto.query_string for element in at.get("page_link")]
-    assert any(f"comparison={name}" in link for link in links)
+    assert any(f"comparison={name}" in link and "own_runs=true" in link for link in links)
     assert any(text.startswith("My first try. Task: ") for text in captions(at))
     Labels(store_url()).change(run, "", name="Renamed", hidden=True)
     empty_page_caches()

@@ -13,7 +13,12 @@ from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
 from dashboard.frame.script import whole_script
 from dashboard.pages.extrapolation import comparison, questions
-from dashboard.pages.extrapolation.options import LossChoice, MeasuredChoice, VariantChoice
+from dashboard.pages.extrapolation.options import (
+    LossChoice,
+    MeasuredChoice,
+    OwnRunsChoice,
+    VariantChoice,
+)
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc import fields
@@ -39,8 +44,9 @@ from posenc.checkpoints.sources import RESULTS
 from posenc.lab import Store, summary
 """
 SCRIPT = """
-store = Store({store})
-runs = [run for run in store if run.specification.scheme.kind in kinds]
+stores = [{stores}]
+runs = [run for store in stores for run in store]
+runs = [run for run in runs if run.specification.scheme.kind in kinds]
 runs = [run for run in runs if summary.comparison(run.specification) == "{comparison}"]
 curves = summary.curves(runs, "{measure}")
 print("scheme,read,x,mean,low,high,seeds")
@@ -65,6 +71,11 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     if unreadable := runs.unreadable():
         st.caption(plain(unreadable))
     compared = comparisons.get(name, [])
+    ids = {*runs.shipped()}
+    shipped = [info for info in compared if info.run_id in ids]
+    # What somebody trains changes no sentence of what ships, unless a visitor asks for it.
+    if 0 < len(shipped) < len(compared) and not sidebar.choices(OwnRunsChoice, row).own_runs:
+        compared = shipped
     if runs.of_kinds(compared, kinds):
         _draw_comparison(settings, name, compared, header, row)
     else:
@@ -103,7 +114,9 @@ def _draw_comparison(
     has_variants = runs.as_trained(curves) != curves
     variants = has_variants and sidebar.choices(VariantChoice, controls).variants
     with question:
-        shows = quiz.ask("measured", (kinds, name), partial(questions.of_runs, curves), row)
+        shows = quiz.ask(
+            "measured", (kinds, name, len(compared)), partial(questions.of_runs, curves), row
+        )
 
     def headline(setting: Setting) -> str:
         infos = runs.of_kinds(compared, setting.schemes)
@@ -129,8 +142,11 @@ def _draw_comparison(
             title = f"measured loss by {by}" if language else f"measured {by}"
             page.numbers(loss.points(runs.curves(shown, by)), title, columns)
         page.numbers(table, "measured classes")
-        store = "str(RESULTS)" if shown[0].run_id in runs.shipped() else ""
-        body = SCRIPT.format(store=store, comparison=name, measure=measure)
+        places = {info.run_id in runs.shipped() for info in shown}
+        stores = ", ".join(
+            "Store(str(RESULTS))" if ships else "Store()" for ships in sorted(places)
+        )
+        body = SCRIPT.format(stores=stores, comparison=name, measure=measure)
         page.script(whole_script(IMPORTS, f"kinds = {settings.current.schemes!r}", body))
     _draw_notes(settings, shown, trained)
 

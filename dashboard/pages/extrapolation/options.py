@@ -29,6 +29,16 @@ class MeasuredChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnRunsChoice:
+    """Whether models that were trained on this server are drawn beside those that ship."""
+
+    own_runs: bool = fields.Flag(
+        label="Models trained on this server",
+        help="Adds the models of the same comparison that visitors trained here.",
+    ).field(False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class VariantChoice:
     """Whether models are drawn as they were trained only."""
 

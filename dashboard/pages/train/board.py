@@ -114,6 +114,7 @@ def draw_link(specifications: list[Specification], label: str = "") -> None:
         label or f"{title(specifications[0])}: {page.names(kinds)}",
         half="measured",
         comparison=summary.comparison(specifications[0]),
+        own_runs="true",
         schemes=[page.label(kind) for kind in kinds],
     )
     names = run_labels.names_with_owners(specifications)
