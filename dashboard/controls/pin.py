@@ -58,8 +58,9 @@ def nearest_token(token: str) -> tuple[str, list[str]]:
 
 
 def ab(setting: Setting) -> AB[Setting]:
-    """Return the setting at hand beside the pinned one."""
-    return AB(setting, read(token())[0])
+    """Return the setting at hand beside the pinned one, which shows the same schemes."""
+    pinned, _ = read(token())
+    return AB(setting, None if pinned is None else pinned.replace(schemes=setting.schemes))
 
 
 def token() -> str:
@@ -75,24 +76,10 @@ def changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     rules = fields.rules(Setting) | own_rules()
     of_b, of_a = record(settings.current), record(settings.pinned)
     return [
-        (
-            rule.label.lower(),
-            _text(rule, of_a[name], of_b[name]),
-            _text(rule, of_b[name], of_a[name]),
-        )
+        (rule.label.lower(), rule.describe(of_a[name]), rule.describe(of_b[name]))
         for name, rule in rules.items()
         if of_a[name] != of_b[name]
     ]
-
-
-def _text(rule: fields.Rule, value: Any, other: Any) -> str:
-    """Return a value in words, of a list only how it differs from the other: a whole list is too long."""
-    if not isinstance(rule, fields.MultiChoice):
-        return rule.describe(value)
-    more = [word for word in value if word not in other]
-    words = more or [word for word in other if word not in value]
-    names = rule.describe(tuple(words)) if len(words) == 1 else f"{len(words)} others"
-    return f"{'with' if more else 'without'} {names}"
 
 
 def differences(settings: AB[Setting]) -> str:
@@ -104,13 +91,8 @@ def differences(settings: AB[Setting]) -> str:
 
 
 def names(settings: AB[Setting]) -> dict[str, str]:
-    """Return what a legend calls A and B: by what differs, the first two things where it is more.
-
-    Schemes are named where nothing else differs: the picture shows them.
-    """
-    all_changes = changed(settings)
-    schemes = fields.rules(Setting)["schemes"].label.lower()
-    differing = [change for change in all_changes if change[0] != schemes] or all_changes
+    """Return what a legend calls A and B: by what differs, the first two things where it is more."""
+    differing = changed(settings)
     if not differing:
         return {"A": "A (pinned)", "B": "B (current)"}
     more = [f"{len(differing) - 2} more"] if len(differing) > 2 else []

@@ -90,8 +90,7 @@ def _all_zero(panel: Panel) -> bool:
 def _no_difference(titles: Sequence[str]) -> str:
     """Say which controls, changed from A to B, leave the matrices of these titles as they are."""
     names = listed([*dict.fromkeys(title.partition(", ")[0] for title in titles)])
-    changed = [label for label, *_ in pin.changed(page.settings())]
-    controls = [f"the {label}" for label in changed if label != "schemes"]
+    controls = [f"the {label}" for label, *_ in pin.changed(page.settings())]
     if not controls:
         return f"A and B are equal for {names}."
     text = listed(controls)

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ab import AB
 from dashboard.charts import frames
 from dashboard.controls import pin
 from dashboard.settings import Setting, to_text
@@ -26,7 +25,9 @@ from tests.dashboard.pages import (
     rows_of_matrices,
     turn_to,
     visit,
+    visit_place,
 )
+from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -123,21 +124,40 @@ def test_difference_is_drawn_of_what_the_changed_controls_affect(
     assert any("base 500" in name and name.startswith("**A: ") for name in names)
 
 
-@pytest.mark.parametrize(
-    ("schemes_of_a", "schemes_of_b", "name_of_a", "name_of_b"),
-    [
-        (("learned", "rope"), ("learned", "rope", "alibi"), "without ALiBi", "with ALiBi"),
-        (("learned", "rope"), ("rope", "alibi"), "with Learned", "with ALiBi"),
-        (("rope",), MAIN, "without 3 others", "with 3 others"),
-    ],
-)  # fmt: skip
-def test_names_of_a_and_b_say_in_which_schemes_they_differ(
-    schemes_of_a: tuple[str, ...], schemes_of_b: tuple[str, ...], name_of_a: str, name_of_b: str
-) -> None:
-    both = AB(Setting(schemes=schemes_of_b), Setting(schemes=schemes_of_a))
-    assert pin.names(both) == {"A": f"A: schemes {name_of_a}", "B": f"B: schemes {name_of_b}"}
-    other_base = AB(Setting(schemes=schemes_of_b, base=500.0), Setting(schemes=schemes_of_a))
-    assert pin.names(other_base) == {"A": "A: base 10,000", "B": "B: base 500"}
+PLACES = [*pages.SCHEME_PAGES, "measured", "why_position"]
+
+
+@pytest.mark.parametrize("place", mostly(PLACES, "overview", "similarity"))
+def test_a_shows_the_schemes_of_b(place: str) -> None:
+    """After two of the four that A was pinned with are removed."""
+    link = SIZES | {"schemes": "rope,alibi", "a": pin.to_token(SMALL)}
+    at = drawn(visit_place(place, link, menu_compare=True))
+    shown = {str(kind) for frame in charts(at) if "scheme" in frame for kind in frame["scheme"]}
+    shown |= {panel["title"].partition(",")[0] for panel in pages.panels(at)}
+    shown |= {one.value for one in at.main.subheader}
+    assert shown
+    assert not shown & {"Learned", "Sinusoidal"}
+    for text in (*captions(at), headline(at)):
+        assert "schemes with" not in text
+
+
+def test_rows_of_a_and_b_hold_the_same_schemes_after_some_are_removed() -> None:
+    pinned = pin.to_token(THEN)
+    for page in ("similarity", "relative_offsets"):
+        at = drawn(visit(page, NOW | {"schemes": "rope", "a": pinned}))
+        rows = [{title.partition(",")[0] for title in row} for _, row in rows_of_matrices(at)]
+        assert rows == [{"RoPE"}] * 3, page  # B, A and the difference
+
+
+def test_words_of_a_difference_name_no_schemes() -> None:
+    token = pin.to_token(Setting(schemes=("rope",), base=500.0))
+    link = {"schemes": "learned,sinusoidal,alibi", "a": token}
+    at = drawn(visit("similarity", link, menu_compare=True))
+    assert "A has base 500." in [pages.as_read(text.value) for text in at.caption]
+    equal = pin.to_token(Setting(schemes=("rope",)))
+    at = drawn(visit("similarity", link | {"a": equal}, menu_compare=True))
+    said = [pages.as_read(text.value) for text in at.caption]
+    assert "A and B are equal. Change a control to compare." in said
 
 
 def test_tables_show_the_change_of_every_number() -> None:
@@ -165,10 +185,8 @@ def test_pinning_and_unpinning_by_hand() -> None:
 
 SIZES = {"dim": "32", "heads": "2", "length": "24", "train_length": "12"}
 SMALL = Setting(dim=32, heads=2, base=50.0, length=24, train_length=12)
-LINK = SIZES | {
-    "schemes": "rope,alibi",
-    "a": pin.to_token(SMALL.replace(schemes=("learned", "sinusoidal", "rope"))),
-}
+PINNED = pin.to_token(SMALL.replace(schemes=("learned", "sinusoidal", "rope")))
+GONE = "table-0123456789ab"
 
 
 def lines(at: AppTest, column: str) -> set[tuple[str, str]]:
@@ -182,51 +200,45 @@ def lines(at: AppTest, column: str) -> set[tuple[str, str]]:
 
 
 TABS = {"wavelength": {"encoding_tab": "Wavelengths"}}
-TURNING = {("Sinusoidal", "A"), ("RoPE", "A")}
-EVERY = TURNING | {("Learned", "A"), ("RoPE", "B"), ("ALiBi", "B")}
 
 
 @pytest.mark.parametrize(
-    ("page", "schemes", "column", "expected"),
+    ("page", "column", "expected"),
     [
-        ("overview", "rope,alibi", "y", EVERY),
-        ("encoding", "alibi", "wavelength", TURNING),
-        ("extrapolation", "alibi", "y", TURNING),
+        ("overview", "y", ("RoPE", "ALiBi")),
+        ("encoding", "wavelength", ("RoPE",)),
+        ("extrapolation", "y", ("RoPE",)),
     ],
 )
-def test_charts_show_every_scheme_of_either_setting(
-    page: str, schemes: str, column: str, expected: set[tuple[str, str]]
+def test_charts_show_the_schemes_of_b_in_both_settings(
+    page: str, column: str, expected: tuple[str, ...]
 ) -> None:
-    link = LINK | {"schemes": schemes, "reason": "turns per pair"}
+    link = SIZES | {"a": PINNED, "schemes": "rope,alibi", "reason": "turns per pair"}
     at = drawn(visit(page, link, **TABS.get(column, {})))
-    assert lines(at, column) == expected
+    assert lines(at, column) == {(scheme, whose) for scheme in expected for whose in "AB"}
 
 
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
-    nothing = pin.to_token(SMALL.replace(schemes=("cope",)))
-    at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": nothing}))
+    link = {"schemes": "learned", "learned_source": "random", "a": f"learned_source~{GONE}"}
+    at = drawn(visit("pca", SIZES | link))
     assert set(at.session_state["page_contents"].tables["scores"]()["setting"]) == {"B"}
 
 
-def test_measured_half_says_the_headline_of_either_setting() -> None:
+def test_measured_models_are_the_same_whatever_is_pinned() -> None:
     link = {"half": "measured", "schemes": "alibi"}
-    both = pin.to_token(Setting(schemes=("rope", "alibi")))
-    at = drawn(visit("extrapolation", link | {"a": both}))
-    assert set(charts(at)[0]["scheme"]) == {"RoPE", "ALiBi"}
-    name_of_b, _, answer = headline(at).partition(". ")
-    assert (name_of_b, "RoPE" in answer) == (r"B\: schemes without RoPE", False)
-    (then,) = [text for text in captions(at) if text.startswith("A: ")]
-    alone = drawn(visit("extrapolation", link | {"schemes": "rope,alibi"}))
-    assert then.startswith("A: schemes with RoPE. ")
-    assert then.endswith(f". {headline(alone)}")
+    alone = drawn(visit("extrapolation", link))
+    at = drawn(visit("extrapolation", link | {"a": PINNED}))
+    assert headline(at) == headline(alone)
+    assert captions(at) == captions(alone)
+    for frame, other in zip(charts(at), charts(alone), strict=True):
+        pd.testing.assert_frame_equal(frame, other)
 
 
 @pytest.mark.parametrize("page", pages.SCHEME_PAGES)
 def test_page_says_why_a_scheme_of_a_is_left_out(page: str) -> None:
-    gone = "table-0123456789ab"
-    link = SIZES | {"schemes": "RoPE", "a": f"schemes~learned~learned_source~{gone}"}
-    boxes = [pages.as_read(box.value) for box in drawn(visit(page, link)).info]
-    assert any(text.startswith("Pinned setting, A:") and gone in text for text in boxes)
+    link = {"schemes": "learned,rope", "learned_source": "random", "a": f"learned_source~{GONE}"}
+    boxes = [pages.as_read(box.value) for box in drawn(visit(page, SIZES | link)).info]
+    assert any(text.startswith("Pinned setting, A:") and GONE in text for text in boxes)
 
 
 def test_encoding_draws_a_beside_b_as_clocks_and_as_matrices() -> None:
@@ -241,20 +253,10 @@ def test_encoding_draws_a_beside_b_as_clocks_and_as_matrices() -> None:
         if element.proto.component_name.endswith("posenc_clock_row")
     ]
     length = pages.setting(at).train_length
-    assert clocks == [
-        [("Sinusoidal", "A", 6), ("RoPE", "B", length), ("RoPE", "A", 6)]
-    ]  # one slider
+    assert clocks == [[("RoPE", "B", length), ("RoPE", "A", 6)]]  # one slider
     factors = [text for text in captions(at) if "by the factor" in text]
     for base, text in zip((pages.setting(at).base, 500.0), factors, strict=True):
         assert f"{base ** (2 / 16):.3g} (RoPE)" in text  # a head has 16 dimensions
     rows = [{*row} for _, row in rows_of_matrices(at)]
     assert rows.count({"RoPE"}) == 3  # B, A and their difference
-    assert len(charts(at)) == 1  # the slopes of B, which alone has ALiBi
-
-
-@pytest.mark.parametrize("page", ["similarity", "relative_offsets"])
-def test_settings_without_a_common_scheme_have_no_difference(page: str) -> None:
-    at = drawn(visit(page, SIZES | {"schemes": "ALiBi", "a": "schemes~sinusoidal"}))
-    found = [row for _, row in rows_of_matrices(at)]
-    assert len(found) == 2
-    assert not any("ALiBi" in row and "Sinusoidal" in row for row in found)
+    assert len(charts(at)) == 1  # the slopes of ALiBi

@@ -61,10 +61,9 @@ for curve in curves:
 def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
     """Draw the runs of one comparison: the headline in `header`, the controls in `row`.
 
-    A run has numbers of its own, so of a setting only the schemes count: those of the pinned one are
-    drawn beside those of the current one, and each has a headline of its own.
+    A run has numbers of its own, so of a setting only the schemes count, which A and B share.
     """
-    kinds = page.kinds(settings)
+    kinds = settings.current.schemes
     default = runs.shipped_comparison(kinds) or fields.defaults(MeasuredChoice)["comparison"]
     comparisons = runs.comparisons(runs.listed(comparison.in_link(default)))
     name = comparison.choose(row, comparisons, default)
@@ -77,7 +76,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     if 0 < len(shipped) < len(compared) and not sidebar.choices(OwnRunsChoice, row).own_runs:
         compared = shipped
     if runs.of_kinds(compared, kinds):
-        _draw_comparison(settings, name, compared, header, row)
+        _draw_comparison(settings.current, name, compared, header, row)
     else:
         where = "in this comparison" if compared else "on this server"
         with header:
@@ -96,14 +95,14 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
 
 
 def _draw_comparison(
-    settings: AB[Setting],
+    setting: Setting,
     name: str,
     compared: list[RunInfo],
     header: DeltaGenerator,
     row: DeltaGenerator,
 ) -> None:
     """Draw the runs of the schemes shown, and the table of all runs of a comparison."""
-    kinds, specification = page.kinds(settings), compared[0].specification
+    kinds, specification = setting.schemes, compared[0].specification
     shown = runs.of_kinds(compared, kinds)
     trained = tuple(kind for kind in kinds if runs.of_kinds(shown, (kind,)))
     measure, language = run_results.measure(specification), specification.task == Language.kind
@@ -117,15 +116,8 @@ def _draw_comparison(
         shows = quiz.ask(
             "measured", (kinds, name, len(compared)), partial(questions.of_runs, curves), row
         )
-
-    def headline(setting: Setting) -> str:
-        infos = runs.of_kinds(compared, setting.schemes)
-        if not infos:
-            return f"No model of {page.names(setting.schemes)} is in this comparison."
-        return run_results.headline(runs.curves(infos, measure))
-
     with header:
-        page.head("Extrapolation", settings.map(headline) if shows else quiz.WITHHELD)
+        page.head("Extrapolation", run_results.headline(curves) if shows else quiz.WITHHELD)
     if shows and curves:
         with picture:
             by = "position" if chosen.axis == "position" else measure
@@ -147,8 +139,8 @@ def _draw_comparison(
             "Store(str(RESULTS))" if ships else "Store()" for ships in sorted(places)
         )
         body = SCRIPT.format(stores=stores, comparison=name, measure=measure)
-        page.script(whole_script(IMPORTS, f"kinds = {settings.current.schemes!r}", body))
-    _draw_notes(settings, shown, trained)
+        page.script(whole_script(IMPORTS, f"kinds = {kinds!r}", body))
+    _draw_notes(kinds, shown, trained)
 
 
 def _draw_picture(
@@ -168,14 +160,12 @@ def _draw_picture(
     page.picture(frame, spec, key=f"measured_{measure}", title=title)
 
 
-def _draw_notes(settings: AB[Setting], shown: list[RunInfo], trained: tuple[str, ...]) -> None:
+def _draw_notes(kinds: tuple[str, ...], shown: list[RunInfo], trained: tuple[str, ...]) -> None:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
     description = run_descriptions.full_description(shown[0].specification)
     st.caption(plain(f"{description}."))
-    if missing := tuple(kind for kind in page.kinds(settings) if kind not in trained):
+    if missing := tuple(kind for kind in kinds if kind not in trained):
         st.caption(f"Not trained in this comparison: {page.names(missing)}.")
-    if pinned := tuple(kind for kind in trained if kind not in settings.current.schemes):
-        st.caption(f"Only in the pinned setting, A: {page.names(pinned)}.")
     for info in shown:
         if info.stopped:
             specification = info.specification
