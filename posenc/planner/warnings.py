@@ -52,7 +52,10 @@ def recommendation(plan: ContextPlan) -> str:
         )
     else:
         begin = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {stretch}{seen}"
-    needless = needless_layers(plan) if plan.methods else ""
+    first = suggested(plan)
+    # A block that the config has already rescales nothing anew.
+    is_new = first is not None and first.config != plan.kind.scheme
+    needless = needless_layers(plan) if is_new else ""
     end = f" The config block below also rescales {needless}" if needless else ""
     return f"{begin}{_what_to_do(plan)}{end}"
 

@@ -293,6 +293,7 @@ def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start
     within = plan_config(preset_config(name), 131_072, scan=64)
     assert within.methods[0].method.name == "configured"
     assert not within.methods[0].pairs.unseen.any()
+    assert "rescales" not in recommendation(within)  # what its layers were trained with
 
 
 def test_unscaled_frequencies_fail_only_where_angles_are_unseen() -> None:
