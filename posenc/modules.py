@@ -52,8 +52,14 @@ class SinusoidalPositionalEncoding(_PositionTable):
         super().__init__()
         limits.check_count("max_len", max_len, 1, limits.MAX_POSITION)
         limits.check_width("d_model", d_model)
+        self.base = base
         self.register_buffer("table", sinusoidal_table(max_len, d_model, base))
         self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Fill the table by its formula, as after `to_empty` of a module built on the meta device."""
+        rows, width = self.table.shape
+        self.table.copy_(sinusoidal_table(rows, width, self.base, device="cpu"))
 
 
 class LearnedPositionalEncoding(_PositionTable):
@@ -67,8 +73,13 @@ class LearnedPositionalEncoding(_PositionTable):
         limits.check_count("max_len", max_len, 1, limits.MAX_POSITION)
         limits.check_count("d_model", d_model, 1, limits.MAX_DIM)
         limits.check_elements(max_len, d_model)
-        self.table = nn.Parameter(torch.randn(max_len, d_model) * INITIAL_STD)
+        self.table = nn.Parameter(torch.empty(max_len, d_model))
+        self.reset_parameters()
         self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw the table from N(0, 0.02), by torch's own generator."""
+        nn.init.normal_(self.table, std=INITIAL_STD)
 
 
 class TokenPlusPositionEmbedding(nn.Module):
@@ -96,6 +107,11 @@ class TokenPlusPositionEmbedding(nn.Module):
         self.token = nn.Embedding(vocab_size, d_model)
         self.scale = math.sqrt(d_model)
         self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw the token vectors from N(0, 1), as nn.Embedding does, and fill the table of positions."""
+        self.token.reset_parameters()
+        self.position.reset_parameters()
 
     def forward(self, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
         """Return the vectors of token numbers at positions 0 .. t-1.

@@ -19,7 +19,7 @@ from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_posit
 from posenc.latex import Writer
 from posenc.schemes.base import DimOf, Request, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import drawn
+from posenc.schemes.trainable import copy_parameters, drawn
 
 _ROWS = 256  # drawn at a time: a longer table begins with a shorter one's rows
 
@@ -88,7 +88,9 @@ class LearnedConfig(SchemeConfig):
         blocks = [drawn(generator, _ROWS, self.dim) for _ in range(-(-self.max_len // _ROWS))]
         weight = torch.cat(blocks)[: self.max_len].detach()
         weight = weight.to(resolve_device(device))
-        return Learned(self, weight, f"random start, seed {seed}, untrained")
+        scheme = Learned(self, weight, f"random start, seed {seed}, untrained")
+        scheme.seed = seed
+        return scheme
 
 
 class Learned(VectorScheme):
@@ -99,6 +101,7 @@ class Learned(VectorScheme):
 
     config: LearnedConfig
     stationary = False
+    seed: int = 0
 
     def __init__(
         self, config: LearnedConfig, weight: Float[Tensor, "n d"], provenance: str
@@ -121,6 +124,14 @@ class Learned(VectorScheme):
             )
         config = LearnedConfig(dim=table.shape[1], max_len=table.shape[0], source=source)
         return cls(config, table.detach().clone(), provenance)
+
+    def reset_parameters(self) -> None:
+        """Fill the table with that which `build` gave: drawn by the seed, or a named one.
+
+        For a scheme that was built on the meta device and materialised by `to_empty`. Raises
+        SchemeArgumentError for a table that was given.
+        """
+        copy_parameters(self.config.build(device="cpu", seed=self.seed), self)
 
     def embed(self, x: Tokens, positions: Positions = None) -> Tokens:
         check_tokens(x, self.config.dim, positions)

@@ -54,6 +54,7 @@ class TrainableConfig(SchemeConfig):
         """Return the scheme. Raises CheckpointError unless the source is a run of these sizes."""
         limits.check_seed(seed)
         scheme = self.initial(torch.Generator("cpu").manual_seed(seed))
+        scheme.seed = seed
         scheme.provenance = f"initial parameters, seed {seed}, untrained"
         if self.source != INITIAL:
             scheme.load_run(self.source)
@@ -65,6 +66,14 @@ class Trainable(Scheme):
 
     config: TrainableConfig
     untrained = True
+    seed: int = 0
+
+    def reset_parameters(self) -> None:
+        """Fill the parameters with those that `build` gave: drawn by the seed, or those of a run.
+
+        For a scheme that was built on the meta device and materialised by `to_empty`.
+        """
+        copy_parameters(self.config.build(device="cpu", seed=self.seed), self)
 
     def load_run(self, source: str) -> None:
         """Load the parameters of a run. Raises CheckpointError unless they fit."""
@@ -81,6 +90,13 @@ class Trainable(Scheme):
             )
         self.load_state_dict(run.tensors)
         self.provenance, self.untrained = run.provenance, False
+
+
+@torch.no_grad()
+def copy_parameters(source: nn.Module, target: nn.Module) -> None:
+    """Copy every parameter of a module into another module of the same class and sizes."""
+    for new, old in zip(source.parameters(), target.parameters(), strict=True):
+        old.copy_(new)
 
 
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
