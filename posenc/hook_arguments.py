@@ -38,7 +38,9 @@ def check_positions(name: str, positions: Positions, x: Tensor) -> None:
         return
     check_whole(name, positions)
     batch, tokens = x.shape[0], x.shape[-2]
-    if positions.shape not in ((tokens,), (batch, tokens)):
+    # Not by tuples, which in a graph never equal a shape whose sizes change.
+    shape = positions.shape
+    if not (1 <= len(shape) <= 2 and shape[-1] == tokens and (len(shape) < 2 or shape[0] == batch)):
         raise SchemeArgumentError(
             f"{name} must have the shape ({tokens},) or {(batch, tokens)}, "
             f"got {tuple(positions.shape)}."

@@ -137,8 +137,10 @@ def _sdpa(
 ) -> Tensor:
     if mask is not None and mask.is_floating_point() and mask.device.type != "cpu":
         mask = mask.to(q.dtype)  # accelerator kernels take no float32 mask beside half precision
+    # Left out where it is not needed: a comparison of sizes that change in a graph is no bool.
+    groups = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
     return functional.scaled_dot_product_attention(
-        q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        q, k, v, mask, is_causal=causal, scale=scale, **groups
     )
 
 

@@ -128,7 +128,7 @@ class Kerple(Trainable):
     def r2(self) -> Float[Tensor, " h"]:
         """r2 of every head, greater than 0 and at most the config's bound."""
         exact = widest_dtype(self.log_r1.device)
-        if math.isinf(self.config.bound):
+        if self.config.bound == math.inf:  # math.isinf is not compiled
             return self.log_r2.to(exact).exp()
         return self.config.bound * self.logit_r2.to(exact).sigmoid()
 

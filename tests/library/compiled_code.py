@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from posenc import Scheme, attention
+from posenc import SCHEMES, Scheme, attention
 from tests.library.small_schemes import DIM, HEADS, PLACES, SMALL, WIDTH, code_paths, small_scheme
 from tests.library.tensors import assert_close, random
 
@@ -85,6 +85,26 @@ def test_copy_that_was_never_run_compiles_for_several_lengths(variant: str) -> N
     for length in (9, 130, 9):
         x, q = random(1, length, DIM, dtype=F32), random(1, HEADS, length, WIDTH, dtype=F32)
         assert_same(run(twin, x, q, q, None), results(scheme, x, q, q, None), scheme)
+
+
+ALONE = ("rope", "alibi", "shaw", "cope")  # without groups; each takes another path
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups"), [(kind, HEADS // 2) for kind in SCHEMES] + [(kind, HEADS) for kind in ALONE]
+)
+def test_attention_over_sizes_that_change_is_one_graph(kind: str, groups: int) -> None:
+    scheme = SMALL.config(kind).build()
+
+    def attended(q: Tensor, k: Tensor, at: Tensor, seen: Tensor) -> Results:
+        placed = attention(q, k, k, scheme, q_positions=at, k_positions=at, key_mask=seen)
+        return attention(q, k, k, scheme), placed
+
+    run = compiled(attended, dynamic=True)
+    for length in (9, 130, 40):
+        q, k = (random(2, count, length, WIDTH, dtype=F32) for count in (HEADS, groups))
+        arguments = (q, k, torch.arange(length), random(2, length, dtype=F32) > -1)
+        assert_same(run(*arguments), attended(*arguments), scheme)
 
 
 @of_each_scheme
