@@ -241,7 +241,7 @@ def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
 def test_one_learning_rate_leaves_learned_and_sinusoidal_undecided(
     store: Store, learned: list[float]
 ) -> None:
-    """The difference changes its sign with the learning rate and the number of steps."""
+    """The difference depends on the learning rate and the number of steps."""
     add_runs(store, "learned", [{64: loss} for loss in learned])
     add_runs(store, "sinusoidal", [{64: 1.0}, {64: 1.001}])
     found = verdict("alike", train_length=64)
