@@ -8,6 +8,7 @@ from typing import TypeGuard
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from posenc.errors import SchemeArgumentError
 
@@ -64,6 +65,26 @@ def check_whole(name: str, x: Tensor) -> None:
 def is_real(x: object) -> TypeGuard[Tensor]:
     """Whether x is a dense tensor of floating-point numbers."""
     return isinstance(x, Tensor) and x.is_floating_point() and x.layout == torch.strided
+
+
+def is_traced(x: Tensor) -> bool:
+    """Whether torch.func, forward-mode differentiation or a tracing mode follows what is done to x."""
+    if forward_ad.unpack_dual(x).tangent is not None:
+        return True
+    try:
+        x.data_ptr()
+    except RuntimeError:  # the tensors of torch.func have no memory
+        return True
+    return False
+
+
+def is_readable(x: Tensor) -> bool:
+    """Whether numbers of x can decide what is done: they are on the CPU, and nothing stands for them.
+
+    A graph and the transforms of torch.func (vmap) compute with stand-ins, which have no numbers.
+    """
+    on_host = not torch.compiler.is_compiling() and x.device.type == "cpu"
+    return on_host and not is_traced(x)
 
 
 def check_queries_and_keys(

@@ -11,11 +11,10 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout, check_layout
-from posenc.hook_arguments import at_least_float32, check_out, is_real, type_and_shape
+from posenc.hook_arguments import at_least_float32, check_out, is_real, is_traced, type_and_shape
 from posenc.limits import check_choice
 
 First = Literal["sin", "cos"]
@@ -57,7 +56,7 @@ def apply_rope(
     else:
         out_of_place = needs_grad or torch.compiler.is_compiling()
         if x.numel() > TILE_ENTRIES // 8:  # below, the number of calls is what counts
-            out_of_place = out_of_place or any(_is_traced(part) for part in (x, cos, sin))
+            out_of_place = out_of_place or any(is_traced(part) for part in (x, cos, sin))
         elif layout == "half":
             out_of_place = True
         if out_of_place or fits_one_product or x.numel() <= 2 * TILE_ENTRIES:
@@ -145,17 +144,6 @@ def _rotate_by_tiles(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: L
         rows = tile.shape[-2]
         head, rotated = head[..., :rows, :], rotated[..., :rows, :]
         target.copy_(_product(head.copy_(tile), factors, tile_sin, layout, rotated))
-
-
-def _is_traced(x: Tensor) -> bool:
-    """Whether torch.func, forward-mode differentiation or a tracing mode follows what is done to x."""
-    if forward_ad.unpack_dual(x).tangent is not None:
-        return True
-    try:
-        x.data_ptr()
-    except RuntimeError:  # the tensors of torch.func have no memory
-        return True
-    return False
 
 
 def _is_packed(x: Tensor) -> bool:

@@ -12,13 +12,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from posenc.errors import SchemeArgumentError
 from posenc.hook_arguments import (
     Positions,
     at_least_float32,
     check_queries_and_keys,
+    is_readable,
     is_real,
+    is_traced,
     over_heads,
     repeat_kv,
     resolve_positions,
@@ -90,7 +93,9 @@ def _windowed(
     # Scores are float32 inside the kernel whatever q is, and so is the bias: see Scheme.bias.
     curve = curve.to(at_least_float32(q.dtype))
     attend = functools.partial(_attend_under_curve, shift=shift, scale=scale, causal=causal)
-    if curve.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    wants_gradient = curve.requires_grad and torch.is_grad_enabled()
+    # In a graph and under torch.func, torch differentiates the attention itself.
+    if wants_gradient and not torch.compiler.is_compiling() and not _any_traced(q, k, v, curve):
         k, v = (repeat_kv(x, q.shape[1]) for x in (k, v))
         return attend_trained(attend, q, k, v, curve, scale)
     return attend(q, k, v, curve)
@@ -137,11 +142,25 @@ def _sdpa(
 ) -> Tensor:
     if mask is not None and mask.is_floating_point() and mask.device.type != "cpu":
         mask = mask.to(q.dtype)  # accelerator kernels take no float32 mask beside half precision
+    if mask is not None and mask.is_floating_point() and _any_traced(q, k, v, mask):
+        # Under vmap a mask does not show that it wants a gradient, which the other backends cannot give.
+        with sdpa_kernel(SDPBackend.MATH):
+            return _sdpa_of(q, k, v, mask, scale, causal)
+    return _sdpa_of(q, k, v, mask, scale, causal)
+
+
+def _sdpa_of(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool
+) -> Tensor:
     # Left out where it is not needed: a comparison of sizes that change in a graph is no bool.
     groups = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
     return functional.scaled_dot_product_attention(
         q, k, v, mask, is_causal=causal, scale=scale, **groups
     )
+
+
+def _any_traced(*tensors: Tensor) -> bool:
+    return not torch.compiler.is_compiling() and any(map(is_traced, tensors))
 
 
 def _visible(
@@ -162,7 +181,7 @@ def _first(positions: Positions) -> int | None:
     """Return the first of contiguous ascending positions known on the host, else None."""
     if positions is None:
         return 0
-    if positions.dim() != 1 or positions.device.type != "cpu" or torch.compiler.is_compiling():
+    if positions.dim() != 1 or not is_readable(positions):
         return None
     if positions.numel() == 0:
         return None

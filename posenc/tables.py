@@ -18,7 +18,7 @@ from torch import Tensor
 from posenc.device import float64_device, resolve_device
 from posenc.errors import PositionOutOfRange, SchemeArgumentError, quoted
 from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin, join_pairs
-from posenc.hook_arguments import check_out, check_whole
+from posenc.hook_arguments import check_out, check_whole, is_readable
 from posenc.limits import MAX_POSITION, check_table
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -256,7 +256,7 @@ def check_range(positions: Integer[Tensor, "*n"]) -> None:
 
 def _extent(positions: Int[Tensor, " n"]) -> tuple[int, int] | None:
     """Return the lowest and highest position if they are on the host, or raise PositionOutOfRange."""
-    if torch.compiler.is_compiling() or positions.device.type != "cpu" or not len(positions):
+    if not is_readable(positions) or not len(positions):
         return None
     ends = positions.tolist() if len(positions) == 1 else torch.aminmax(positions)
     low, high = int(ends[0]), int(ends[-1])
@@ -322,6 +322,6 @@ def cosine_sum(offsets: Int[Tensor, " *n"], frequencies: Frequencies) -> Float[T
 
 def _is_consecutive(positions: Int[Tensor, " n"]) -> bool:
     """Whether positions on the host rise by 1 each."""
-    if positions.device.type != "cpu" or len(positions) < 2:
+    if not is_readable(positions) or len(positions) < 2:
         return False
     return bool((positions.diff() == 1).all())

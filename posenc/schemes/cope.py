@@ -25,6 +25,7 @@ from posenc.hook_arguments import (
     Queries,
     at_least_float32,
     check_tokens,
+    is_readable,
     over_heads,
     repeat_kv,
     resolve_both,
@@ -108,8 +109,7 @@ def _counted(
     gates: Float[Tensor, "b h q k"], positions: Int[Tensor, "*b k"]
 ) -> Float[Tensor, "b h q k"]:
     """Return each key's own gate plus the gates of all keys at later positions."""
-    on_host = not torch.compiler.is_compiling() and positions.device.type == "cpu"
-    if on_host and bool((positions.diff(dim=-1) > 0).all()):
+    if is_readable(positions) and bool((positions.diff(dim=-1) > 0).all()):
         return gates.flip(-1).cumsum(dim=-1).flip(-1)
     ordered, order = positions.sort(dim=-1, stable=True)
     # The index of the next greater position: keys at equal positions do not count each other.

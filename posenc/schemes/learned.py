@@ -15,7 +15,7 @@ from torch.nn import functional
 from posenc import fields, limits
 from posenc.device import float64_device, resolve_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
-from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_positions
+from posenc.hook_arguments import Positions, Tokens, check_tokens, is_readable, resolve_positions
 from posenc.latex import Writer
 from posenc.schemes.base import DimOf, Request, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.sizes import Sizes
@@ -96,7 +96,8 @@ class LearnedConfig(SchemeConfig):
 class Learned(VectorScheme):
     """Adds row p of a trainable table to the token at position p.
 
-    Past the table it raises PositionOutOfRange, or adds NaN on accelerators and in compiled graphs.
+    Past the table it raises PositionOutOfRange, or adds NaN on accelerators, in compiled graphs and where
+    torch.func maps positions.
     """
 
     config: LearnedConfig
@@ -139,7 +140,7 @@ class Learned(VectorScheme):
             self._check_range(0, x.shape[-2] - 1)
             return x + self.weight[: x.shape[-2]].to(x.dtype)
         rows = resolve_positions(positions, x.shape[-2], x)
-        if positions.device.type == "cpu" and not torch.compiler.is_compiling():
+        if is_readable(positions):
             if positions.numel():
                 self._check_range(int(positions.min()), int(positions.max()))
             return x + functional.embedding(rows, self.weight).to(x.dtype)

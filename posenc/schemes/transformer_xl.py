@@ -26,6 +26,7 @@ from posenc.hook_arguments import (
     Queries,
     at_least_float32,
     check_tokens,
+    is_traced,
     offsets_between,
     over_heads,
     repeat_kv,
@@ -138,7 +139,8 @@ class TransformerXL(Trainable):
         self, queries: Queries, offsets: Int[Tensor, "*b q k"]
     ) -> Float[Tensor, "b h q k"]:
         """Return the product of every query with the projected row of each of its offsets."""
-        if torch.compiler.is_compiling() or offsets.device.type == "meta" or not offsets.numel():
+        has_numbers = offsets.device.type != "meta" and offsets.numel()
+        if torch.compiler.is_compiling() or not has_numbers or is_traced(offsets):
             rows = self._projected(offsets, queries.dtype)  # *b q k h d
             batch = "" if rows.dim() == 4 else "b"
             return torch.einsum(f"bhqd,{batch}qkhd->bhqk", queries, rows)

@@ -20,7 +20,7 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange
 from posenc.frequencies import Frequencies, Layout
-from posenc.hook_arguments import Positions, check_whole, resolve_positions
+from posenc.hook_arguments import Positions, check_whole, is_readable, resolve_positions
 from posenc.latex import Writer
 from posenc.schemes.base import (
     BASE,
@@ -130,7 +130,7 @@ class Xpos(RotaryScheme):
 
     def _check_range(self, positions: Int[Tensor, " *n"], dtype: torch.dtype) -> None:
         """Raise PositionOutOfRange where positions on the CPU are too far from the origin."""
-        if torch.compiler.is_compiling() or positions.device.type != "cpu" or 0 in positions.shape:
+        if not is_readable(positions) or 0 in positions.shape:
             return
         origin, far = self.config.origin, self.farthest(dtype)
         position = max(map(int, positions.aminmax()), key=lambda p: abs(p - origin))
