@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
-from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
+from posenc.identification.frequency_fit import ANGLE_ERROR, Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
 from posenc.text import significant
@@ -263,7 +263,7 @@ def deviations_of(
             "unexplained",
             f"{verb} from the formula by up to {significant(others.largest, 2)}, most in row {row:,}, "
             f"{where}.",
-            doubtful=not recipe.low,
+            doubtful=not recipe.low and others.largest > ANGLE_ERROR * size * latest,
         )
     return tuple(deviations)
 

@@ -16,6 +16,7 @@ from posenc.identification.columns import Arrangement, Columns
 from posenc.identification.waves import Waves
 from posenc.schemes.rope import RopeConfig
 
+ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _FITTED_ROWS = 128  # at most, of one step of least squares
 
 

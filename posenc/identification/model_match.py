@@ -14,6 +14,7 @@ from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, Ta
 from posenc.identification.corrected import CORRECTED, corrected_code, scheme_code
 from posenc.identification.deviations import compare, same_size, size_words
 from posenc.identification.frequency_fit import (
+    ANGLE_ERROR,
     EXACT,
     RECIPES,
     Hypothesis,
@@ -31,7 +32,6 @@ from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.text import count_of
 
 _CLOSE = 1e-6  # relative difference of frequencies that are one
-_ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _SAMPLED_ROWS = 256
 _COMPARED_ROWS = 16  # before all rows are
 _BLOCK = 2**20  # numbers of the table that are compared at once
@@ -483,4 +483,4 @@ def _is_wrong(
     least = 4 * rounding(dtype, 0, max(abs(size), 1.0)) + 2e-6
     angles = (rows.double() + start).unsqueeze(1) * by_column(frequencies, columns)
     values = size * torch.where(columns.sines, angles.sin(), angles.cos())
-    return (source.columns[rows] - values).abs() > least + _ANGLE_ERROR * abs(size) * angles.abs()
+    return (source.columns[rows] - values).abs() > least + ANGLE_ERROR * abs(size) * angles.abs()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, Form
 from posenc.identification.frequency_fit import (
+    ANGLE_ERROR,
     EXACT,
     RECIPES,
     Hypothesis,
@@ -35,7 +36,6 @@ _USUAL_STARTS = (0, 1, 2)
 _NEAR = 0.02  # relative residual below which the signs are right
 _NEAR_ONE = 0.05  # relative difference of a scale that may be 1
 _RIGHT_ROWS = 0.9  # share of the rows of a table that a formula explains, of which some are bad
-_ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _CLOSE_SIZE = 5e-3  # relative difference of a size that is the attention factor
 _ROUNDED_SCALINGS = 8  # of the nearest, whose rounding is compared
 
@@ -94,7 +94,8 @@ class _Search:
             off = (values * size - table).abs()
             residual = math.sqrt(off.square().numpy().mean()) / norm
             sized = replace(hypothesis, size=hypothesis.size * size)
-            allowed = self._rounding(sized) + _ANGLE_ERROR * sized.size * angles
+            # Public code multiplies rounded numbers by a factor up to three times, and rounds each product.
+            allowed = 3 * self._rounding(sized) + ANGLE_ERROR * sized.size * angles
             right = float((off.amax(1) <= allowed).double().mean())
             return Fit(sized, recipe, residual, float(off.max()), right, digits)
 

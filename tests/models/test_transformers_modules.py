@@ -229,7 +229,7 @@ def test_a_module_is_compared_with_the_config_object_that_made_it() -> None:
     config = LlamaConfig(hidden_size=64, num_attention_heads=2)
     assert_matches(LlamaRotaryEmbedding(config), config, tolerance=2_048 * 2.0**-23)
     other = LlamaConfig(hidden_size=64, num_attention_heads=2, rope_theta=5e5)  # type: ignore[call-arg]
-    with pytest.raises(AssertionError, match="not the table"):
+    with pytest.raises(AssertionError, match="This module is not RoPE"):
         assert_matches(LlamaRotaryEmbedding(config), other, tolerance=2_048 * 2.0**-23)
 
 

@@ -44,7 +44,7 @@ def code(name: str) -> str:
 
 
 def _sinusoidal(sizes: posenc.Sizes) -> Tables:
-    """The sinusoidal table of these sizes, exact."""
+    """The sinusoidal table of these settings, exact."""
     return sinusoidal_table(sizes.length, sizes.dim, sizes.base), None
 
 
