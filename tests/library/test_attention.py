@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc import SCHEMES, PosencError, Scheme, SchemeArgumentError, attention, sdpa
-from posenc.schemes.base import SchemeConfig
+from posenc.schemes.base import NoneConfig, SchemeConfig
 from tests.devices import needs_cuda
 from tests.library import independent
-from tests.library.law_exceptions import for_schemes
+from tests.library.law_exceptions import ROTATING, for_schemes
 from tests.library.small_schemes import SMALL, code_paths, small_scheme
 from tests.library.tensors import assert_close, random
 
@@ -324,3 +324,17 @@ def test_trained_curve_stores_nothing_of_the_size_of_all_scores(
     with torch.autograd.graph.saved_tensors_hooks(stored, lambda x: x):
         scheme.scores(q, k).softmax(-1).sum().backward()  # the control
     assert max(sizes) >= HEADS * tokens * tokens
+
+
+@for_schemes(among=ROTATING)
+def test_decoding_with_keys_rotated_once_equals_attention_over_the_whole_text(
+    variant: str, scheme: Scheme
+) -> None:
+    q, k, v = random(3, 2, HEADS, N, WIDTH)
+    whole, nope, keys = attention(q, k, v, scheme), NoneConfig().build(), k[:, :, :0]
+    for step in range(N):
+        at = torch.tensor([step])
+        query, key = scheme.rotate(q[:, :, step : step + 1], k[:, :, step : step + 1], at, at)
+        keys = torch.cat((keys, key), dim=2)
+        out = attention(query, keys, v[:, :, : step + 1], nope, q_positions=at)
+        assert_close(out, whole[:, :, step : step + 1], atol=1e-10)
