@@ -1,0 +1,221 @@
+"""Reading a model's config.json as its position encoding, by the row of its model type."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from posenc.errors import ConfigError, ConfigFileError, quoted
+from posenc.families import sentences
+from posenc.families.family import (
+    FAMILIES,
+    TEXT_TYPES,
+    UNKNOWN,
+    kind_of,
+    model_types,
+    reason_of,
+    row_of,
+    stacks_of,
+)
+from posenc.families.record import TEXT, Record
+from posenc.families.rope_blocks import NEW, OLD, TRAINED
+from posenc.families.stack import Layers, Stack
+from posenc.families.unread import unread_keys
+from posenc.models.config_json import ConfigSource, read_object, unusable
+from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.text import printable_name
+
+# Keys of the encoder of a model of images and text.
+_OF_IMAGES = {"patch_size", "embed_dim", "image_size", "spatial_merge_size", "temporal_patch_size"}
+_EXAMPLES = "llama, qwen3, gemma3_text, bert, bloom"
+
+
+def read_config(source: ConfigSource, assume: str | None = None) -> ModelConfig:
+    """Return the position encoding of a Hugging Face config.json, per kind of layer.
+
+    source: a mapping, JSON text or bytes, or the path of a config.json; at most 1 MiB. Both generations
+        of rope keys are read, and `text_config` where the model is nested. Absent keys take the
+        defaults of transformers 5.23, which the result's `assumed` lists.
+    assume: a model type, such as llama, as which an unknown `model_type` is read. Keys that bear on
+        position and cannot be read are then ignored; the result's `assumption` says so.
+    Raises ConfigFileError where the config is unknown, contradictory or out of range.
+    """
+    return read_record(read_object(source), assume)[0]
+
+
+def read_record(record: dict[str, Any], assume: str | None = None) -> tuple[ModelConfig, set[str]]:
+    """Return the model of a config, and the keys that its class reads. See `read_config`."""
+    if isinstance(assume, str):
+        assume = TEXT_TYPES.get(assume, assume)
+    if assume is not None and not (isinstance(assume, str) and assume in FAMILIES):
+        raise ConfigFileError(
+            f"assume must be a model type that is known, such as {_EXAMPLES}, got {quoted(assume)}."
+        )
+    top = Record(record)
+    outer = _type(top)
+    section = top.section("text_config")
+    text = section if section is not None and section.content else top
+    own = _type(text) or outer
+    known = TEXT_TYPES.get(own, own)
+    _check_parts(record, text, own)
+    if known not in FAMILIES and assume is None:
+        raise _unknown_type(record, text, own)
+    read_as = known if known in FAMILIES else str(assume)
+    is_wrapped = text is not top and bool(outer) and not _holds_text(outer)
+    if is_wrapped and assume is None:
+        raise sentences.refusal(
+            f'model_type "{_short(outer)}" is not known as one that holds a text model, and nothing '
+            "is guessed",
+            "model_type", read_as, f'read its text_config as model_type "{read_as}"',
+        )  # fmt: skip
+    # No class is known whose defaults an unknown type takes, so every size is required.
+    row_name = UNKNOWN if read_as == "llama" and known != "llama" else read_as
+    try:
+        model, read = _read(row_name, text.content, text.path)
+    except ConfigError as error:  # each number is within its limits, together no scheme takes them
+        raise unusable(text.path or "the config", error) from None
+    unread = [*unread_keys(text.content, read, model, row_of(row_name), text.path), *model.ignored]
+    if text is not top:  # some programs write the text model's keys twice
+        twice = {name for name, value in record.items() if value == text.content.get(name)}
+        unread += unread_keys(record, {*twice, "text_config"}, model, {}, "")
+    if unread and assume is None:
+        raise sentences.unread(tuple(unread), _short(own), read_as)
+    model = dataclasses.replace(
+        model,
+        model_type=known,
+        read_as="" if row_name == UNKNOWN else row_name,
+        assumption=sentences.assumption(
+            _short(own),
+            "" if known in FAMILIES else read_as,
+            _short(outer) if is_wrapped else "",
+            tuple(unread),
+        ),
+        ignored=tuple(unread),
+        section=text.path,
+    )
+    return model, read
+
+
+def _type(record: Record) -> str:
+    return str(record.get("model_type", TEXT) or "")
+
+
+def _holds_text(model_type: str) -> bool:
+    return kind_of(model_type) == "text_part"
+
+
+def _check_parts(record: Mapping[str, Any], text: Record, own: str) -> None:
+    """Raise ConfigFileError where a type of several models has no text model."""
+    if text.path or not (_holds_text(own) or own in TEXT_TYPES):
+        return
+    if "vision_config" not in record and (of_image := _OF_IMAGES & {*record}):
+        name = min(of_image)
+        raise ConfigFileError(
+            f'model_type "{own}" is of a model of images and text, but {name} is of its encoder of '
+            "images alone: give the model_type of that encoder, or the whole file.",
+            name,
+        )
+    if _holds_text(own) and "hidden_size" not in record:
+        reason = reason_of(own)
+        reason = reason.replace("missing", "empty") if "text_config" in record else reason
+        raise ConfigFileError(f'model_type "{own}" is not read: {reason}.', "text_config")
+
+
+def _unknown_type(record: dict[str, Any], text: Record, own: str) -> ConfigFileError:
+    """Return the error of a type that is not read; it offers to read it as Llama where that goes."""
+    key = text.named("model_type")
+    problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"
+    if own:
+        problem = f'{key} "{_short(own)}" {_not_read(own)}'
+    elif "hidden_size" not in text.content:
+        return ConfigFileError(f"{problem}.", key)
+    if kind_of(own) not in ("", "rope") or not _reads_as_llama(record):
+        return ConfigFileError(f"{problem}.", key)
+    return sentences.refusal(problem, key, "llama", "read it as a Llama model")
+
+
+def _reads_as_llama(record: dict[str, Any]) -> bool:
+    """Return whether a config has what is read on request, so that the request is no dead end."""
+    try:
+        read_record(record, "llama")
+    except ConfigFileError:
+        return False
+    return True
+
+
+def _not_read(model_type: str) -> str:
+    """Return that a type is not read, and why where that is known."""
+    if reason := reason_of(model_type):
+        return f"is not read: {reason}"
+    near = difflib.get_close_matches(
+        model_type[:60].lower().replace("-", "_"), model_types(), n=1, cutoff=0.85
+    )
+    also = f" (the nearest known type is {near[0]})" if near else ""
+    return f"is not known, and nothing is guessed{also}"
+
+
+def _short(model_type: str) -> str:
+    return printable_name(model_type)[:60]
+
+
+def _read(name: str, content: Mapping[str, Any], path: str) -> tuple[ModelConfig, set[str]]:
+    """Return the model by the row of a name, and the keys that its class reads."""
+    stacks = [Stack(content, part, path, stack) for stack, part in stacks_of(name).items()]
+    first = stacks[0]
+    kinds: list[LayerKind] = []
+    for stack in stacks:
+        layers = stack.layers()
+        own = [_layer_kind(each, stack, layers) for each in layers]
+        kinds += sorted(own, key=_order)
+    model = ModelConfig(
+        model_type=name,
+        hidden_size=first.value("hidden_size"),
+        layers=first.count(),
+        context=first.context(),
+        trained_length=_trained_length(first.record) if first.rope else first.trained_length(),
+        layer_kinds=tuple(kinds),
+        assumed=sentences.assumed(stacks),
+        notes=sentences.model_notes(first, kinds),
+        ignored=tuple(dict.fromkeys(key for stack in stacks for key in stack.record.unread)),
+    )
+    return model, {key for stack in stacks for key in stack.keys_read()}
+
+
+def _layer_kind(layers: Layers, stack: Stack, all_layers: list[Layers]) -> LayerKind:
+    facts = layers.facts
+    return LayerKind(
+        name=sentences.name_of(layers, stack, all_layers),
+        layers=layers.indices,
+        scheme=layers.scheme,
+        unsupported=sentences.unsupported(layers),
+        heads=facts.get("heads", 0),
+        kv_heads=facts.get("kv_heads", 0),
+        head_dim=facts.get("head_dim", 0),
+        cache_width=layers.cache_width,
+        softmax_scale=float(facts.get("scale", 0.0)),
+        window=facts.get("window"),
+        rows=facts.get("rows"),
+        state=int(facts["state"]),
+        notes=sentences.layer_notes(layers, stack, all_layers),
+    )
+
+
+def _order(kind: LayerKind) -> tuple[bool, bool, bool, tuple[int, ...]]:
+    """Return what puts the kind first that sees farthest."""
+    return not kind.heads, kind.window is not None, sentences.NO_ROPE in kind.name, kind.layers
+
+
+def _trained_length(record: Record) -> int | None:
+    """Return original_max_position_embeddings of any rope block, or beside them; all must agree."""
+    blocks = [block for name in (NEW, OLD) if (block := record.section(name)) is not None]
+    blocks += [
+        part
+        for block in blocks
+        for name, value in block.content.items()
+        if isinstance(value, dict) and (part := block.section(name)) is not None
+    ]
+    beside = record.get(TRAINED)
+    lengths = [length for block in blocks if (length := block.get(TRAINED)) is not None]
+    if beside is not None and any(length != beside for length in lengths):
+        raise record.error(TRAINED, f"says {beside:,}, but a rope block says {lengths[0]:,}")
+    return next(iter(lengths), None) if beside is None else int(beside)

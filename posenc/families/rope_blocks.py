@@ -1,0 +1,512 @@
+"""The RoPE of one kind of layer, from the rope blocks of a config and the data of its class.
+
+A config has its blocks as `rope_scaling`, with base and share beside it, or as `rope_parameters`, which
+holds them and may have one block per kind of layer. The data of a class has these keys:
+
+interleaved: whether pairs are neighbouring features, or an expression of it. clockwise: whether it
+  rotates by minus the angle.
+share: the default rotated share; absent where the class always rotates the whole head. scaled_share: the
+  default where the block scales. share_names: its keys outside of a block. share_of_head: whether it may
+  count the whole head, of which a part is rotated. rotary_key: the key under which the config may give
+  the rotated width.
+base: the default base of all kinds; or bases: by kind of layer, `default`, its keys outside of a block
+  (`names`), both where there is a block without a base (`bare`, `bare_names`), whether a rope_scaling
+  applies (`scaled`), and whether a kind that is left out beside others takes its default (`fills`).
+blocks: the default block by kind of layer, "" for all kinds. trained_length: the default of
+  original_max_position_embeddings. takes: the only types that it takes. types: its own words for a type.
+type_alone: whether `type` in rope_scaling counts without rope_type. sections: the default of
+  mrope_section; needs_sections: whether it counts only where there is no block. interleaved_sections:
+  whether its axes take turns. alpha: whether dynamic scaling by alpha is a larger base. needs: keys that a
+  block must have. also: keys of a block that change none of this.
+
+Where rope_parameters nests a block per kind of layer, YaRN's `truncate` is read from its block;
+transformers 5.23 looks for it outside, and so always rounds the ramp's ends.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posenc import fields, limits
+from posenc.errors import ConfigError
+from posenc.families.record import EVEN_WIDTH, LENGTH, SHARE, TEXT, Record
+from posenc.frequencies import Layout
+from posenc.models.config_json import unusable
+from posenc.schemes import SCHEMES
+from posenc.schemes.base import NoneConfig
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from posenc.text import printable_name
+
+NEW, OLD = "rope_parameters", "rope_scaling"
+TRAINED = "original_max_position_embeddings"  # the length before scaling
+THETA, SHARE_KEY, SECTIONS = "rope_theta", "partial_rotary_factor", "mrope_section"
+# Kinds of scheme by rope_type, and other words for a rope_type.
+TYPES: Mapping[str, str] = {
+    "default": "rope",
+    "linear": "rope_linear",
+    "dynamic": "rope_dynamic",
+    "yarn": "rope_yarn",
+    "longrope": "rope_longrope",
+    "llama3": "rope_llama3",
+    "proportional": "rope_proportional",
+    "mrope": "rope_sections",
+}
+ALIASES: Mapping[str, str] = {"su": "longrope"}
+# Fields of the head, and the length in use, which no block has.
+_NOT_OF_BLOCK = ("dim", "base", "layout", SHARE_KEY, "clockwise", "length")
+_REQUIRED = ("low_freq_factor", "high_freq_factor")
+_LISTS = ("short_factor", "long_factor")
+# Keys that make a block without a type one that scales.
+_SCALING_KEYS = frozenset(
+    ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate",
+     TRAINED, *_REQUIRED, *_LISTS)
+)  # fmt: skip
+_USUAL_WORDS = {"full_attention", "sliding_attention"}
+_FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
+_PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
+_ALPHA = fields.FloatRange(low=1.0, high=1e9)
+_FLAG = fields.Flag(label="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a rope block needs of its layers.
+
+    head_dim: width of a query. rope_dim: the width of which a share is rotated. context_key, context: the
+    length that the config names.
+    """
+
+    head_dim: int
+    rope_dim: int
+    layout: Layout
+    context_key: str
+    context: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The base of a kind of layer; None where the class needs it to be given. See the module."""
+
+    default: float | None
+    names: Sequence[str] = (THETA,)
+    bare: float | None
+    bare_names: Sequence[str]
+    scaled: bool = True
+    fills: bool = True
+
+
+def bases_of(rope: Mapping[str, Any]) -> dict[str, Base]:
+    """Return the bases of a class by kind of layer, "" for all kinds."""
+    rows = rope.get("bases") or {"": {"default": rope["base"]}}
+    return {
+        word: Base(
+            **{"bare": row["default"], "bare_names": row.get("names", (THETA,)), **row},
+        )
+        for word, row in rows.items()
+    }
+
+
+def check_blocks(
+    record: Record, bases: Mapping[str, Base], kinds: Iterable[str], rotates: Mapping[str, bool]
+) -> None:
+    """Note the keys of rope_parameters that no kind of layer reads, where it has a block for each kind.
+
+    bases: of the class. kinds: its words. rotates: by the word of each kind that layers are of. Raises
+    ConfigFileError where the block of one that does not rotate is missing: null must stand there.
+    """
+    block = record.section(NEW)
+    if block is None or not any(isinstance(value, dict) for value in block.content.values()):
+        return
+    words = {*bases, *kinds}
+    if not words.isdisjoint(_USUAL_WORDS):
+        words |= _USUAL_WORDS
+    unread = {word for word, is_rotated in rotates.items() if not is_rotated}
+    for word in sorted(unread - block.content.keys()):
+        if "" not in bases and word in _USUAL_WORDS:
+            raise block.error(word, "is missing: null stands there for layers without RoPE")
+    for name, value in block.content.items():
+        if name in words - unread:
+            continue
+        inner = block.section(name) if isinstance(value, dict) else None
+        if inner is None:
+            note_unread(block, name)
+        for key in inner.content if inner else ():
+            if key != TRAINED:
+                note_unread(inner, key)
+
+
+def note_unread(block: Record | None, name: str) -> None:
+    """Note a key of a rope block that is not read, unless it says nothing."""
+    assert block is not None
+    value = block.content[name]
+    # "finetuned" is of YaRN's authors, whose "dynamic-yarn" alone reads it.
+    is_neutral = value is None or name == "finetuned"
+    if not is_neutral and (name != "factor" or value != 1 or value is True):
+        block.unread.append(block.named(printable_name(name)))
+
+
+class BlockReader:
+    """Reads the RoPE of one kind of layer.
+
+    record: the config. rope, bases: the data of its class. word: of the kind of layer. outer: the keys
+    outside of a block that count.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        rope: Mapping[str, Any],
+        bases: Mapping[str, Base],
+        word: str,
+        head: Head,
+    ) -> None:
+        self.record = record
+        self.rope = rope
+        self.word = word
+        self.head = head
+        self.bases = bases
+        self.outer = {NEW, OLD, TRAINED, *rope.get("share_names", (SHARE_KEY,))}
+        self.outer |= {rope.get("rotary_key", NEW)}
+        self.is_shared = "" in self.bases  # one block for all kinds
+        first = next(iter(self.bases.values()))
+        self.base = self.bases.get(word) or self.bases.get("") or first
+
+    def scheme(self) -> RopeConfig | NoneConfig:
+        """Return the scheme. Raises ConfigFileError, also where blocks of both generations disagree."""
+        record = self.record
+        if record.says(OLD) and not any(base.scaled for base in self.bases.values()):
+            raise record.error(OLD, f"is not what this class reads: it takes {NEW} alone")
+        new, is_null = self._new_block()
+        if is_null:
+            return NoneConfig()
+        old = record.section(OLD) if self.base.scaled else None
+        if old is not None and not old.content:
+            old = None
+        blocks = [block for block in (new, old) if block is not None]
+        if old is not None:
+            self._check_type_alone(old)
+        is_given = bool(blocks)
+        if not is_given:
+            blocks = [self._default_block()]
+        schemes = [self._read(block, is_given) for block in blocks]
+        if schemes[0] != schemes[-1]:
+            raise record.error(
+                OLD, f"and {record.named(NEW)} are both given and do not agree; keep one of them"
+            )
+        return schemes[0]
+
+    def _new_block(self) -> tuple[Record | None, bool]:
+        """Return the block of rope_parameters, and whether it is null: no RoPE there."""
+        block = self.record.section(NEW)
+        if block is None:
+            return None, False
+        if any(isinstance(value, dict) for value in block.content.values()):
+            return self._of_kind(block)
+        if self.is_shared:
+            return block, False
+        if not block.content and self.base.fills:
+            return None, False
+        raise self.record.error(
+            NEW,
+            f"must have one entry per kind of layer, such as {self.word}, each an object in braces",
+        )
+
+    def _of_kind(self, block: Record) -> tuple[Record | None, bool]:
+        """Return the block of this kind of layer among those of all kinds, and whether it is null."""
+        if self.word not in block.content:
+            if self.is_shared or not self.base.fills:
+                raise block.error(
+                    self.word, "is missing: the layers of this kind have no rope parameters"
+                )
+            return None, False  # these classes fill a kind that is left out with their default
+        if block.content[self.word] is None:
+            return None, not self.is_shared
+        return block.section(self.word), False
+
+    def _check_type_alone(self, old: Record) -> None:
+        word = old.content.get("type")
+        if self.rope.get("type_alone", True) or old.content.get("rope_type") is not None:
+            return
+        if word not in (None, "default"):
+            raise old.error(
+                "type",
+                "does not scale without rope_type beside it in this class: write it as rope_type",
+            )
+
+    def _default_block(self) -> Record:
+        """Return the block of the class, empty where it has none."""
+        blocks = self.rope.get("blocks", {})
+        content = blocks.get(self.word) or blocks.get("")
+        if not content:
+            return Record({}, self.record.path)
+        path = self.record.named(NEW if self.is_shared else f"{NEW}.{self.word}")
+        self.record.take(path, path, content["rope_type"])
+        return Record(content, path)
+
+    def _read(self, block: Record, is_given: bool) -> RopeConfig:
+        block.taken, block.unread = self.record.taken, self.record.unread
+        if self.rope.get("alpha"):  # HunYuan's files have another name of the sections
+            block.names = {**block.names, SECTIONS: (SECTIONS, "xdrope_section")}
+        kind = TYPES[self._type(block)]
+        for key in self.rope.get("needs", ()):
+            block.get(key, required=True)
+        try:
+            config = self._config(block, kind, is_given)
+        except ConfigError as error:
+            raise unusable(block.path or "the config", error) from None
+        if (
+            config.rotary_dim > self.head.rope_dim
+        ):  # p-RoPE with a separate rotated part of the head
+            raise block.error(
+                "rope_type",
+                f"rotates a whole head of {config.rotary_dim}, of which this model rotates "
+                f"{self.head.rope_dim}",
+            )
+        return config
+
+    def _config(self, block: Record, kind: str, is_given: bool) -> RopeConfig:
+        share = self.rope.get("share")
+        if kind != "rope" and "scaled_share" in self.rope:
+            share = self.rope["scaled_share"]
+        head = self._head(block, is_given, share, kind)
+        pairs = RopeConfig(**head).rotary_dim // 2
+        # Also checked where another type is the one that rotates text.
+        in_sections = self._in_sections(block, head, pairs, is_given)
+        if kind == "rope_dynamic" and self.rope.get("alpha") and block.says("alpha"):
+            return self._with_larger_base(block, in_sections or RopeConfig(**head))
+        read = {SECTIONS, "xdrope_section", "mrope_interleaved"} if in_sections else set()
+        if kind == "rope_sections" and in_sections is None:
+            raise block.error(SECTIONS, "is missing; it must be a list of at most 4 numbers")
+        if kind in ("rope", "rope_sections") and in_sections is not None:
+            self._note_others(block, read)
+            return in_sections
+        config = SCHEMES[kind]
+        assert issubclass(config, RopeConfig)
+        own = self._own(block, config, pairs)
+        names = {TRAINED if name == "trained_length" else name for name in own}
+        self._note_others(block, read | names)
+        return config(**head, **own)
+
+    def _with_larger_base(self, block: Record, plain: RopeConfig) -> RopeConfig:
+        """Return NTK-aware scaling of a fixed factor, as HunYuan has it."""
+        power = plain.rotary_dim / max(plain.rotary_dim - 2, 1)
+        alpha = block.get("alpha", _ALPHA)
+        self.record.take("alpha", block.named("alpha"), (plain.base, alpha, power))
+        return plain.replace(base=plain.base * alpha**power)
+
+    def _head(
+        self, block: Record, is_given: bool, default_share: float | None, kind: str
+    ) -> dict[str, Any]:
+        """Return base, width, layout and share, which is cut as transformers cuts it."""
+        base = self._theta(block, is_given)
+        is_proportional = kind == "rope_proportional"
+        share = self._share(
+            block, 1.0 if is_proportional and default_share is None else default_share
+        )
+        dim, whole = self.head.head_dim, self.head.rope_dim
+        if dim % 2:
+            raise self.record.error("head_dim", f"must be even for RoPE, got {dim}")
+        head = {
+            "dim": dim, "base": base, "layout": self.head.layout,
+            "clockwise": self.rope.get("clockwise", False),
+        }  # fmt: skip
+        if is_proportional:
+            return head | {SHARE_KEY: 1.0 if share is None else share}
+        rotary = int(whole * (1.0 if share is None else share))
+        if rotary < 2 or rotary % 2:
+            key = "head_dim" if share is None else SHARE_KEY
+            problem = f"rotates {rotary} of {whole} features; it must be an even number from 2"
+            raise self.record.error(key, problem)
+        return head | {SHARE_KEY: _share_of(rotary, dim, share)}
+
+    def _theta(self, block: Record, is_given: bool) -> float:
+        """Return the base: of the block or around it, else the default of the class."""
+        names, default = self.base.names, self.base.default
+        if is_given and block.content.get(THETA) is None:
+            names, default = self.base.bare_names, self.base.bare
+        self.outer |= {*names}
+        base: float | None = self._inner_or_outer(block, THETA, names, limits.BASE)
+        if base is not None:
+            return base
+        place, name = (self.record, names[0]) if names else (block, THETA)
+        if default is None:
+            raise place.error(name, f"is missing; it must be {limits.BASE.allowed()}")
+        self.record.take(place.named(name), place.named(name), float(default))
+        return float(default)
+
+    def _share(self, block: Record, default: float | None) -> float | None:
+        """Return the rotated share as the config or its class has it; None for the whole head."""
+        names = self.rope.get("share_names", (SHARE_KEY,))
+        share: float | None = self._inner_or_outer(block, SHARE_KEY, names, SHARE)
+        key, dim = self.rope.get("rotary_key", ""), self.head.head_dim
+        if share is None and key and self.record.says(key):
+            share = self.record.get(key, EVEN_WIDTH) / dim
+        if self.rope.get("share_of_head") and share == self.head.rope_dim / dim:
+            share = None  # all of the rotated part
+        if share is not None and share != 1 and default is None:
+            place = block if block.content.get(SHARE_KEY) is not None else self.record
+            problem = f"must be 1 or absent: this model rotates the whole head; got {share:g}"
+            raise place.error(SHARE_KEY, problem)
+        if share is None and default not in (None, 1.0):
+            share = default
+            place, name = (
+                (self.record, names[0]) if names and self.is_shared else (block, SHARE_KEY)
+            )
+            self.record.take(place.named(name), place.named(name), share)
+        return share
+
+    def _inner_or_outer(
+        self, block: Record, name: str, outer: Sequence[str], rule: fields.Rule
+    ) -> Any:
+        """Return a number that may stand in a block or around it, or None; in both it must agree."""
+        value = block.get(name, rule)
+        for key in outer:
+            outside = self.record.get(key, rule) if self.record.says(key) else None
+            if None not in (value, outside) and value != outside:
+                raise self.record.error(
+                    key,
+                    f"says {outside:,.10g}, but {block.named(name)} says {value:,.10g}; they must agree",
+                )
+            value = outside if value is None else value
+        return value
+
+    def _in_sections(
+        self, block: Record, head: Mapping[str, Any], pairs: int, is_given: bool
+    ) -> RopeSectionsConfig | None:
+        """Return RoPE in sections, or None where neither the block nor the class has them."""
+        default = self.rope.get("sections")
+        if not block.says(SECTIONS):
+            if default is None:
+                return None
+            if is_given and self.rope.get("needs_sections"):
+                raise block.error(SECTIONS, "is missing; it must be a list of 1 to 4 whole numbers")
+        rule = fields.Numbers(low=0, high=pairs, least=1, most=4, whole=True)
+        sections = block.get(SECTIONS, rule)
+        if sections is None and default is not None:
+            sections = tuple(default)
+            self.record.take(SECTIONS, block.named(SECTIONS), sections)
+        own = block.get("mrope_interleaved", _FLAG)
+        interleaved = bool(own) or self.rope.get("interleaved_sections", False)
+        # grid=0: text, whose axes count alike.
+        return RopeSectionsConfig(**head, sections=sections, grid=0, interleaved=interleaved)
+
+    def _own(self, block: Record, config: type[RopeConfig], pairs: int) -> dict[str, Any]:
+        """Return the fields of a scaling, each a key of the block by its own name."""
+        rules, defaults = fields.rules(config), fields.defaults(config)
+        names = [name for name in rules if name not in _NOT_OF_BLOCK]
+        trained = self._trained(block, config.kind) if "trained_length" in names else None
+        values: dict[str, Any] = {}
+        for name in names:
+            if name == "trained_length":
+                values[name] = trained
+            elif name in _LISTS:
+                values[name] = self._factors(block, name, pairs)
+            elif name == "factor":
+                values[name] = self._factor(block, config.kind, trained)
+            else:
+                value = block.get(name, _strict(rules[name]), required=name in _REQUIRED)
+                values[name] = defaults[name] if value is None else value
+        return values
+
+    def _factors(self, block: Record, name: str, pairs: int) -> tuple[float, ...]:
+        """Return LongRoPE's factors of the pairs."""
+        values = block.entries(name, pairs, "numbers")
+        if values is None:
+            raise block.error(name, f"is missing; it must be a list of {pairs:,} numbers")
+        return tuple(
+            block.checked(f"{name}[{index}]", value, _PAIR_FACTOR)
+            for index, value in enumerate(values)
+        )
+
+    def _factor(self, block: Record, kind: str, trained: int | None) -> float:
+        """Return the factor; without one, the context over the trained length where that may be."""
+        if block.says("factor"):
+            factor: float = block.get("factor", _FACTOR)
+            return factor
+        if kind == "rope_proportional":
+            return 1.0
+        is_null = "factor" in block.content
+        may_lack = kind == "rope_longrope" or (kind == "rope_yarn" and is_null)
+        if trained is None or not may_lack:
+            raise block.error("factor", f"is missing; it must be {_FACTOR.allowed()}")
+        name, context = self.record.named(self.head.context_key), self.head.context
+        factor = context / trained
+        if factor < 1:
+            raise block.error(
+                "factor",
+                f"is absent, and {name} / {TRAINED} = {context:,} / {trained:,} is below 1; give a "
+                f"factor from 1 to {limits.MAX_SCALE_FACTOR:g}",
+            )
+        self.record.take(block.named("factor"), block.named("factor"), factor, null=is_null)
+        return factor
+
+    def _trained(self, block: Record, kind: str) -> int:
+        """Return the length before scaling, or what transformers takes for it."""
+        context, default = self.head.context, self.rope.get("trained_length")
+        if kind == "rope_dynamic":
+            self.record.take("dynamic", block.named(TRAINED), context)
+            return context
+        written: int | None = self._inner_or_outer(block, TRAINED, (TRAINED,), LENGTH)
+        if default not in (None, written) and written and not self.record.says(TRAINED):
+            raise block.error(
+                TRAINED,
+                f"says {written:,}, but without one beside the block transformers takes {default:,}; "
+                "they must agree",
+            )
+        if written is not None:
+            return written
+        taken = context if default is None else int(default)
+        self.record.take(TRAINED, block.named(TRAINED), taken)
+        return taken
+
+    def _type(self, block: Record) -> str:
+        """Return the type of a block, as transformers names it."""
+        types = {}
+        takes = self.rope.get("takes", ())
+        for name in ("rope_type", "type"):
+            word = block.get(name, TEXT)
+            if word is None:
+                continue
+            types[name] = self.rope.get("types", {}).get(word, ALIASES.get(word, word))
+            allowed = takes if types[name] in TYPES else (*TYPES, *ALIASES)
+            if allowed and types[name] not in allowed:
+                raise block.error(name, f"must be one of {', '.join(allowed)}, got {word!r:.60}")
+        kinds = {*types.values()}
+        if kinds == {"default", "mrope"}:  # as transformers writes Qwen2-VL's
+            kinds = {"mrope"}
+        if len(kinds) > 1:
+            problem = (
+                f"says {types['type']}, but rope_type says {types['rope_type']}; they must agree"
+            )
+            raise block.error("type", problem)
+        scaling = (name for name in block.content if name in _SCALING_KEYS)
+        first = next((name for name in scaling if block.content[name] is not None), None)
+        if not kinds and first is not None:
+            problem = f"is missing next to {first}; it must be one of {', '.join(TYPES)}"
+            raise block.error("rope_type", problem)
+        return kinds.pop() if kinds else "default"
+
+    def _note_others(self, block: Record, read: set[str]) -> None:
+        """Note the keys of a block that its scaling does not have."""
+        if block.path == self.record.path:
+            return  # no block, but the config around it
+        known = read | {THETA, SHARE_KEY, TRAINED, "rope_type", "type", *self.rope.get("also", ())}
+        for name in block.content:
+            if name not in known:
+                note_unread(block, name)
+
+
+def _strict(rule: fields.Rule) -> fields.Rule:
+    """Return a rule without 0, which is how fields of a scheme write "none"."""
+    return dataclasses.replace(rule, or_zero=False) if isinstance(rule, fields.FloatRange) else rule
+
+
+def _share_of(rotary: int, dim: int, share: float | None) -> float:
+    """Return the share whose part of `dim` is `rotary`, cut as transformers cuts it: `share` if it is."""
+    if share is not None and int(dim * share) == int(dim * share + 1e-9) == rotary:
+        return share
+    share = rotary / dim
+    return share if int(dim * share) == rotary else math.nextafter(share, 1.0)

@@ -1,0 +1,285 @@
+"""What a reader is told of a model, in words: names of its layers, notes, defaults taken and refusals.
+
+A row of families.json has the sentences of one class alone, as templates (see
+posenc.families.templates). notes: of its layers, or of a kind of them; about: of the model.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from posenc.errors import ConfigFileError
+from posenc.families.record import Record, Taken, rule_of
+from posenc.families.rope_blocks import NEW, TRAINED
+from posenc.families.stack import Layers, Stack
+from posenc.families.templates import Entry, filled
+from posenc.models.model_config import LayerKind
+from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.text import joined
+
+NO_ROPE = "no_rope"
+_MAX_NAMES = 5  # keys that a sentence lists
+_MAX_NAME_LENGTH = 60  # characters
+_STATE = "A state does not grow with the text; it is counted in the number type of the cache."
+_BOTH_SIDES = "Every token sees both sides: nothing is cached."
+
+
+def name_of(layers: Layers, stack: Stack, all_layers: Sequence[Layers]) -> str:
+    """Return the name of some layers, in the words of configs."""
+    if not stack.rope:
+        return _name_without_rope(layers, stack, all_layers)
+    word, index, shared = layers.word, "", ""
+    if word == "shared_index":
+        word, index = "indexed_attention", ", shared index"
+    name = word
+    if layers.scheme is not None and not layers.rotates and word != "indexed_attention":
+        name = NO_ROPE if word == stack.full_word else f"{word}, {NO_ROPE}"
+    if layers.is_shared:
+        shared = ", shared cache"
+    bases = {each.base for each in all_layers} - {0.0}
+    base = f", base {layers.base:,.10g}" if layers.base and len(bases) > 1 else ""
+    return f"{name}{shared}{base}{index}"
+
+
+def _name_without_rope(layers: Layers, stack: Stack, all_layers: Sequence[Layers]) -> str:
+    name = "all" if len(all_layers) == 1 else layers.word
+    return ", ".join(filter(None, (stack.name, name))).removesuffix(", all") or name
+
+
+def unsupported(layers: Layers) -> str:
+    """Return what layers without a scheme do instead, "" for others."""
+    if layers.scheme is not None:
+        return ""
+    if layers.word == "cross_attention":
+        return "Queries see the picture alone, whose keys and values do not grow with the text."
+    state = layers.facts["state"]
+    keeps = f"a state of {state:,} numbers per sequence" if state else "nothing is kept"
+    return f"No attention: {keeps}."
+
+
+def layer_notes(layers: Layers, stack: Stack, all_layers: Sequence[Layers]) -> tuple[str, ...]:
+    """Return what some layers do in addition to their scheme."""
+    facts, row = layers.facts, stack.row
+    if layers.scheme is None:
+        return (_STATE,) if facts["state"] else ()
+    notes = []
+    if facts["rope_dim"] < facts["head_dim"]:
+        notes.append(_latent_note(layers, stack))
+    kind = row.get("kinds", {}).get(layers.word, {})
+    notes += _filled((*row.get("notes", ()), *kind.get("notes", ())), stack, facts)
+    if layers.base:
+        notes.append(
+            "layer_rope_theta sets the base of each layer: a new rope_theta alone has no effect."
+        )
+    if layers.is_shared:
+        alike = (each for each in all_layers if each.word == layers.word and not each.is_shared)
+        source = max(index for each in alike for index in each.indices)
+        notes.append(f"These layers use the keys and values of layer {source} and cache none.")
+    if layers.word == "shared_index":
+        notes.append("These layers see the tokens that the index of an earlier layer chose.")
+    if facts["state"]:
+        notes.append(
+            f"Each layer also keeps a state of {facts['state']:,} numbers per sequence. {_STATE}"
+        )
+    return tuple(notes)
+
+
+def _latent_note(layers: Layers, stack: Stack) -> str:
+    facts, latent = layers.facts, stack.value("kv_lora_rank")
+    are, key = "are rotated", "the rotated key"
+    if not layers.rotates:
+        are, key = "are not rotated either", "the key of these"
+    return (
+        f"The last {facts['rope_dim']} features of a head of {facts['head_dim']} {are}, and all heads "
+        f"share {key}; a token's cache is one latent vector of {latent} and that key."
+    )
+
+
+def _filled(entries: Sequence[Entry], stack: Stack, facts: Mapping[str, Any]) -> Iterator[str]:
+    return filled(entries, lambda expression: stack.value(expression, **facts))
+
+
+def model_notes(stack: Stack, kinds: Sequence[LayerKind]) -> tuple[str, ...]:
+    """Return what else a config says about position. stack: the first. kinds: of all stacks."""
+    ropes = [kind.scheme for kind in kinds if isinstance(kind.scheme, RopeConfig)]
+    notes = []
+    layouts = {rope.layout for rope in ropes}
+    if layouts == {"half"}:
+        notes.append("Pairs are the features m and m + half of the rotated width, as in GPT-NeoX.")
+    elif layouts:
+        notes.append("Pairs are neighbouring features, as in the paper.")
+    if any(rope.clockwise for rope in ropes):
+        notes.append(
+            "Position p turns pair m by minus p theta_m, clockwise: other code, which turns by plus p "
+            "theta_m, gives other logits."
+        )
+    if ropes and not stack.rope:
+        notes.append("The base 10,000 is written into the model's code; no key changes it.")
+    notes += _reaches(stack, kinds)
+    notes += _table_notes(stack, kinds)
+    notes += _filled(stack.row.get("about", ()), stack, {})
+    if not stack.causal and not stack.name:
+        notes.append(_BOTH_SIDES)
+    elif not stack.row.get("cached", True):
+        notes.append("The class has no cache: for each new token it reads the whole text again.")
+    return tuple(dict.fromkeys(notes))
+
+
+def _reaches(stack: Stack, kinds: Sequence[LayerKind]) -> Iterator[str]:
+    """Yield for which lengths the scalings are made, where that is more than the config names."""
+    context = stack.context() or 0
+    for kind in kinds:
+        reach = kind.scheme.scaled_length if isinstance(kind.scheme, ScaledRopeConfig) else None
+        if reach is not None and reach > context:
+            key = stack.record.named(stack.record.raw("max_position_embeddings")[0])
+            yield (
+                f"The scaling of {kind.name} layers is made for {reach:,.0f} tokens, more than "
+                f"{key} {context:,}."
+            )
+
+
+def _table_notes(stack: Stack, kinds: Sequence[LayerKind]) -> Iterator[str]:
+    """Yield what is to know of a table of positions."""
+    scheme, rows = kinds[0].scheme, kinds[0].rows
+    first = stack.value(stack.row.get("first_row", 0))
+    if isinstance(scheme, LearnedConfig):
+        rows = scheme.max_len
+        yield "The config holds the shape of the table, not its rows: they are untrained here."
+    elif not isinstance(scheme, SinusoidalConfig):
+        return
+    elif rows is None:
+        yield "The class makes a longer table of sines and cosines for longer texts."
+    else:
+        total = rows + first
+        yield f"The class makes {total:,} rows of sines and cosines: longer texts are an error."
+    if first and rows is None:
+        yield f"Position p takes the row of position p + {first}."
+    elif first and rows is not None:
+        yield (
+            f"The table has {rows + first:,} rows, of which {rows:,} are positions: position p takes "
+            f"row p + {first}."
+        )
+
+
+def assumed(stacks: Sequence[Stack]) -> tuple[str, ...]:
+    """Return a sentence for every default that was taken."""
+    sentences: list[str] = []
+    for stack in stacks:
+        record, source = stack.record, f"the default of transformers' {stack.row['class']}"
+        taken = (_taken(record, name, each, source) for name, each in record.taken.items())
+        sentences += (*taken, _order_taken(stack, source))
+    return tuple(dict.fromkeys(filter(None, sentences)))
+
+
+def _order_taken(stack: Stack, source: str) -> str:
+    """Return which layers are of which kind, where the config does not list them."""
+    lists = stack.row.get("layers", {}).get("lists", {"layer_types": "words"})
+    words = stack.words
+    if len({*words}) < 2 or any(stack.record.says(key) for key in lists) or not lists:
+        return ""
+    first = stack.full_word if stack.full_word in words else words[-1]
+    own = [f"{index}" for index, word in enumerate(words) if word == first]
+    shown = own[:_MAX_NAMES] + ([f"{len(own) - _MAX_NAMES:,} more"] if own[_MAX_NAMES:] else [])
+    others = joined(sorted({*words} - {first}), "and")
+    key = stack.record.named(next(iter(lists)))
+    return (
+        f"{key} is absent: of layers 0 to {len(words) - 1:,}, {joined(shown, 'and')} are of {first} and "
+        f"the others of {others}, {source}."
+    )
+
+
+def _taken(record: Record, name: str, taken: Taken, source: str) -> str:
+    """Return a sentence of one default, "" for a switch."""
+    state = "null" if taken.null else "absent"
+    key, value = taken.key, taken.value
+    if isinstance(value, bool | list) and name != "multi_query":
+        return ""
+    if name in _OF_BLOCKS:
+        return _OF_BLOCKS[name](record, taken)
+    if key.endswith(".factor"):
+        context = record.named(record.raw("max_position_embeddings")[0])
+        return f"{key} is {state}: {value:g} is taken, {context} / {TRAINED}."
+    if name.startswith(record.named(NEW)) and isinstance(value, str):
+        return f"{key} is absent: its rope_type {value} is taken, {source}."
+    if isinstance(value, str | tuple):
+        text = value if isinstance(value, str) else ",".join(map(str, value))
+        return f"{key} is {state}: {text} is taken, {source}."
+    rule = rule_of(name.rpartition(".")[2])
+    return f"{key} is {state}: {rule.write(value)} is taken, {source}."
+
+
+def _dynamic(record: Record, taken: Taken) -> str:
+    name = record.named(record.raw("max_position_embeddings")[0])
+    return (
+        f"dynamic scaling begins at {taken.value:,}, which is {name}, as transformers has it; the model "
+        "may have been trained on another length."
+    )
+
+
+def _trained(record: Record, taken: Taken) -> str:
+    name = record.named(record.raw("max_position_embeddings")[0])
+    return (
+        f"{taken.key} is absent: {taken.value:,} is taken for the scaling, which is {name}, as "
+        "transformers does; the model may have been trained on another length."
+    )
+
+
+def _alpha(record: Record, taken: Taken) -> str:
+    base, alpha, power = taken.value
+    return f"The base is rope_theta {base:,.10g} times alpha {alpha:,g}^{power:.4g}, as in transformers."
+
+
+_OF_BLOCKS: Mapping[str, Callable[[Record, Taken], str]] = {
+    "alpha": _alpha,
+    "dynamic": _dynamic,
+    TRAINED: _trained,
+}
+
+
+def refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileError:
+    """Return an error that says as what a config may be read on request."""
+    message = f'{problem}; to {effect}, use --assume {assume} (in Python, assume="{assume}").'
+    return ConfigFileError(message, key, assume, f"{problem}.")
+
+
+def unread(keys: tuple[str, ...], model_type: str, read_as: str) -> ConfigFileError:
+    """Return the error of keys that bear on position and are not read."""
+    bear, are, them = ("bear", "are", "them") if len(keys) > 1 else ("bears", "is", "it")
+    return refusal(
+        f'{listed(keys)} {bear} on position and {are} not read for model_type "{model_type}"',
+        keys[0], read_as, f"read the file without {them}",
+    )  # fmt: skip
+
+
+def assumption(own: str, assumed_type: str, wrapper: str, keys: tuple[str, ...]) -> str:
+    """Return what was assumed on request, as a sentence, or ""."""
+    without = f" Not read: {listed(keys)}." if keys else ""
+    if assumed_type:
+        why = f'model_type "{own}" is not known' if own else "the config names no model_type"
+        kind = "a Llama model" if assumed_type == "llama" else f'model_type "{assumed_type}"'
+        return (
+            f"Read as {kind} on request: {why}, so that layout, layers, windows and cache may "
+            f"differ from the real ones.{without}"
+        )
+    if wrapper:
+        return (
+            f'Read by its text_config, of model_type "{own}", on request: model_type "{wrapper}" is '
+            "not known, so that what a token sees and the cache may differ from the real ones."
+            f"{without}"
+        )
+    if not keys:
+        return ""
+    they = "they" if len(keys) > 1 else "it"
+    return (
+        f"Read without {listed(keys)} on request: what {they} would change is not in these numbers."
+    )
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Return the names of some keys as a sentence lists them."""
+    parts = [name[-_MAX_NAME_LENGTH:] for name in names[:_MAX_NAMES]]
+    if len(names) > _MAX_NAMES:
+        parts.append(f"{len(names) - _MAX_NAMES:,} more")
+    return joined(parts, "and")

@@ -1,0 +1,472 @@
+"""The kinds of layers of one stack of a model, by the data of its class.
+
+A row of families.json has these keys, all but `class` optional. An expression is one of
+posenc.families.expressions; a name in it is that of a key of the config, of an entry of `named`, or of a
+fact that is known already.
+
+class: the configuration class of transformers. defaults: of its keys. names: the names of a key.
+named: expressions by a name, for other expressions.
+layers: which layer is of which kind (see posenc.families.layers); count: an expression of their number.
+rope_layers: the same for the words rope and no_rope, for a class that lists the layers without RoPE.
+kinds: by word, the facts of these layers that differ from those of the row; attention: false for layers
+  that keep a state or nothing.
+Facts of all layers, in this order; each is an expression that may use those before it: heads, kv_heads,
+  head_dim, rope_dim (the width of which a share rotates), value_dim, cache (numbers per token), scale (of
+  q . k), window (tokens that a query sees), state (numbers per sequence), rows (of a table that is never
+  lengthened), rotates.
+causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
+  without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the keys of
+  an earlier layer.
+scaled_softmax: whether the logits are multiplied by the square of YaRN's g(s, mscale_all_dim).
+rope: see posenc.families.rope_blocks. layer_bases: the key of a list of the base of each layer, 0 for no
+  RoPE.
+position: kind of scheme and an expression for each of its fields, in place of RoPE by blocks.
+In expressions here(list) is the entry that all layers of a kind have, own(key) what per_layer_config gives
+them, per_head(width) the part of one head, given(key) the value without the default of the class, and
+of_scheme(word, field) a field of the scheme of a kind of layer, in `agree` alone.
+must_be: allowed values of a key, or an expression that must hold. agree: expressions with which a key
+  must agree where it is given.
+first_row: an expression of the row of position 0 in a table. notes, about: see posenc.families.sentences.
+also: keys that the class has and that change none of this. sections: keys of nested objects that it reads.
+alternatives: parts of a row that count where the expression `if` holds. stacks: parts of a row by the
+  name of a stack, for an encoder and a decoder.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from posenc import limits
+from posenc.families.expressions import Scope, parsed
+from posenc.families.layers import layer_words
+from posenc.families.record import MAX_LAYERS, Record, rule_of
+from posenc.families.rope_blocks import (
+    NEW,
+    OLD,
+    THETA,
+    TRAINED,
+    BlockReader,
+    Head,
+    bases_of,
+    check_blocks,
+)
+from posenc.families.templates import expressions_in
+from posenc.families.unread import bears_on_position
+from posenc.fields import FloatRange
+from posenc.models.config_json import as_json
+from posenc.schemes import SCHEMES
+from posenc.schemes.base import NoneConfig, SchemeConfig
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.yarn import attention_scale
+from posenc.text import printable_name
+
+Row = Mapping[str, Any]
+# The facts of a kind of layer where a row says nothing else.
+OF_KIND: Mapping[str, str] = {
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads or heads",
+    "head_dim": "head_dim or per_head(hidden_size)",
+    "rope_dim": "head_dim",
+    "value_dim": "head_dim",
+    "cache": "kv_heads * (head_dim + value_dim)",
+    "scale": "head_dim ** -0.5",
+    "window": "None",
+    "state": "0",
+    "rows": "None",
+    "rotates": "True",
+}
+# The facts of a stack where a row says nothing else.
+_OF_STACK: Mapping[str, str] = {
+    "causal": "True",
+    "context": "max_position_embeddings",
+    "trained": "None",
+    "shared": "0",
+}
+_REQUIRED = ("hidden_size", "num_attention_heads", "max_position_embeddings")
+_BASE = FloatRange(low=0.0, high=limits.MAX_BASE)
+_NO_FACTS: Row = {}
+_ONE_KIND: Row = {"full_attention": _NO_FACTS}
+_NAMES = frozenset(("index", "layers", "rotates", "causal"))  # names that are no keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The layers of a stack that are alike.
+
+    word: of their kind. rotates: whether their class rotates them. is_shared: whether they use the keys
+    of an earlier layer. base: their own, 0 where the config lists none. facts: by the names of OF_KIND.
+    """
+
+    word: str
+    indices: tuple[int, ...]
+    scheme: SchemeConfig | None
+    rotates: bool
+    is_shared: bool
+    base: float
+    cache_width: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Stack:
+    """One stack of layers of a config.
+
+    content: the object of the config. row: of its class. path: the key of the object. name: of the stack.
+    words, causal: of the layers, once they were read.
+    """
+
+    def __init__(
+        self, content: Mapping[str, Any], row: Row, path: str = "", name: str = ""
+    ) -> None:
+        self.record = Record(content, path, row.get("defaults"), row.get("names"))
+        self.name = name
+        self.row = row
+        self.facts: dict[str, Any] = {}
+        self.indices: tuple[int, ...] = ()
+        self.words: tuple[str, ...] = ()
+        self.causal = True
+        self._schemes: dict[str, SchemeConfig | None] = {}
+        self._keys: set[str] = set()  # of rope blocks and outside of them
+        self._own_keys: set[tuple[int, str]] = set()  # of per_layer_config
+        self._scope = Scope(
+            self._value_of,
+            {
+                "given": lambda name: self.record.raw(name)[1],
+                "here": self._here,
+                "of_scheme": self._of_scheme,
+                "own": self._own,
+                "per_head": self._per_head,
+            },
+        )
+        for part in row.get("alternatives", ()):
+            if self.value(part["if"]):
+                self.row = {**row, **part}
+                break
+        self.bases = bases_of(self.rope) if self.rope else {}
+        self._of = {**OF_KIND, **_OF_STACK, **self.row}
+
+    def value(self, expression: Any, **names: Any) -> Any:
+        """Return the value of an expression; anything but a text is its own value.
+
+        names: values of further names. Raises ConfigFileError where a key is null that must not be.
+        """
+        if not isinstance(expression, str):
+            return expression
+        outer, self.facts = self.facts, {**self.facts, **names} if names else self.facts
+        try:
+            return parsed(expression).value(self._scope)
+        except TypeError:  # null, or a list, where a number is needed
+            key = min(self._keys_in(expression, len(OF_KIND)), default="hidden_size")
+            raise self.record.error(key, f"cannot be used: {expression} has no value") from None
+        finally:
+            self.facts = outer
+
+    def _value_of(self, name: str) -> Any:
+        if (fact := self.facts.get(name)) is not None:
+            return fact
+        if name in (named := self.row.get("named", {})):
+            return parsed(named[name]).value(self._scope)
+        return self.record.get(name, required=name in _REQUIRED)
+
+    def _fact(self, name: str, kind: Row | None = None) -> Any:
+        """Return a fact of a kind of layer, or of the stack."""
+        return self.value(kind[name] if kind and name in kind else self._of[name])
+
+    def _here(self, values: Any) -> Any:
+        """Return the entry of a list by layer that all layers of this kind have; another value as it is."""
+        if not isinstance(values, tuple | list):
+            return values
+        own = {values[index] for index in self.indices if index < len(values)}
+        if len(values) != self.count() or len(own) != 1:
+            raise self.record.error(
+                "layer_types",
+                "must be such that every list has an entry per layer, the same for all of a kind",
+            )
+        return own.pop()
+
+    def _own(self, name: str) -> Any:
+        """Return a key that per_layer_config gives all layers of this kind, or None."""
+        section = self.record.raw("per_layer_config")[1] or {}
+        if not isinstance(section, dict) or not all(
+            key.isdecimal() and isinstance(part, dict) for key, part in section.items()
+        ):
+            raise self.record.error("per_layer_config", "must be objects by the number of a layer")
+        parts = {int(key): part.get(name) for key, part in section.items()}
+        self._own_keys |= {(index, name) for index in self.indices}
+        value = self._here([parts.get(index) for index in range(self.count())])
+        return value and self.record.checked(f"per_layer_config.{name}", value, rule_of(name))
+
+    def _of_scheme(self, word: str, field_name: str) -> Any:
+        """Return a field of the scheme of a kind of layer, None where no layer is of it."""
+        return getattr(self._schemes.get(word), field_name, None)
+
+    def _per_head(self, width: int) -> int:
+        """Return the part of a width that one head has. Raises ConfigFileError unless heads divide it."""
+        heads = self.value("heads")
+        if width % heads or not 2 <= width // heads <= limits.MAX_DIM:
+            raise self.record.error(
+                self.record.raw("num_attention_heads")[0],
+                f"must divide {self.record.raw('hidden_size')[0]} {width:,} into heads of 2 to "
+                f"{limits.MAX_DIM:,}, got {heads:,}",
+            )
+        return int(width // heads)
+
+    @property
+    def rope(self) -> Row:
+        """The data of the class's RoPE; empty without RoPE by blocks."""
+        return self.row.get("rope") or {}
+
+    @property
+    def full_word(self) -> str:
+        """The word of the class for layers that see the whole text."""
+        return next(iter(self.row.get("kinds", _ONE_KIND)))
+
+    def count(self) -> int:
+        """Return the number of layers."""
+        rule = self.row.get("layers", {})
+        count = self.value(rule.get("count", "num_hidden_layers"))
+        if count is None:
+            allowed = rule_of("num_hidden_layers").allowed()
+            raise self.record.error("num_hidden_layers", f"is missing; it must be {allowed}")
+        if not 1 <= count <= MAX_LAYERS:
+            problem = f"must make 1 to {MAX_LAYERS:,} layers, got {count}"
+            raise self.record.error("num_hidden_layers", problem)
+        return int(count)
+
+    def context(self) -> int | None:
+        """Return the length in tokens that the config names, None without one."""
+        return self._fact("context") or None
+
+    def trained_length(self) -> int | None:
+        """Return the length of training where the class has a key of its own for it."""
+        return self._fact("trained") or None
+
+    def layers(self) -> list[Layers]:
+        """Return the layers that are alike. Raises ConfigFileError for what is not read of the class."""
+        self._check_switches()
+        record, row, count = self.record, self.row, self.count()
+        self.causal = bool(self._fact("causal"))
+        self.facts = {"causal": self.causal}
+        kinds = row.get("kinds", _ONE_KIND)
+        bases = self._bases(count)
+        rotating = self._rotating(count, bases)
+        words = self.words = layer_words(
+            record, row.get("layers", {}), kinds, count,
+            lambda index: self._word(index, count, rotating[index]),
+        )  # fmt: skip
+        if not any(kinds[word].get("attention", True) for word in words):
+            raise record.error(
+                "layer_types", "names no layer with attention, which alone has positions"
+            )
+        shared = self._shared(words)
+        groups: dict[tuple[str, bool, bool, float], list[int]] = {}
+        for index, word in enumerate(words):
+            alike = word, rotating[index], index >= count - shared, bases[index]
+            groups.setdefault(alike, []).append(index)
+        layers = [self._layers(*alike, tuple(indices)) for alike, indices in groups.items()]
+        if self.rope:
+            self._check_rope(layers)
+        self._check_per_layer()
+        self._check_agreement(layers)
+        return layers
+
+    def _check_rope(self, layers: list[Layers]) -> None:
+        """Note the keys of rope blocks that no layer reads."""
+        with_heads = [each for each in layers if each.scheme is not None]
+        words = {each.word for each in with_heads}
+        rotates = {word: any(e.rotates for e in with_heads if e.word == word) for word in words}
+        check_blocks(self.record, self.bases, self.row.get("kinds", _ONE_KIND), rotates)
+        if not any(rotates.values()):
+            self._keys |= {NEW, OLD, THETA, TRAINED}
+        for word, base in self.bases.items():
+            if word not in words:
+                self._keys |= {*base.names}
+
+    def _check_per_layer(self) -> None:
+        """Note the keys of per_layer_config that no layer reads."""
+        for index, part in (self.record.raw("per_layer_config")[1] or {}).items():
+            for name, value in part.items():
+                is_read = (int(index), name) in self._own_keys
+                if value is not None and bears_on_position(name) and not is_read:
+                    key = printable_name(f"per_layer_config.{index}.{name}")
+                    self.record.unread.append(self.record.named(key))
+
+    def _word(self, index: int, count: int, rotates: bool) -> str:
+        expression = self.row.get("layers", {}).get("word")
+        if expression is None:
+            return self.full_word
+        return str(self.value(expression, index=index, layers=count, rotates=rotates))
+
+    def _rotating(self, count: int, bases: tuple[float, ...]) -> tuple[bool, ...]:
+        """Return whether each layer has RoPE, by a list of the config."""
+        if self.record.says(self.row.get("layer_bases", "")):
+            return tuple(map(bool, bases))
+        rule = self.row.get("rope_layers")
+        if rule is None:
+            return (True,) * count
+        words = layer_words(
+            self.record, rule, ("rope", "no_rope"), count,
+            lambda index: str(self.value(rule["word"], index=index, layers=count)),
+        )  # fmt: skip
+        return tuple(word == "rope" for word in words)
+
+    def _bases(self, count: int) -> tuple[float, ...]:
+        key = self.row.get("layer_bases", "")
+        listed = self.record.entries(key, count) or (0.0,) * count
+        return tuple(
+            self.record.checked(f"{key}[{index}]", base, _BASE) for index, base in enumerate(listed)
+        )
+
+    def _shared(self, words: tuple[str, ...]) -> int:
+        """Return how many of the last layers use the keys and values of an earlier one of their kind."""
+        count = len(words)
+        key, shared = "num_kv_shared_layers", self._fact("shared")
+        if not self.record.says(key):
+            shared = min(shared, count - 1)
+        if shared and {*words[: max(count - shared, 0)]} != {*words}:
+            problem = "must leave a layer of every kind with keys and values of its own"
+            raise self.record.error(key, problem)
+        return int(shared)
+
+    def _check_switches(self) -> None:
+        """Raise ConfigFileError where a key has a value with which the class is not read."""
+        record = self.record
+        for section in self.row.get("sections", {}):
+            record.section(section)
+        for key, allowed in self.row.get("must_be", {}).items():
+            value = record.raw(key)[1]
+            value = record.defaults.get(key) if value is None else value
+            if isinstance(allowed, str) and not self.value(allowed):
+                problem = (
+                    f"is {as_json(value)}, with which this class is not read: {allowed} must hold"
+                )
+                raise record.error(key, problem)
+            if not isinstance(allowed, str) and not is_one_of(value, allowed):
+                problem = (
+                    f"must be {as_json(allowed[0])}, got {as_json(value)}: others are not read"
+                )
+                raise record.error(key, problem)
+
+    def _check_agreement(self, layers: list[Layers]) -> None:
+        """Raise ConfigFileError where a key says something else than what the class takes."""
+        self._schemes = {each.word: each.scheme for each in layers}
+        for key, expression in self.row.get("agree", {}).items():
+            said = self.record.raw(key)[1]
+            if said is None or is_one_of(said, [expected := self.value(expression)]):
+                continue
+            problem = (
+                f"says {as_json(said)}, but this class takes {as_json(expected)}; they must agree"
+            )
+            raise self.record.error(key, problem)
+
+    def _layers(
+        self, word: str, rotates: bool, is_shared: bool, base: float, indices: tuple[int, ...]
+    ) -> Layers:
+        kind: Row = self.row.get("kinds", _ONE_KIND)[word]
+        self.indices, self.facts = indices, {"causal": self.causal}
+        if not kind.get("attention", True):
+            return Layers(
+                word=word, indices=indices, scheme=None, rotates=False, is_shared=False, base=0.0,
+                cache_width=0, facts={"state": int(self._fact("state", kind))},
+            )  # fmt: skip
+        for name in OF_KIND:
+            self.facts[name] = self._fact(name, kind)
+        facts = {**self.facts, "rotates": rotates and bool(self.facts["rotates"])}
+        self._check_heads(facts)
+        if "window" in kind and facts["window"] is None and word != "full_attention":
+            raise self.record.error("layer_types", f"names {word} layers, but no window is given")
+        scheme = self._scheme(word, facts, base)
+        if self.row.get("scaled_softmax"):
+            factor = getattr(scheme, "factor", 1.0), getattr(scheme, "mscale_all_dim", 0.0)
+            facts["scale"] *= attention_scale(*factor) ** 2
+        is_cached = facts["causal"] and not is_shared and self.row.get("cached", True)
+        return Layers(
+            word=word, indices=indices, scheme=scheme, rotates=facts["rotates"], is_shared=is_shared,
+            base=base, cache_width=int(facts["cache"]) if is_cached else 0, facts=facts,
+        )  # fmt: skip
+
+    def _check_heads(self, facts: Mapping[str, Any]) -> None:
+        heads, kv_heads = facts["heads"], facts["kv_heads"]
+        if kv_heads > heads or heads % kv_heads:
+            raise self.record.error(
+                "num_key_value_heads", f"must divide the {heads:,} query heads, got {kv_heads:,}"
+            )
+
+    def _scheme(self, word: str, facts: Mapping[str, Any], base: float) -> SchemeConfig:
+        position = self.row.get("position")
+        if position is not None:
+            values = {name: self.value(each) for name, each in position.items() if name != "kind"}
+            return SCHEMES[position["kind"]](**values)
+        if not facts["rotates"]:
+            return NoneConfig()
+        head = Head(
+            head_dim=facts["head_dim"],
+            rope_dim=facts["rope_dim"],
+            layout="interleaved" if self.value(self.rope.get("interleaved", False)) else "half",
+            context_key=self.record.raw("max_position_embeddings")[0],
+            context=self._fact("context"),
+        )
+        reader = BlockReader(self.record, self.rope, self.bases, word, head)
+        scheme = reader.scheme()
+        self._keys |= reader.outer
+        return scheme.replace(base=base) if base and isinstance(scheme, RopeConfig) else scheme
+
+    def keys_read(self) -> Iterator[str]:
+        """Yield the keys that the class reads, under every name."""
+        row, layers = self.row, self.row.get("layers", {})
+        kinds: Row = row.get("kinds", _ONE_KIND)
+        names = {
+            "hidden_size",
+            *self._keys,
+            *row.get("also", ()),
+            row.get("layer_bases", "hidden_size"),
+        }
+        for rule in (layers, row.get("rope_layers", {"lists": {}})):
+            names |= {*rule.get("lists", {"layer_types": "words"})}
+        names |= row.get("must_be", {}).keys() | row.get("agree", {}).keys()
+        for kind in (_NO_FACTS, *kinds.values()):
+            for place, name in enumerate(OF_KIND):
+                names |= self._keys_in(kind.get(name, self._of[name]), place)
+        expressions = [
+            *(self._of[name] for name in _OF_STACK),
+            *(part["if"] for part in row.get("alternatives", ())),
+            *row.get("must_be", {}).values(),
+            *row.get("agree", {}).values(),
+            layers.get("count", "num_hidden_layers"),
+        ]
+        later = [
+            *(each for name, each in row.get("position", {}).items() if name != "kind"),
+            layers.get("word"),
+            row.get("rope_layers", {}).get("word"),
+            self.rope.get("interleaved"),
+            *expressions_in((*row.get("notes", ()), *row.get("about", ()))),
+            *(each for kind in kinds.values() for each in expressions_in(kind.get("notes", ()))),
+        ]
+        names |= {key for each in expressions for key in self._keys_in(each, 0)}
+        names |= {key for each in later for key in self._keys_in(each, len(OF_KIND))}
+        yield from self.record.spellings(names)
+
+    def _keys_in(self, expression: Any, known: int) -> set[str]:
+        """Return the keys that an expression reads. known: how many facts are known before it."""
+        if not isinstance(expression, str):
+            return set()
+        named, facts = self.row.get("named", {}), {*list(OF_KIND)[:known]}
+        keys = set()
+        for name in parsed(expression).names - facts - _NAMES:
+            keys |= self._keys_in(named[name], known) if name in named else {name}
+        return keys
+
+
+def merged(row: Row, part: Row) -> Row:
+    """Return a row with the entries of a part in place of its own; objects are joined."""
+    joined = {
+        name: {**row[name], **value} if isinstance(value, dict) and name in row else value
+        for name, value in part.items()
+    }
+    return {**row, **joined}
+
+
+def is_one_of(value: Any, values: Any) -> bool:
+    """Return whether a value is one of several; true is not 1, while 1 is 1.0."""
+    return any(
+        value == each and isinstance(value, bool) is isinstance(each, bool) for each in values
+    )
