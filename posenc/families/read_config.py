@@ -193,6 +193,7 @@ def _layer_kind(layers: Layers, stack: Stack, all_layers: list[Layers]) -> Layer
         head_dim=facts.get("head_dim", 0),
         cache_width=layers.cache_width,
         softmax_scale=float(facts.get("scale", 0.0)),
+        block_scale=layers.block_scale,
         window=facts.get("window"),
         rows=facts.get("rows"),
         state=int(facts["state"]),
@@ -206,7 +207,7 @@ def _order(kind: LayerKind) -> tuple[bool, bool, bool, tuple[int, ...]]:
 
 
 def _trained_length(record: Record) -> int | None:
-    """Return original_max_position_embeddings of any rope block, or beside them; all must agree."""
+    """Return original_max_position_embeddings of the first rope block that has it, or beside them."""
     blocks = [block for name in (NEW, OLD) if (block := record.section(name)) is not None]
     blocks += [
         part
@@ -214,8 +215,13 @@ def _trained_length(record: Record) -> int | None:
         for name, value in block.content.items()
         if isinstance(value, dict) and (part := block.section(name)) is not None
     ]
-    beside = record.get(TRAINED)
-    lengths = [length for block in blocks if (length := block.get(TRAINED)) is not None]
-    if beside is not None and any(length != beside for length in lengths):
-        raise record.error(TRAINED, f"says {beside:,}, but a rope block says {lengths[0]:,}")
-    return next(iter(lengths), None) if beside is None else int(beside)
+    beside: int | None = record.get(TRAINED)
+    lengths = [block.get(TRAINED) for block in blocks]
+    if beside is None:
+        return next((length for length in lengths if length is not None), None)
+    if lengths and lengths[0] not in (None, beside):
+        raise record.error(
+            TRAINED,
+            f"says {beside:,}, but {blocks[0].named(TRAINED)} says {lengths[0]:,}; they must agree",
+        )
+    return beside

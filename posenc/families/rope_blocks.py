@@ -17,7 +17,9 @@ blocks: the default block by kind of layer, "" for all kinds. trained_length: th
 type_alone: whether `type` in rope_scaling counts without rope_type. sections: the default of
   mrope_section; needs_sections: whether it counts only where there is no block. interleaved_sections:
   whether its axes take turns. alpha: whether dynamic scaling by alpha is a larger base. needs: keys that a
-  block must have. also: keys of a block that change none of this.
+  block must have. scales_softmax: whether the logits are multiplied by the square of YaRN's
+  g(s, mscale_all_dim), which a block of any scaling may have. also: keys of a block that change none of
+  this.
 
 Where rope_parameters nests a block per kind of layer, YaRN's `truncate` is read from its block;
 transformers 5.23 looks for it outside, and so always rounds the ramp's ends.
@@ -38,6 +40,7 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from posenc.schemes.rope_scaling.yarn import attention_scale
 from posenc.text import printable_name
 
 NEW, OLD = "rope_parameters", "rope_scaling"
@@ -67,6 +70,7 @@ _SCALING_KEYS = frozenset(
 _USUAL_WORDS = {"full_attention", "sliding_attention"}
 _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 _PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
+_WEIGHT = fields.FloatRange(low=0.0, high=limits.MAX_ATTENTION_WEIGHT)
 _ALPHA = fields.FloatRange(low=1.0, high=1e9)
 _FLAG = fields.Flag(label="")
 
@@ -152,7 +156,8 @@ class BlockReader:
     """Reads the RoPE of one kind of layer.
 
     record: the config. rope, bases: the data of its class. word: of the kind of layer. outer: the keys
-    outside of a block that count.
+    outside of a block that count. block_scale: the square of g(s, mscale_all_dim), by which the class
+    multiplies its softmax scale; None where it takes none from a block.
     """
 
     def __init__(
@@ -169,7 +174,7 @@ class BlockReader:
         self.head = head
         self.bases = bases
         self.outer = {NEW, OLD, TRAINED, *rope.get("share_names", (SHARE_KEY,))}
-        self.outer |= {rope.get("rotary_key", NEW)}
+        self.block_scale: float | None = 1.0 if rope.get("scales_softmax") else None
         self.is_shared = "" in self.bases  # one block for all kinds
         first = next(iter(self.bases.values()))
         self.base = self.bases.get(word) or self.bases.get("") or first
@@ -285,7 +290,16 @@ class BlockReader:
             return in_sections
         config = SCHEMES[kind]
         assert issubclass(config, RopeConfig)
+        if kind == "rope":
+            self._note_others(block, read)
+            return config(**head)
         own = self._own(block, config, pairs)
+        if own.get("truncate") is False and not self.is_shared:
+            self.record.take("truncate", block.named("truncate"), None)
+        if self.block_scale is not None:
+            weight = block.get("mscale_all_dim", _WEIGHT) or 0.0
+            self.block_scale = attention_scale(own["factor"], weight) ** 2
+            read |= {"mscale_all_dim"}
         names = {TRAINED if name == "trained_length" else name for name in own}
         self._note_others(block, read | names)
         return config(**head, **own)
@@ -342,6 +356,8 @@ class BlockReader:
         names = self.rope.get("share_names", (SHARE_KEY,))
         share: float | None = self._inner_or_outer(block, SHARE_KEY, names, SHARE)
         key, dim = self.rope.get("rotary_key", ""), self.head.head_dim
+        if share is None and key:
+            self.outer.add(key)
         if share is None and key and self.record.says(key):
             share = self.record.get(key, EVEN_WIDTH) / dim
         if self.rope.get("share_of_head") and share == self.head.rope_dim / dim:
@@ -463,31 +479,33 @@ class BlockReader:
         return taken
 
     def _type(self, block: Record) -> str:
-        """Return the type of a block, as transformers names it."""
-        types = {}
+        """Return the type of a block as transformers names it, which takes rope_type before type."""
+        words = {name: block.get(name, TEXT) for name in ("rope_type", "type")}
+        given = {name: word for name, word in words.items() if word is not None}
+        if not given:
+            return self._type_without_word(block)
+        own = self.rope.get("types", {})
+        types = {name: own.get(word, ALIASES.get(word, word)) for name, word in given.items()}
+        name, rope_type = next(iter(types.items()))
         takes = self.rope.get("takes", ())
-        for name in ("rope_type", "type"):
-            word = block.get(name, TEXT)
-            if word is None:
-                continue
-            types[name] = self.rope.get("types", {}).get(word, ALIASES.get(word, word))
-            allowed = takes if types[name] in TYPES else (*TYPES, *ALIASES)
-            if allowed and types[name] not in allowed:
-                raise block.error(name, f"must be one of {', '.join(allowed)}, got {word!r:.60}")
-        kinds = {*types.values()}
-        if kinds == {"default", "mrope"}:  # as transformers writes Qwen2-VL's
-            kinds = {"mrope"}
-        if len(kinds) > 1:
-            problem = (
-                f"says {types['type']}, but rope_type says {types['rope_type']}; they must agree"
-            )
-            raise block.error("type", problem)
+        allowed = takes if rope_type in TYPES else (*TYPES, *ALIASES)
+        if allowed and rope_type not in allowed:
+            raise block.error(name, f"must be one of {', '.join(allowed)}, got {given[name]!r:.60}")
+        other: str = types.get("type", rope_type)
+        if rope_type == "default" and other == "mrope":
+            return other  # as transformers writes Qwen2-VL's
+        if other != rope_type:
+            self.record.take("type", block.named("type"), (given["type"], rope_type))
+        return str(rope_type)
+
+    def _type_without_word(self, block: Record) -> str:
+        """Return the type of a block that names none. Raises ConfigFileError where it scales."""
         scaling = (name for name in block.content if name in _SCALING_KEYS)
         first = next((name for name in scaling if block.content[name] is not None), None)
-        if not kinds and first is not None:
+        if first is not None:
             problem = f"is missing next to {first}; it must be one of {', '.join(TYPES)}"
             raise block.error("rope_type", problem)
-        return kinds.pop() if kinds else "default"
+        return "default"
 
     def _note_others(self, block: Record, read: set[str]) -> None:
         """Note the keys of a block that its scaling does not have."""

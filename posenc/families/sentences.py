@@ -7,7 +7,8 @@ posenc.families.templates). notes: of its layers, or of a kind of them; about: o
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from posenc.errors import ConfigFileError
+from posenc.errors import ConfigFileError, quoted
+from posenc.families.family import VERSION
 from posenc.families.record import Record, Taken, rule_of
 from posenc.families.rope_blocks import NEW, TRAINED
 from posenc.families.stack import Layers, Stack
@@ -231,10 +232,27 @@ def _alpha(record: Record, taken: Taken) -> str:
     return f"The base is rope_theta {base:,.10g} times alpha {alpha:,g}^{power:.4g}, as in transformers."
 
 
+def _type_taken(record: Record, taken: Taken) -> str:
+    word, rope_type = taken.value
+    return (
+        f"{taken.key} says {quoted(word)}, but rope_type beside it says {rope_type}: {rope_type} is taken, "
+        "as transformers does."
+    )
+
+
+def _truncate(record: Record, taken: Taken) -> str:
+    return (
+        f"{taken.key} is false: the ramp does not begin and end at whole pairs. transformers {VERSION} "
+        "does not find the key in a block of one kind of layer and rounds both."
+    )
+
+
 _OF_BLOCKS: Mapping[str, Callable[[Record, Taken], str]] = {
     "alpha": _alpha,
     "dynamic": _dynamic,
     TRAINED: _trained,
+    "truncate": _truncate,
+    "type": _type_taken,
 }
 
 

@@ -17,7 +17,6 @@ Facts of all layers, in this order; each is an expression that may use those bef
 causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
   without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the keys of
   an earlier layer.
-scaled_softmax: whether the logits are multiplied by the square of YaRN's g(s, mscale_all_dim).
 rope: see posenc.families.rope_blocks. layer_bases: the key of a list of the base of each layer, 0 for no
   RoPE.
 position: kind of scheme and an expression for each of its fields, in place of RoPE by blocks.
@@ -57,7 +56,6 @@ from posenc.models.config_json import as_json
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.yarn import attention_scale
 from posenc.text import printable_name
 
 Row = Mapping[str, Any]
@@ -94,7 +92,8 @@ class Layers:
     """The layers of a stack that are alike.
 
     word: of their kind. rotates: whether their class rotates them. is_shared: whether they use the keys
-    of an earlier layer. base: their own, 0 where the config lists none. facts: by the names of OF_KIND.
+    of an earlier layer. base: their own, 0 where the config lists none. block_scale: the part of the
+    softmax scale that their rope block sets. facts: by the names of OF_KIND.
     """
 
     word: str
@@ -104,6 +103,7 @@ class Layers:
     is_shared: bool
     base: float
     cache_width: int
+    block_scale: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -374,14 +374,13 @@ class Stack:
         self._check_heads(facts)
         if "window" in kind and facts["window"] is None and word != "full_attention":
             raise self.record.error("layer_types", f"names {word} layers, but no window is given")
-        scheme = self._scheme(word, facts, base)
-        if self.row.get("scaled_softmax"):
-            factor = getattr(scheme, "factor", 1.0), getattr(scheme, "mscale_all_dim", 0.0)
-            facts["scale"] *= attention_scale(*factor) ** 2
+        scheme, block_scale = self._scheme(word, facts, base)
+        facts["scale"] *= block_scale or 1.0
         is_cached = facts["causal"] and not is_shared and self.row.get("cached", True)
         return Layers(
             word=word, indices=indices, scheme=scheme, rotates=facts["rotates"], is_shared=is_shared,
-            base=base, cache_width=int(facts["cache"]) if is_cached else 0, facts=facts,
+            base=base, cache_width=int(facts["cache"]) if is_cached else 0, block_scale=block_scale,
+            facts=facts,
         )  # fmt: skip
 
     def _check_heads(self, facts: Mapping[str, Any]) -> None:
@@ -391,13 +390,16 @@ class Stack:
                 "num_key_value_heads", f"must divide the {heads:,} query heads, got {kv_heads:,}"
             )
 
-    def _scheme(self, word: str, facts: Mapping[str, Any], base: float) -> SchemeConfig:
+    def _scheme(
+        self, word: str, facts: Mapping[str, Any], base: float
+    ) -> tuple[SchemeConfig, float | None]:
+        """Return the scheme of a kind of layer, and the part of its softmax scale that a block sets."""
         position = self.row.get("position")
         if position is not None:
             values = {name: self.value(each) for name, each in position.items() if name != "kind"}
-            return SCHEMES[position["kind"]](**values)
+            return SCHEMES[position["kind"]](**values), None
         if not facts["rotates"]:
-            return NoneConfig()
+            return NoneConfig(), 1.0 if self.rope.get("scales_softmax") else None
         head = Head(
             head_dim=facts["head_dim"],
             rope_dim=facts["rope_dim"],
@@ -408,7 +410,9 @@ class Stack:
         reader = BlockReader(self.record, self.rope, self.bases, word, head)
         scheme = reader.scheme()
         self._keys |= reader.outer
-        return scheme.replace(base=base) if base and isinstance(scheme, RopeConfig) else scheme
+        if base and isinstance(scheme, RopeConfig):
+            scheme = scheme.replace(base=base)
+        return scheme, reader.block_scale
 
     def keys_read(self) -> Iterator[str]:
         """Yield the keys that the class reads, under every name."""

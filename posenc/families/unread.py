@@ -101,7 +101,7 @@ def _stated(
         "num_kv_shared_layers": (0,),
         "sliding_window_size": (content.get("sliding_window"),),
     }
-    if not row.get("scaled_softmax"):
+    if "rope_dim" not in row:  # of a latent head the width is said by its two parts
         widths = ("kv_channels", "attention_head_dim", "head_dim")
         stated |= dict.fromkeys(widths, (main.head_dim,))
     if main.cache_width and main.name != "decoder":
