@@ -70,7 +70,8 @@ _LISTS: Mapping[str, fields.Rule | None] = {
 }
 # Keys for which null is a value of its own: no window, as many key heads as query heads.
 _MAY_BE_NULL = re.compile(
-    r"num_key_value_heads|sliding_window|chunk_size|mamba_d_ssm|softmax_scale|^num_kv_heads|n_head_kv"
+    r"num_key_value_heads|sliding_window|chunk_size|^attention_window_size$|^local_attention$|mamba_d_ssm"
+    r"|softmax_scale|^num_kv_heads|n_head_kv"
 )
 
 

@@ -132,5 +132,5 @@ def _stated_of_rope(
     if len(shares) == 1:
         (share,) = shares
         alike = (share, int(share)) if share == 1 else (share,)
-        stated |= dict.fromkeys(("rotary_pct", "partial_rotary_factor"), alike)
+        stated |= {"partial_rotary_factor": alike, "rotary_pct": (*alike, 1, 1.0)}
     return stated
