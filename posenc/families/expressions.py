@@ -1,8 +1,9 @@
 """Arithmetic over the keys of a config, as the data of a model type states it.
 
-An expression such as "kv_lora_rank + qk_rope_head_dim" has numbers, texts, keys (with dots for keys of
-nested objects), + - * / // % **, comparisons, `and`, `or`, `not`, `in`, `is`, `a if b else c`, tuples, and
-calls of a few functions. It is checked and turned into closures once; Python runs no part of its text.
+An expression such as "kv_lora_rank + qk_rope_head_dim" has numbers, texts, keys (with dots for keys
+of nested objects), + - * / // % **, comparisons, `and`, `or`, `not`, `in`, `is`, `a if b else c`,
+tuples, and calls of a few functions. It is checked and turned into closures once; Python runs no
+part of its text.
 """
 
 import ast
@@ -70,7 +71,7 @@ def parsed(text: str) -> Expression:
 
 
 def _closure(node: ast.expr, names: set[str]) -> Callable[[Scope], Any]:
-    """Return the value of a node as a function of the scope, and add the keys that it reads to `names`."""
+    """Return the value of a node as a function of the scope; add the keys that it reads to `names`."""
     match node:
         case ast.Constant(value=value) if isinstance(value, _CONSTANTS):
             return lambda scope: value

@@ -39,7 +39,7 @@ def model_types() -> tuple[str, ...]:
 
 
 def kind_of(model_type: str) -> str:
-    """Return what the class of a type that is not read does with position, "" where that is not known."""
+    """Return what the class of a type that is not read does with position; "" if unknown."""
     return str(_OTHERS["kinds"].get(model_type, ""))
 
 

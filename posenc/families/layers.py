@@ -1,15 +1,15 @@
-"""The word of every layer, such as full_attention or mamba: by a list of the config, or by its class.
+"""The word of every layer, such as mamba: by a list of the config, or by its class.
 
 The rule of a class is data:
 
-lists: keys that list the layers, each with the form of its list. The first that the config has counts.
-  words: a word for each layer; cycle: words that repeat; letters: a text of a letter for each layer;
-  groups: lists of words, each with its count; flags: the index of a word of `flags` for each layer;
-  indices, numbers: the layers of the second word of `flags`, counted from 0 or from 1; any indices: the
-  same, and others than those of the layers have no effect.
+lists: keys that list the layers, each with the form of its list. The first that the config has
+  counts. words: a word for each layer; cycle: words that repeat; letters: a text of a letter for
+  each layer; groups: lists of words, each with its count; flags: the index of a word of `flags` for
+  each layer; indices, numbers: the layers of the second word of `flags`, counted from 0 or from 1;
+  any indices: the same, and others than those of the layers have no effect.
 word: without such a list, an expression of the index of a layer and of the number of layers.
-words: other names of a word. last: the word of the last layer in any case. required: without a list the
-config is refused.
+words: other names of a word. last: the word of the last layer in any case. required: without a list
+  the config is refused.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -91,7 +91,7 @@ def _listed(
 def _word(
     record: Record, key: str, entry: Any, known: Mapping[Any, str], kinds: Collection[str]
 ) -> str:
-    """Return the word that an entry of a list stands for. known: words by other names or numbers."""
+    """Return the word of an entry of a list. known: words by other names or numbers."""
     is_plain = isinstance(entry, str | int) and not isinstance(entry, bool)
     word = known.get(entry, entry) if is_plain else entry
     if not is_plain or word not in kinds:
@@ -103,7 +103,7 @@ def _word(
 
 
 def _repeated(groups: list[Any]) -> list[str]:
-    """Return GPT-Neo's lists of words, each with its count, one after the other; [] for other forms."""
+    """Return GPT-Neo's lists of words, each with its count, as one list; [] for other forms."""
     try:
         counts = [(names, min(int(times), MAX_LAYERS)) for names, times in groups]
         return [word for names, times in counts for _ in range(times) for word in names]

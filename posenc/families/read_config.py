@@ -33,9 +33,9 @@ _EXAMPLES = "llama, qwen3, gemma3_text, bert, bloom"
 def read_config(source: ConfigSource, assume: str | None = None) -> ModelConfig:
     """Return the position encoding of a Hugging Face config.json, per kind of layer.
 
-    source: a mapping, JSON text or bytes, or the path of a config.json; at most 1 MiB. Both generations
-        of rope keys are read, and `text_config` where the model is nested. Absent keys take the
-        defaults of transformers 5.23, which the result's `assumed` lists.
+    source: a mapping, JSON text or bytes, or the path of a config.json; at most 1 MiB. Both
+        generations of rope keys are read, and `text_config` where the model is nested. Absent keys
+        take the defaults of transformers 5.23, which the result's `assumed` lists.
     assume: a model type, such as llama, as which an unknown `model_type` is read. Keys that bear on
         position and cannot be read are then ignored; the result's `assumption` says so.
     Raises ConfigFileError where the config is unknown, contradictory or out of range.
@@ -64,8 +64,8 @@ def read_record(record: dict[str, Any], assume: str | None = None) -> tuple[Mode
     is_wrapped = text is not top and bool(outer) and not _holds_text(outer)
     if is_wrapped and assume is None:
         raise sentences.refusal(
-            f'model_type "{_short(outer)}" is not known as one that holds a text model, and nothing '
-            "is guessed",
+            f'model_type "{_short(outer)}" is not known as one that holds a text model, and '
+            "nothing is guessed",
             "model_type", read_as, f'read its text_config as model_type "{read_as}"',
         )  # fmt: skip
     # No class is known whose defaults an unknown type takes, so every size is required.
@@ -122,7 +122,7 @@ def _check_parts(record: Mapping[str, Any], text: Record, own: str) -> None:
 
 
 def _unknown_type(record: dict[str, Any], text: Record, own: str) -> ConfigFileError:
-    """Return the error of a type that is not read; it offers to read it as Llama where that goes."""
+    """Return the error of a type that is not read; it offers Llama where that goes."""
     key = text.named("model_type")
     problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"
     if own:
@@ -207,7 +207,7 @@ def _order(kind: LayerKind) -> tuple[bool, bool, bool, tuple[int, ...]]:
 
 
 def _trained_length(record: Record) -> int | None:
-    """Return original_max_position_embeddings of the first rope block that has it, or beside them."""
+    """Return original_max_position_embeddings of the first rope block with it, or of the config."""
     blocks = [block for name in (NEW, OLD) if (block := record.section(name)) is not None]
     blocks += [
         part

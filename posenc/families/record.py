@@ -1,4 +1,4 @@
-"""One object of a config: the value of each key, from the config or from the defaults of its class."""
+"""One object of a config: the value of each key, from it or from the defaults of its class."""
 
 import functools
 import re
@@ -57,8 +57,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
     "max_position_embeddings": ("max_position_embeddings", "n_positions"),
 }
-# Keys whose value may be one for all layers or a list with one for each, by the rule of an entry; None:
-# the value is checked where it is used.
+# Keys whose value may be one for all layers or a list with one for each, by the rule of an entry;
+# None: the value is checked where it is used.
 _LISTS: Mapping[str, fields.Rule | None] = {
     "attention_window": fields.IntRange(low=2, high=MAX_WIDTH, multiple_of=2),
     "num_attention_heads_per_layer": _HEADS,
@@ -70,8 +70,8 @@ _LISTS: Mapping[str, fields.Rule | None] = {
 }
 # Keys for which null is a value of its own: no window, as many key heads as query heads.
 _MAY_BE_NULL = re.compile(
-    r"num_key_value_heads|sliding_window|chunk_size|^attention_window_size$|^local_attention$|mamba_d_ssm"
-    r"|softmax_scale|^num_kv_heads|n_head_kv"
+    r"num_key_value_heads|sliding_window|chunk_size|^attention_window_size$|^local_attention$"
+    r"|mamba_d_ssm|softmax_scale|^num_kv_heads|n_head_kv"
 )
 
 
@@ -93,9 +93,9 @@ def rule_of(name: str) -> fields.Rule:
 class Record:
     """One object of a config.
 
-    content: the object. path: its key from the top. defaults, names: of its class: the default of a key,
-    and its names in the order in which they count. taken: the defaults that were taken. unread: keys of
-    rope blocks that bear on position and are not read.
+    content: the object. path: its key from the top. defaults, names: of its class: the default of a
+    key, and its names in the order in which they count. taken: the defaults that were taken.
+    unread: keys of rope blocks that bear on position and are not read.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class Record:
             if another != value:
                 raise self.error(
                     other,
-                    f"says {as_json(another)}, but {self.named(first)} says {as_json(value)}; they are "
-                    "two names of one number and must agree",
+                    f"says {as_json(another)}, but {self.named(first)} says {as_json(value)}; they "
+                    "are two names of one number and must agree",
                 )
         return first, value
 

@@ -1,25 +1,27 @@
 """The RoPE of one kind of layer, from the rope blocks of a config and the data of its class.
 
-A config has its blocks as `rope_scaling`, with base and share beside it, or as `rope_parameters`, which
-holds them and may have one block per kind of layer. The data of a class has these keys:
+A config has its blocks as `rope_scaling`, with base and share beside it, or as `rope_parameters`,
+which holds them and may have one block per kind of layer. The data of a class has these keys:
 
 interleaved: whether pairs are neighbouring features, or an expression of it. clockwise: whether it
   rotates by minus the angle.
-share: the default rotated share; absent where the class always rotates the whole head. scaled_share: the
-  default where the block scales. share_names: its keys outside of a block. share_of_head: whether it may
-  count the whole head, of which a part is rotated. rotary_key: the key under which the config may give
-  the rotated width.
-base: the default base of all kinds; or bases: by kind of layer, `default`, its keys outside of a block
-  (`names`), both where there is a block without a base (`bare`, `bare_names`), whether a rope_scaling
-  applies (`scaled`), and whether a kind that is left out beside others takes its default (`fills`).
+share: the default rotated share; absent where the class always rotates the whole head.
+  scaled_share: the default where the block scales. share_names: its keys outside of a block.
+  share_of_head: whether it may count the whole head, of which a part is rotated. rotary_key: the
+  key under which the config may give the rotated width.
+base: the default base of all kinds; or bases: by kind of layer, `default`, its keys outside of a
+  block (`names`), both where there is a block without a base (`bare`, `bare_names`), whether a
+  rope_scaling applies (`scaled`), and whether a kind that is left out beside others takes its
+  default (`fills`).
 blocks: the default block by kind of layer, "" for all kinds. trained_length: the default of
-  original_max_position_embeddings. takes: the only types that it takes. types: its own words for a type.
+  original_max_position_embeddings. takes: the only types that it takes. types: its own words for a
+  type.
 type_alone: whether `type` in rope_scaling counts without rope_type. sections: the default of
-  mrope_section; needs_sections: whether it counts only where there is no block. interleaved_sections:
-  whether its axes take turns. alpha: whether dynamic scaling by alpha is a larger base. needs: keys that a
-  block must have. scales_softmax: whether the logits are multiplied by the square of YaRN's
-  g(s, mscale_all_dim), which a block of any scaling may have. also: keys of a block that change none of
-  this.
+  mrope_section; needs_sections: whether it counts only where there is no block.
+  interleaved_sections: whether its axes take turns. alpha: whether dynamic scaling by alpha is a
+  larger base. needs: keys that a block must have. scales_softmax: whether the logits are multiplied
+  by the square of YaRN's g(s, mscale_all_dim), which a block of any scaling may have. also: keys of
+  a block that change none of this.
 
 Where rope_parameters nests a block per kind of layer, YaRN's `truncate` is read from its block;
 transformers 5.23 looks for it outside, and so always rounds the ramp's ends.
@@ -79,8 +81,8 @@ _FLAG = fields.Flag(label="")
 class Head:
     """What a rope block needs of its layers.
 
-    head_dim: width of a query. rope_dim: the width of which a share is rotated. context_key, context: the
-    length that the config names.
+    head_dim: width of a query. rope_dim: the width of which a share is rotated. context_key,
+    context: the length that the config names.
     """
 
     head_dim: int
@@ -116,10 +118,11 @@ def bases_of(rope: Mapping[str, Any]) -> dict[str, Base]:
 def check_blocks(
     record: Record, bases: Mapping[str, Base], kinds: Iterable[str], rotates: Mapping[str, bool]
 ) -> None:
-    """Note the keys of rope_parameters that no kind of layer reads, where it has a block for each kind.
+    """Note the keys that no kind of layer reads, where rope_parameters has a block for each kind.
 
-    bases: of the class. kinds: its words. rotates: by the word of each kind that layers are of. Raises
-    ConfigFileError where the block of one that does not rotate is missing: null must stand there.
+    bases: of the class. kinds: its words. rotates: by the word of each kind that layers are of.
+    Raises ConfigFileError where the block of one that does not rotate is missing: null must stand
+    there.
     """
     block = record.section(NEW)
     if block is None or not any(isinstance(value, dict) for value in block.content.values()):
@@ -155,9 +158,9 @@ def note_unread(block: Record | None, name: str) -> None:
 class BlockReader:
     """Reads the RoPE of one kind of layer.
 
-    record: the config. rope, bases: the data of its class. word: of the kind of layer. outer: the keys
-    outside of a block that count. block_scale: the square of g(s, mscale_all_dim), by which the class
-    multiplies its softmax scale; None where it takes none from a block.
+    record: the config. rope, bases: the data of its class. word: of the kind of layer. outer: the
+    keys outside of a block that count. block_scale: the square of g(s, mscale_all_dim), by which
+    the class multiplies its softmax scale; None where it takes none from a block.
     """
 
     def __init__(
@@ -180,7 +183,7 @@ class BlockReader:
         self.base = self.bases.get(word) or self.bases.get("") or first
 
     def scheme(self) -> RopeConfig | NoneConfig:
-        """Return the scheme. Raises ConfigFileError, also where blocks of both generations disagree."""
+        """Return the scheme. Raises ConfigFileError, also where two blocks disagree."""
         record = self.record
         if record.says(OLD) and not any(base.scaled for base in self.bases.values()):
             raise record.error(OLD, f"is not what this class reads: it takes {NEW} alone")
@@ -220,7 +223,7 @@ class BlockReader:
         )
 
     def _of_kind(self, block: Record) -> tuple[Record | None, bool]:
-        """Return the block of this kind of layer among those of all kinds, and whether it is null."""
+        """Return the block of this kind of layer, and whether it is null."""
         if self.word not in block.content:
             if self.is_shared or not self.base.fills:
                 raise block.error(
@@ -377,14 +380,15 @@ class BlockReader:
     def _inner_or_outer(
         self, block: Record, name: str, outer: Sequence[str], rule: fields.Rule
     ) -> Any:
-        """Return a number that may stand in a block or around it, or None; in both it must agree."""
+        """Return a number of a block or of the config around it, or None; both must agree."""
         value = block.get(name, rule)
         for key in outer:
             outside = self.record.get(key, rule) if self.record.says(key) else None
             if None not in (value, outside) and value != outside:
                 raise self.record.error(
                     key,
-                    f"says {outside:,.10g}, but {block.named(name)} says {value:,.10g}; they must agree",
+                    f"says {outside:,.10g}, but {block.named(name)} says {value:,.10g}; "
+                    "they must agree",
                 )
             value = outside if value is None else value
         return value
@@ -469,8 +473,8 @@ class BlockReader:
         if default not in (None, written) and written and not self.record.says(TRAINED):
             raise block.error(
                 TRAINED,
-                f"says {written:,}, but without one beside the block transformers takes {default:,}; "
-                "they must agree",
+                f"says {written:,}, but without one beside the block transformers takes "
+                f"{default:,}; they must agree",
             )
         if written is not None:
             return written
@@ -479,7 +483,7 @@ class BlockReader:
         return taken
 
     def _type(self, block: Record) -> str:
-        """Return the type of a block as transformers names it, which takes rope_type before type."""
+        """Return the type of a block; rope_type counts before type, as in transformers."""
         words = {name: block.get(name, TEXT) for name in ("rope_type", "type")}
         given = {name: word for name, word in words.items() if word is not None}
         if not given:
@@ -523,7 +527,7 @@ def _strict(rule: fields.Rule) -> fields.Rule:
 
 
 def _share_of(rotary: int, dim: int, share: float | None) -> float:
-    """Return the share whose part of `dim` is `rotary`, cut as transformers cuts it: `share` if it is."""
+    """Return the share whose part of `dim`, cut as transformers cuts it, is `rotary`; `share` if it is."""
     if share is not None and int(dim * share) == int(dim * share + 1e-9) == rotary:
         return share
     share = rotary / dim

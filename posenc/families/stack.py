@@ -1,34 +1,38 @@
 """The kinds of layers of one stack of a model, by the data of its class.
 
 A row of families.json has these keys, all but `class` optional. An expression is one of
-posenc.families.expressions; a name in it is that of a key of the config, of an entry of `named`, or of a
-fact that is known already.
+posenc.families.expressions; a name in it is that of a key of the config, of an entry of `named`, or
+of a fact that is known already. here(list) is the entry that all layers of a kind have, own(key) what
+per_layer_config gives them, per_head(width) the part of one head, given(key) the value without the
+default of the class, and of_scheme(word, field) a field of the scheme of a kind of layer, in `agree`
+alone.
 
 class: the configuration class of transformers. defaults: of its keys. names: the names of a key.
 named: expressions by a name, for other expressions.
-layers: which layer is of which kind (see posenc.families.layers); count: an expression of their number.
-rope_layers: the same for the words rope and no_rope, for a class that lists the layers without RoPE.
-kinds: by word, the facts of these layers that differ from those of the row; attention: false for layers
-  that keep a state or nothing.
-Facts of all layers, in this order; each is an expression that may use those before it: heads, kv_heads,
-  head_dim, rope_dim (the width of which a share rotates), value_dim, cache (numbers per token), scale (of
-  q . k), window (tokens that a query sees), state (numbers per sequence), rows (of a table that is never
-  lengthened), rotates.
-causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
-  without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the keys of
-  an earlier layer.
-rope: see posenc.families.rope_blocks. layer_bases: the key of a list of the base of each layer, 0 for no
+layers: which layer is of which kind (see posenc.families.layers); count: an expression of their
+  number.
+rope_layers: the same for the words rope and no_rope, for a class that lists the layers without
   RoPE.
+kinds: by word, the facts of these layers that differ from those of the row; attention: false for
+  layers that keep a state or nothing.
+Facts of all layers, in this order; each is an expression that may use those before it: heads,
+  kv_heads, head_dim, rope_dim (the width of which a share rotates), value_dim, cache (numbers per
+  token), scale (of q . k), window (tokens that a query sees), state (numbers per sequence), rows
+  (of a table that is never lengthened), rotates.
+causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
+  without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the
+  keys of an earlier layer.
+rope: see posenc.families.rope_blocks. layer_bases: the key of a list of the base of each layer, 0
+  for no RoPE.
 position: kind of scheme and an expression for each of its fields, in place of RoPE by blocks.
-In expressions here(list) is the entry that all layers of a kind have, own(key) what per_layer_config gives
-them, per_head(width) the part of one head, given(key) the value without the default of the class, and
-of_scheme(word, field) a field of the scheme of a kind of layer, in `agree` alone.
-must_be: allowed values of a key, or an expression that must hold. agree: expressions with which a key
-  must agree where it is given.
-first_row: an expression of the row of position 0 in a table. notes, about: see posenc.families.sentences.
-also: keys that the class has and that change none of this. sections: keys of nested objects that it reads.
-alternatives: parts of a row that count where the expression `if` holds. stacks: parts of a row by the
-  name of a stack, for an encoder and a decoder.
+must_be: allowed values of a key, or an expression that must hold. agree: expressions with which a
+  key must agree where it is given.
+first_row: an expression of the row of position 0 in a table. notes, about: see
+  posenc.families.sentences.
+also: keys that the class has and that change none of this. sections: keys of nested objects that it
+  reads.
+alternatives: parts of a row that count where the expression `if` holds. stacks: parts of a row by
+  the name of a stack, for an encoder and a decoder.
 """
 
 from collections.abc import Iterator, Mapping
@@ -91,9 +95,9 @@ _NAMES = frozenset(("index", "layers", "rotates", "causal"))  # names that are n
 class Layers:
     """The layers of a stack that are alike.
 
-    word: of their kind. rotates: whether their class rotates them. is_shared: whether they use the keys
-    of an earlier layer. base: their own, 0 where the config lists none. block_scale: the part of the
-    softmax scale that their rope block sets. facts: by the names of OF_KIND.
+    word: of their kind. rotates: whether their class rotates them. is_shared: whether they use the
+    keys of an earlier layer. base: their own, 0 where the config lists none. block_scale: the part
+    of the softmax scale that their rope block sets. facts: by the names of OF_KIND.
     """
 
     word: str
@@ -110,8 +114,8 @@ class Layers:
 class Stack:
     """One stack of layers of a config.
 
-    content: the object of the config. row: of its class. path: the key of the object. name: of the stack.
-    words, causal: of the layers, once they were read.
+    content: the object of the config. row: of its class. path: the key of the object. name: of the
+    stack. words, causal: of the layers, once they were read.
     """
 
     def __init__(
@@ -172,7 +176,7 @@ class Stack:
         return self.value(kind[name] if kind and name in kind else self._of[name])
 
     def _here(self, values: Any) -> Any:
-        """Return the entry of a list by layer that all layers of this kind have; another value as it is."""
+        """Return the entry of a list that all layers of this kind have; another value as it is."""
         if not isinstance(values, tuple | list):
             return values
         own = {values[index] for index in self.indices if index < len(values)}
@@ -200,7 +204,7 @@ class Stack:
         return getattr(self._schemes.get(word), field_name, None)
 
     def _per_head(self, width: int) -> int:
-        """Return the part of a width that one head has. Raises ConfigFileError unless heads divide it."""
+        """Return the part of a width that one head has; the heads must divide it."""
         heads = self.value("heads")
         if width % heads or not 2 <= width // heads <= limits.MAX_DIM:
             raise self.record.error(
@@ -241,7 +245,7 @@ class Stack:
         return self._fact("trained") or None
 
     def layers(self) -> list[Layers]:
-        """Return the layers that are alike. Raises ConfigFileError for what is not read of the class."""
+        """Return the layers that are alike. Raises ConfigFileError for what is not read."""
         self._check_switches()
         record, row, count = self.record, self.row, self.count()
         self.causal = bool(self._fact("causal"))
@@ -317,7 +321,7 @@ class Stack:
         )
 
     def _shared(self, words: tuple[str, ...]) -> int:
-        """Return how many of the last layers use the keys and values of an earlier one of their kind."""
+        """Return how many of the last layers use the keys of an earlier one of their kind."""
         count = len(words)
         key, shared = "num_kv_shared_layers", self._fact("shared")
         if not self.record.says(key):
@@ -378,9 +382,9 @@ class Stack:
         facts["scale"] *= block_scale or 1.0
         is_cached = facts["causal"] and not is_shared and self.row.get("cached", True)
         return Layers(
-            word=word, indices=indices, scheme=scheme, rotates=facts["rotates"], is_shared=is_shared,
-            base=base, cache_width=int(facts["cache"]) if is_cached else 0, block_scale=block_scale,
-            facts=facts,
+            word=word, indices=indices, scheme=scheme, rotates=facts["rotates"],
+            is_shared=is_shared, base=base, block_scale=block_scale,
+            cache_width=int(facts["cache"]) if is_cached else 0, facts=facts,
         )  # fmt: skip
 
     def _check_heads(self, facts: Mapping[str, Any]) -> None:
@@ -393,7 +397,7 @@ class Stack:
     def _scheme(
         self, word: str, facts: Mapping[str, Any], base: float
     ) -> tuple[SchemeConfig, float | None]:
-        """Return the scheme of a kind of layer, and the part of its softmax scale that a block sets."""
+        """Return the scheme of a kind, and the part of its softmax scale that a block sets."""
         position = self.row.get("position")
         if position is not None:
             values = {name: self.value(each) for name, each in position.items() if name != "kind"}

@@ -1,6 +1,7 @@
-"""Sentences of a row, in which {expression} stands for its value and {expression:,} for it in that format.
+"""Sentences of a row: {expression} stands for its value, {expression:,} for it in that format.
 
-An entry is a template, or an object of a template `text` that counts where the expression `if` holds.
+An entry is a template, or an object of a template `text` that counts where the expression `if`
+holds.
 """
 
 import re

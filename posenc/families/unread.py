@@ -1,7 +1,7 @@
 """Keys that bear on position and that a class does not read.
 
-A class declares its keys: those of its expressions and lists, and those under `also` in its row. Another
-key that bears on position is refused, unless it says what the model does anyway.
+A class declares its keys: those of its expressions and lists, and those under `also` in its row.
+Another key that bears on position is refused, unless it says what the model does anyway.
 """
 
 import re
@@ -91,7 +91,7 @@ def _agrees(value: Any, stated: tuple[Any, ...]) -> bool:
 def _stated(
     model: ModelConfig, content: Mapping[str, Any], row: Mapping[str, Any]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return what keys of other classes would say of this model: with these values they change nothing."""
+    """Return what keys of other classes would say of this model: such values change nothing."""
     main = model.main
     stated: dict[str, tuple[Any, ...]] = {
         "num_key_value_heads": (main.kv_heads,),
