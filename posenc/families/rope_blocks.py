@@ -19,9 +19,10 @@ blocks: the default block by kind of layer, "" for all kinds. trained_length: th
 type_alone: whether `type` in rope_scaling counts without rope_type. sections: the default of
   mrope_section; needs_sections: whether it counts only where there is no block.
   interleaved_sections: whether its axes take turns. alpha: whether dynamic scaling by alpha is a
-  larger base. needs: keys that a block must have. scales_softmax: whether the logits are multiplied
-  by the square of YaRN's g(s, mscale_all_dim), which a block of any scaling may have. also: keys of
-  a block that change none of this.
+  larger base. needs: keys that a block must have. needs_kinds: kinds of which rope_parameters must
+  have a block or null where it has blocks of kinds. scales_softmax: whether the logits are
+  multiplied by the square of YaRN's g(s, mscale_all_dim), which a block of any scaling may have.
+  also: keys of a block that change none of this.
 
 Where rope_parameters nests a block per kind of layer, YaRN's `truncate` is read from its block;
 transformers 5.23 looks for it outside, and so always rounds the ramp's ends.
@@ -116,23 +117,23 @@ def bases_of(rope: Mapping[str, Any]) -> dict[str, Base]:
 
 
 def check_blocks(
-    record: Record, bases: Mapping[str, Base], kinds: Iterable[str], rotates: Mapping[str, bool]
+    record: Record, rope: Mapping[str, Any], kinds: Iterable[str], rotates: Mapping[str, bool]
 ) -> None:
     """Note the keys that no kind of layer reads, where rope_parameters has a block for each kind.
 
-    bases: of the class. kinds: its words. rotates: by the word of each kind that layers are of.
+    rope: of the class. kinds: its words. rotates: by the word of each kind that layers are of.
     Raises ConfigFileError where the block of one that does not rotate is missing: null must stand
     there.
     """
-    block = record.section(NEW)
+    block, bases = record.section(NEW), bases_of(rope)
     if block is None or not any(isinstance(value, dict) for value in block.content.values()):
         return
     words = {*bases, *kinds}
     if not words.isdisjoint(_USUAL_WORDS):
         words |= _USUAL_WORDS
     unread = {word for word, is_rotated in rotates.items() if not is_rotated}
-    for word in sorted(unread - block.content.keys()):
-        if "" not in bases and word in _USUAL_WORDS:
+    for word in rope.get("needs_kinds", ()):
+        if word not in block.content and any(rotates.values()):
             raise block.error(word, "is missing: null stands there for layers without RoPE")
     for name, value in block.content.items():
         if name in words - unread:
@@ -283,6 +284,8 @@ class BlockReader:
         pairs = RopeConfig(**head).rotary_dim // 2
         # Also checked where another type is the one that rotates text.
         in_sections = self._in_sections(block, head, pairs, is_given)
+        if in_sections is not None:
+            self._share(block, share)
         if kind == "rope_dynamic" and self.rope.get("alpha") and block.says("alpha"):
             return self._with_larger_base(block, in_sections or RopeConfig(**head))
         read = {SECTIONS, "xdrope_section", "mrope_interleaved"} if in_sections else set()
@@ -300,9 +303,11 @@ class BlockReader:
         if own.get("truncate") is False and not self.is_shared:
             self.record.take("truncate", block.named("truncate"), None)
         if self.block_scale is not None:
-            weight = block.get("mscale_all_dim", _WEIGHT) or 0.0
+            # Only YaRN's is also read in a block of one kind of layer.
+            is_read = kind == "rope_yarn" or block.path.endswith((NEW, OLD))
+            weight = (is_read and block.get("mscale_all_dim", _WEIGHT)) or 0.0
             self.block_scale = attention_scale(own["factor"], weight) ** 2
-            read |= {"mscale_all_dim"}
+            read |= {"mscale_all_dim"} if is_read else set()
         names = {TRAINED if name == "trained_length" else name for name in own}
         self._note_others(block, read | names)
         return config(**head, **own)

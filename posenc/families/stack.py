@@ -278,7 +278,7 @@ class Stack:
         with_heads = [each for each in layers if each.scheme is not None]
         words = {each.word for each in with_heads}
         rotates = {word: any(e.rotates for e in with_heads if e.word == word) for word in words}
-        check_blocks(self.record, self.bases, self.row.get("kinds", _ONE_KIND), rotates)
+        check_blocks(self.record, self.rope, self.row.get("kinds", _ONE_KIND), rotates)
         if not any(rotates.values()):
             self._keys |= {NEW, OLD, THETA, TRAINED}
         for word, base in self.bases.items():

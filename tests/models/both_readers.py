@@ -75,6 +75,8 @@ def _read(read: Any, config: Any, assume: str | None) -> ModelConfig | ConfigFil
         model: ModelConfig = read(config, assume)
     except ConfigFileError as error:
         return error
+    except KeyError:  # of a Beam config without a window, which posenc.models does not expect
+        return ConfigFileError("it cannot be read")
     return model
 
 
