@@ -216,12 +216,13 @@ def _trained_length(record: Record) -> int | None:
         if isinstance(value, dict) and (part := block.section(name)) is not None
     ]
     beside: int | None = record.get(TRAINED)
-    lengths = [block.get(TRAINED) for block in blocks]
     if beside is None:
+        lengths = (block.get(TRAINED) for block in blocks)
         return next((length for length in lengths if length is not None), None)
-    if lengths and lengths[0] not in (None, beside):
+    own = blocks[0].get(TRAINED) if blocks else None
+    if own not in (None, beside):
         raise record.error(
             TRAINED,
-            f"says {beside:,}, but {blocks[0].named(TRAINED)} says {lengths[0]:,}; they must agree",
+            f"says {beside:,}, but {blocks[0].named(TRAINED)} says {own:,}; they must agree",
         )
     return beside
