@@ -1,7 +1,4 @@
-"""The reader of rows reads what the readers of posenc.models read; what differs is listed by name.
-
-Every config that another test of this folder reads is compared, too: see conftest.py.
-"""
+"""The reader of rows reads what the readers of posenc.models read; what differs is listed by name."""
 
 import json
 

@@ -32,7 +32,7 @@ def configs() -> dict[str, list[Config]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "each"), [(0, 2), pytest.param(1, 40, marks=pytest.mark.long)], ids=["few", "many"]
+    ("seed", "each"), [(0, 2), pytest.param(1, 8, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_mutated_configs_are_read_alike(seed: int, each: int) -> None:
     outcomes: Counter[str] = Counter()
