@@ -26,7 +26,7 @@ MUTANTS_OF_MODELS = (
            "if factor <= evidence.untrained_to and confirmed:",
            "if factor <= evidence.untrained_to:", ("plan_advice",)),
     Mutant("makers' advice past their factor", "planner/evidence.py",
-           "return same and max(length / start, self.least_factor) <= factor <= self.factor", "return same",
+           'return same and least <= getattr(config, "factor", 1.0) <= self.factor', "return same",
            ("plan_advice",)),
     Mutant("an unknown wrapper read by its text model", "models/read_config.py",
            "if wrapper and assume is None:", "if False and assume is None:", ("config_refusals",)),
