@@ -25,7 +25,7 @@ from posenc.identification.frequency_fit import (
     rounding,
 )
 from posenc.identification.scalings import USUAL_BASES, nearest_scalings, ntk_bases
-from posenc.identification.waves import Waves, fit_waves, later_starts, likely_starts
+from posenc.identification.waves import TRIED_STARTS, Waves, fit_waves, later_starts, likely_starts
 
 SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
@@ -151,7 +151,9 @@ def _rough_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
                 continue  # of sines alone, the sign is that of the size
             for fit in _fits_of_waves(search, waves, arrangement, sign):
                 yield fit
-                near = near or fit.residual < _NEAR
+                # Of the many late starts, one may come near by chance.
+                late = fit.hypothesis.start > TRIED_STARTS and not search.exact(fit)
+                near = near or (fit.residual < _NEAR and not late)
                 if search.exact(fit) and fit.hypothesis.scale == sign and not arrangement.fault:
                     return  # nothing simpler is left
         if near:
@@ -190,11 +192,12 @@ def _fits_of_waves(
         rough = Hypothesis(arrangement, each, sign * (1.0 if near_one else rounder))
         for start in later_starts(search.table, columns, rough.frequencies(columns)):
             later = replace(rough, start=start)
-            yield search.fit(later, EXACT)
-            fit = search.fit(refine(later, search.table, columns, scaled=False), EXACT)
-            yield fit
-            if search.exact(fit):
-                return
+            refined = refine(later, search.table, columns, scaled=False)
+            for fit in (search.fit(later, EXACT), search.fit(refined, EXACT)):
+                if fit.right >= _RIGHT_ROWS:
+                    yield fit
+                if search.exact(fit):
+                    return
 
 
 def _distinct(fits: Sequence[Fit]) -> list[Fit]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from posenc.identification.columns import Columns
 
 EARLIEST_START, LATEST_START = -8, 2_000_000
-_TRIED_STARTS = 2_048  # every start up to it is compared; later ones are computed from phases
+TRIED_STARTS = 2_048  # every start up to it is compared; later ones are computed from phases
 _MAX_RESIDUAL = 0.05  # of a wave, relative to a column's size
 _START_ROWS = 32
 _START_COLUMNS = 24
@@ -80,7 +80,7 @@ def likely_starts(
     """Return the first positions whose rows correlate most with those of a table, and 0 if it does."""
     few = torch.linspace(0, len(frequencies) - 1, min(len(frequencies), _START_COLUMNS)).long()
     first = table[:_START_ROWS, few]
-    count = _TRIED_STARTS - EARLIEST_START + 1
+    count = TRIED_STARTS - EARLIEST_START + 1
     positions = EARLIEST_START + torch.arange(count + len(first) - 1, dtype=torch.float64)
     angles = positions.unsqueeze(1) * frequencies[few]
     values = torch.where(columns.sines[few], angles.sin(), angles.cos())
@@ -115,7 +115,7 @@ def later_starts(
     first = table[:_START_ROWS]
     found = []
     for start in likely:
-        if _TRIED_STARTS < start <= LATEST_START:
+        if TRIED_STARTS < start <= LATEST_START:
             rows = torch.arange(start, start + len(first), dtype=torch.float64)
             angles = rows.unsqueeze(1) * frequencies
             values = torch.where(columns.sines, angles.sin(), angles.cos())
