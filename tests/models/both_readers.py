@@ -1,4 +1,4 @@
-"""What the reader of rows, posenc.families, reads otherwise than the readers of posenc.models.
+"""What the reader of rows, posenc.models, reads otherwise than the readers of posenc.models.
 
 It stands beside them until it takes their place; this file goes with them.
 """
@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from posenc.errors import ConfigFileError
-from posenc.families import read_config as read_by_rows
 from posenc.models import LayerKind, ModelConfig
 from posenc.models import read_config as read_by_models
+from posenc.models.row_reader import read_config as read_by_rows
 from posenc.models.vision_models import VISION_FAMILIES
 from tests.models.configs import Config
 

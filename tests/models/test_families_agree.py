@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from posenc.families.family import FAMILIES, model_types
-from posenc.families.read_config import read_record
 from posenc.models import model_types as types_of_models
+from posenc.models.family import FAMILIES, model_types
 from posenc.models.presets import MODELS
+from posenc.models.row_reader import read_record
 from tests.longer import mostly
 from tests.models.both_readers import REFUSED_KEYS, REFUSED_TYPES, compare
 from tests.models.configs import PUBLISHED, Config, of_type

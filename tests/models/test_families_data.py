@@ -1,4 +1,4 @@
-"""The rows of posenc.families: their form, their expressions, and their numbers against transformers."""
+"""The rows of posenc.models: their form, their expressions, and their numbers against transformers."""
 
 import dataclasses
 import json
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import posenc.families.family as family
-from posenc.families.expressions import Scope, parsed
-from posenc.families.family import FAMILIES, TEXT_TYPES, stacks_of
-from posenc.families.layers import layer_words
-from posenc.families.record import Record
-from posenc.families.stack import OF_KIND, Stack
-from posenc.families.unread import bears_on_position
+import posenc.models.family as family
+from posenc.models.expressions import Scope, parsed
+from posenc.models.family import FAMILIES, TEXT_TYPES, stacks_of
+from posenc.models.layer_words import layer_words
+from posenc.models.record import Record
+from posenc.models.stack import OF_KIND, Stack
+from posenc.models.unread import bears_on_position
 from tests.models.generate_families import default_config
 
-FOLDER = Path(family.__file__).parent
+FOLDER = Path(family.__file__).parent / "data"
 TEXT = (FOLDER / "families.json").read_text("utf-8")
 PARTS = [(name, stack, row) for name in FAMILIES for stack, row in stacks_of(name).items()]
 IDS = [f"{name} {stack}".strip() for name, stack, _ in PARTS]

@@ -1,4 +1,4 @@
-"""Configs with small changes are read alike by the rows of posenc.families and by posenc.models."""
+"""Configs with small changes are read alike by the rows of posenc.models and by posenc.models."""
 
 import random
 from collections import Counter
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from posenc.families.family import FAMILIES
+from posenc.models.family import FAMILIES
 from posenc.models.presets import MODELS
 from tests.models.both_readers import compare
 from tests.models.configs import PUBLISHED, Config, of_type

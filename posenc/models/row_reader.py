@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, quoted
-from posenc.families import sentences
-from posenc.families.family import (
+from posenc.models import sentences
+from posenc.models.config_json import ConfigSource, read_object, unusable
+from posenc.models.family import (
     FAMILIES,
     TEXT_TYPES,
     UNKNOWN,
@@ -17,12 +18,11 @@ from posenc.families.family import (
     row_of,
     stacks_of,
 )
-from posenc.families.record import TEXT, Record
-from posenc.families.rope_blocks import NEW, OLD, TRAINED
-from posenc.families.stack import Layers, Stack
-from posenc.families.unread import unread_keys
-from posenc.models.config_json import ConfigSource, read_object, unusable
 from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.models.record import TEXT, Record
+from posenc.models.rope_blocks import NEW, OLD, TRAINED
+from posenc.models.stack import Layers, Stack
+from posenc.models.unread import unread_keys
 from posenc.text import printable_name
 
 # Keys of the encoder of a model of images and text.

@@ -1,19 +1,19 @@
 """What a reader is told of a model: names of its layers, notes, defaults taken and refusals.
 
 A row of families.json has the sentences of one class alone, as templates (see
-posenc.families.templates). notes: of its layers, or of a kind of them; about: of the model.
+posenc.models.templates). notes: of its layers, or of a kind of them; about: of the model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from posenc.errors import ConfigFileError, quoted
-from posenc.families.family import VERSION
-from posenc.families.record import Record, Taken, rule_of
-from posenc.families.rope_blocks import NEW, TRAINED
-from posenc.families.stack import Layers, Stack
-from posenc.families.templates import Entry, filled
+from posenc.models.family import VERSION
 from posenc.models.model_config import LayerKind
+from posenc.models.record import Record, Taken, rule_of
+from posenc.models.rope_blocks import NEW, TRAINED
+from posenc.models.stack import Layers, Stack
+from posenc.models.templates import Entry, filled
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig

@@ -1,7 +1,7 @@
 """The kinds of layers of one stack of a model, by the data of its class.
 
 A row of families.json has these keys, all but `class` optional. An expression is one of
-posenc.families.expressions; a name in it is that of a key of the config, of an entry of `named`, or
+posenc.models.expressions; a name in it is that of a key of the config, of an entry of `named`, or
 of a fact that is known already. here(list) is the entry that all layers of a kind have, own(key) what
 per_layer_config gives them, per_head(width) the part of one head, given(key) the value without the
 default of the class, and of_scheme(word, field) a field of the scheme of a kind of layer, in `agree`
@@ -9,7 +9,7 @@ alone.
 
 class: the configuration class of transformers. defaults: of its keys. names: the names of a key.
 named: expressions by a name, for other expressions.
-layers: which layer is of which kind (see posenc.families.layers); count: an expression of their
+layers: which layer is of which kind (see posenc.models.layer_words); count: an expression of their
   number.
 rope_layers: the same for the words rope and no_rope, for a class that lists the layers without
   RoPE.
@@ -22,13 +22,13 @@ Facts of all layers, in this order; each is an expression that may use those bef
 causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
   without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the
   keys of an earlier layer.
-rope: see posenc.families.rope_blocks. layer_bases: the key of a list of the base of each layer, 0
+rope: see posenc.models.rope_blocks. layer_bases: the key of a list of the base of each layer, 0
   for no RoPE.
 position: kind of scheme and an expression for each of its fields, in place of RoPE by blocks.
 must_be: allowed values of a key, or an expression that must hold. agree: expressions with which a
   key must agree where it is given.
 first_row: an expression of the row of position 0 in a table. notes, about: see
-  posenc.families.sentences.
+  posenc.models.sentences.
 also: keys that the class has and that change none of this. sections: keys of nested objects that it
   reads.
 alternatives: parts of a row that count where the expression `if` holds. stacks: parts of a row by
@@ -40,10 +40,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc import limits
-from posenc.families.expressions import Scope, parsed
-from posenc.families.layers import layer_words
-from posenc.families.record import MAX_LAYERS, Record, rule_of
-from posenc.families.rope_blocks import (
+from posenc.fields import FloatRange
+from posenc.models.config_json import as_json
+from posenc.models.expressions import Scope, parsed
+from posenc.models.layer_words import layer_words
+from posenc.models.record import MAX_LAYERS, Record, rule_of
+from posenc.models.rope_blocks import (
     NEW,
     OLD,
     THETA,
@@ -53,10 +55,8 @@ from posenc.families.rope_blocks import (
     bases_of,
     check_blocks,
 )
-from posenc.families.templates import expressions_in
-from posenc.families.unread import bears_on_position
-from posenc.fields import FloatRange
-from posenc.models.config_json import as_json
+from posenc.models.templates import expressions_in
+from posenc.models.unread import bears_on_position
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from posenc import fields
-from posenc.families.record import MAX_LAYERS, Record
+from posenc.models.record import MAX_LAYERS, Record
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 INDEXED, MLP, NO_ROPE = "indexed_attention", "mlp", "no_rope"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posenc.families.stack import Row, merged
+from posenc.models.stack import Row, merged
 
 VERSION = "5.23"  # of transformers, whose defaults the data has
 UNKNOWN = "unknown"  # the row of Llama's keys alone: every size is required
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent / "data"
 _ROWS: Mapping[str, Row] = json.loads((_FOLDER / "families.json").read_text("utf-8"))
 _OTHERS: Mapping[str, Any] = json.loads((_FOLDER / "others.json").read_text("utf-8"))
 # Rows by model type.

@@ -36,9 +36,9 @@ from typing import Any
 
 from posenc import fields, limits
 from posenc.errors import ConfigError
-from posenc.families.record import EVEN_WIDTH, LENGTH, SHARE, TEXT, Record
 from posenc.frequencies import Layout
 from posenc.models.config_json import unusable
+from posenc.models.record import EVEN_WIDTH, LENGTH, SHARE, TEXT, Record
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
