@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from posenc.planner.evidence import INFERENCE_METHODS, InferenceMethod
 from posenc.planner.methods import LARGER_BASE, Readiness
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.text import as_factor, count_of
@@ -22,51 +23,9 @@ class Advice(NamedTuple):
     source: str
 
 
-class InferenceMethod(NamedTuple):
-    """A change of attention at inference that reads a longer context without training.
-
-    vLLM removed its Dual Chunk Attention in 0.11.0 (vllm-project/vllm, pull request 25351, issue 49296).
-
-    statement: its tested range. support: the software that offers it. source: of the statement.
-    """
-
-    label: str
-    statement: str
-    support: str
-    source: str
-
-
-_AT_INFERENCE = (
-    InferenceMethod(
-        "Dual Chunk Attention",
-        "Attention works in chunks, so that only distances occur that training showed. Llama-2-70B, "
-        "trained on 4,096 tokens, read more than 100,000 (x24) without training.",
-        "vLLM up to 0.10 (VLLM_ATTENTION_BACKEND=DUAL_CHUNK_FLASH_ATTN, VLLM_USE_V1=0) and SGLang "
-        "(--attention-backend dual_chunk_flash_attn), for configs with dual_chunk_attention_config, such "
-        "as Qwen2.5-1M",
-        "An et al. 2024, arXiv 2402.17463",
-    ),
-    InferenceMethod(
-        "Self-Extend",
-        "Near tokens keep their distance, far tokens share positions in groups. Llama-2-7b-chat, trained "
-        "on 4,096 tokens, was tested without training up to 16,384 (x4), and up to about 25,000 on "
-        "LongBench. These lengths were not verified in the paper's own tables.",
-        "llama.cpp's llama-completion (--grp-attn-n, --grp-attn-w) and the authors' code for transformers",
-        "Jin et al. 2024, arXiv 2401.01325",
-    ),
-    InferenceMethod(
-        "ReRoPE",
-        "Distances beyond a window count as that window. Llama 2, trained on 4,096 tokens, had a loss of "
-        "1.500 there, against 1.497 unchanged, and of 1.400 at 16,384 (x4).",
-        "its author's code for transformers 4.31",
-        "Su 2023, github.com/bojone/rerope",
-    ),
-)
-
-
 def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
     """Return the methods that are no scalings; () where nothing is to be extended, or without RoPE."""
-    return _AT_INFERENCE if plan.longer and plan.trained is not None else ()
+    return INFERENCE_METHODS if plan.longer and plan.trained is not None else ()
 
 
 # What a method takes that needs no fine-tuning.

@@ -1,7 +1,9 @@
-"""What is known of reading longer contexts by a scaling: published statements and measured ratios."""
+"""What is known of reading longer contexts, as records of evidence.toml: every number with its source."""
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from posenc.models.model_config import ModelConfig
@@ -10,27 +12,105 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of, significant
 
+Training = Literal["none", "light", "continued"]  # light: up to about 2 billion tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The largest factor at which a source read a longer context by a method, and after which training."""
+
+    factor: float
+    training: Training
+    source: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What sources say of reading a longer context by one method.
 
+    kind: of the method's config; "none" and "base" are RoPE without a scaling.
     training: what the method takes: nothing ("trained", of a model's own scaling within its context; or
     "made", of one that reaches the length and that no training is known of), "fine-tuning", training at
     the "new length", something that is not known ("unknown"), or it "fails".
-    statement: in sentences. source: where it is published.
-    untrained_to: the largest factor reported to work without training; 0 for none.
-    trained_to: the largest factor that sources trained a model to; 0 for none.
+    statement: in sentences. source: where it is published. reports: by training, each with its source.
     measured_as: kind of another scaling with the same frequencies at the target, whose measured ratios
     hold for this one, too; "" for none.
     """
 
+    kind: str = ""
     training: Literal["trained", "made", "fine-tuning", "new length", "unknown", "fails"]
     statement: str
     source: str
-    untrained_to: float = 0.0
-    trained_to: float = 0.0
+    reports: tuple[Report, ...] = ()
     measured_as: str = ""
+
+    @property
+    def untrained_to(self) -> float:
+        """The largest factor reported to work without training; 0 for none."""
+        return max((one.factor for one in self.reports if one.training == "none"), default=0.0)
+
+    @property
+    def trained_to(self) -> float:
+        """The largest factor that sources trained a model to; 0 for none."""
+        return max((one.factor for one in self.reports if one.training != "none"), default=0.0)
+
+    def least_training(self, factor: float) -> Training | None:
+        """Return the least training after which a source reports this factor, None where none does."""
+        reached = {one.training for one in self.reports if one.factor >= factor}
+        steps: tuple[Training, ...] = ("none", "light", "continued")
+        return next((training for training in steps if training in reached), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Results of two or more methods on one base model at one factor, of one source.
+
+    tokens: of the training, in words. controlled: whether all had the same data and the same number of
+    steps. values: by measure, then by kind. base: of the method "base"; 0 where it was not compared.
+    """
+
+    source: str
+    model: str
+    factor: float
+    training: Training
+    tokens: str
+    controlled: bool
+    values: Mapping[str, Mapping[str, float]]
+    base: float = 0.0
+
+    def compares(self, first: str, second: str) -> bool:
+        """Return whether a measure has a value of both kinds."""
+        return any(first in by_kind and second in by_kind for by_kind in self.values.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """A released model that was trained with a kind of scaling to a multiple of its first context."""
+
+    kind: str
+    factor: float
+    model: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivative:
+    """A model that others extended from a preset.
+
+    preset: name in MODELS. kind: of the method. trained: tokens it was extended to. effective: tokens to
+    which RULER (Hsieh et al. 2024, arXiv 2404.06654) found that it works.
+    """
+
+    preset: str
+    kind: str
+    model: str
+    trained: int
+    effective: int
+    source: str
+
+    def is_of(self, model: ModelConfig) -> bool:
+        """Return whether a config.json, which holds no name, may be of the preset's family."""
+        return _looks_like(model, MODELS[self.preset])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +139,7 @@ class ModelEvidence:
 
     def is_of(self, model: ModelConfig) -> bool:
         """Return whether a config.json, which holds no name, may be of one of these models."""
-        first, second = (
-            (m.model_type, getattr(m.main.scheme, "base", None), m.main.window)
-            for m in (model, self.preset.read(scaled=False))
-        )
-        return model.hidden_size >= self.hidden_size and first == second
+        return model.hidden_size >= self.hidden_size and _looks_like(model, self.preset)
 
     def factor_for(self, length: int) -> float | None:
         """Return the least factor that the makers recommend for `length` tokens, None for none."""
@@ -79,6 +155,14 @@ class ModelEvidence:
             return False
         same = getattr(config, "trained_length", None) == start
         return same and least <= getattr(config, "factor", 1.0) <= self.factor
+
+
+def _looks_like(model: ModelConfig, preset: ModelPreset) -> bool:
+    first, second = (
+        (m.model_type, getattr(m.main.scheme, "base", None), m.main.window)
+        for m in (model, preset.read(scaled=False))
+    )
+    return first == second
 
 
 @dataclass(frozen=True)
@@ -107,39 +191,46 @@ class MeasuredRatio:
         )
 
 
-# Of the language runs of plain RoPE in posenc/lab/results, without training at the longer context.
-MEASURED = (
-    MeasuredRatio("rope", 64, 1.5, 3, 1.1222751874397947, 1.0768913731096097, 1.148370383071293),
-    MeasuredRatio("rope", 64, 2.0, 3, 2.689366697841367, 2.0880111350598285, 3.4983401281212436),
-    MeasuredRatio("rope", 64, 4.0, 3, 5.2512297945980055, 4.250571118125452, 6.026648469058551),
-    MeasuredRatio("rope", 64, 8.0, 3, 8.391943063273173, 7.610287453064789, 9.494065146779084),
-    MeasuredRatio("rope", 64, 16.0, 3, 10.64949714162154, 9.66579903316347, 12.010177071287886),
-    MeasuredRatio("rope_linear", 64, 1.5, 3, 1.774474288603391, 1.7282925388054462, 1.8172474153041571),
-    MeasuredRatio("rope_linear", 64, 2.0, 3, 2.840311522237562, 2.7395662058519834, 2.9137126842034378),
-    MeasuredRatio("rope_linear", 64, 4.0, 3, 5.551449695773088, 5.230948474817398, 5.787148270924315),
-    MeasuredRatio("rope_linear", 64, 8.0, 3, 7.93149555311366, 7.001577768969739, 9.117566210081755),
-    MeasuredRatio("rope_linear", 64, 16.0, 3, 9.964742986565028, 9.077425982698061, 10.93327843857553),
-    MeasuredRatio("rope_ntk", 64, 1.5, 3, 1.1105752408431848, 1.0660150487884352, 1.1366628849784624),
-    MeasuredRatio("rope_ntk", 64, 2.0, 3, 1.345745198112156, 1.2004131626341645, 1.466632893612688),
-    MeasuredRatio("rope_ntk", 64, 4.0, 3, 2.900100435278743, 2.591565216744162, 3.209971588684904),
-    MeasuredRatio("rope_ntk", 64, 8.0, 3, 6.328899111153768, 5.330822111818509, 7.362410506612723),
-    MeasuredRatio("rope_ntk", 64, 16.0, 3, 8.046645523889929, 6.945350009095216, 9.083444538848106),
-    MeasuredRatio("rope", 128, 1.5, 3, 1.3436755971876098, 1.3095012630179812, 1.3811812689362886),
-    MeasuredRatio("rope", 128, 2.0, 3, 2.371213982050795, 2.273912172089394, 2.497835540693344),
-    MeasuredRatio("rope", 128, 4.0, 3, 4.665640754490865, 4.213644458282989, 4.938732703586885),
-    MeasuredRatio("rope", 128, 8.0, 3, 7.488466080395818, 6.866056273858629, 8.1589326113812),
-    MeasuredRatio("rope", 128, 16.0, 3, 8.58542167355926, 8.16695664857969, 9.081181793151691),
-    MeasuredRatio("rope_linear", 128, 1.5, 3, 1.6688453803105496, 1.6108373471856365, 1.757715937683969),
-    MeasuredRatio("rope_linear", 128, 2.0, 3, 2.5765227609497616, 2.4167786438036507, 2.791847496629804),
-    MeasuredRatio("rope_linear", 128, 4.0, 3, 4.994953013984127, 4.876732982227828, 5.192541692143561),
-    MeasuredRatio("rope_linear", 128, 8.0, 3, 7.059601439208578, 6.925330171228735, 7.189937250464852),
-    MeasuredRatio("rope_linear", 128, 16.0, 3, 8.773729775884304, 8.222449656863628, 9.376471969510616),
-    MeasuredRatio("rope_ntk", 128, 1.5, 3, 1.042569619924907, 1.0273198784787994, 1.0612786517864723),
-    MeasuredRatio("rope_ntk", 128, 2.0, 3, 1.4553041614344668, 1.3958287325745258, 1.5000225879918907),
-    MeasuredRatio("rope_ntk", 128, 4.0, 3, 2.498420834905403, 2.2373108730312556, 2.707019694639377),
-    MeasuredRatio("rope_ntk", 128, 8.0, 3, 6.0558881844384, 5.6690342430771805, 6.876615104377793),
-    MeasuredRatio("rope_ntk", 128, 16.0, 3, 6.850631617618035, 6.683784185412088, 7.02383769556787),
-)  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class InferenceMethod:
+    """A change of attention at inference that reads a longer context without training.
+
+    statement: its tested range. support: the software that offers it. source: of the statement.
+    """
+
+    label: str
+    statement: str
+    support: str
+    source: str
+
+
+# Kinds of printed formulas, and of what public code computes under the same name.
+IN_CODE = {"rope_yarn_paper": "rope_yarn"}
+PAPER_AND_CODE = "Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22, against the authors' code"
+
+_DATA = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text("utf-8"))
+_RUNS: str = _DATA["measured"][0]["source"]
+
+# By kind of scaling, and "none" and "base". A kind that is missing is not offered as a method.
+EVIDENCE: dict[str, Evidence] = {
+    each["kind"]: Evidence(
+        **each | {"reports": tuple(Report(**report) for report in each.get("reports", ()))}
+    )
+    for each in _DATA["method"]
+}
+COMPARISONS = tuple(Comparison(**each) for each in _DATA["comparison"])
+RELEASED = tuple(Released(**each) for each in _DATA["released"])
+DERIVATIVES = tuple(Derivative(**each) for each in _DATA["derivative"])
+MODEL_EVIDENCE = tuple(
+    ModelEvidence(preset_name=each["preset"], **{key: each[key] for key in each if key != "preset"})
+    for each in _DATA["makers"]
+)
+MEASURED = tuple(
+    MeasuredRatio(each["kind"], each["train_length"], factor, each["seeds"], mean, low, high)
+    for each in _DATA["measured"]
+    for factor, mean, low, high in each["ratios"]
+)
+INFERENCE_METHODS = tuple(InferenceMethod(**each) for each in _DATA["inference"])
 
 
 def measured_at(kind: str, factor: float) -> tuple[MeasuredRatio, ...]:
@@ -183,108 +274,10 @@ def statements(
             f"Measured here, small byte-level language models with RoPE, {how} without training: at "
             f"{measured_factor(measured, factor)}, the perplexity is {ratios} that at the training length."
         )
-        pairs.append((sentence, "this project's runs, posenc/lab/results"))
+        pairs.append((sentence, _RUNS))
     if advice is not None:
         pairs.append((advice.statement, advice.source))
     return tuple(pairs)
-
-
-# Kinds of printed formulas, and of what public code computes under the same name.
-IN_CODE = {"rope_yarn_paper": "rope_yarn"}
-PAPER_AND_CODE = "Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22, against the authors' code"
-# By kind of scaling. A kind that is missing is not offered as a method.
-EVIDENCE: dict[str, Evidence] = {
-    "rope_linear": Evidence(
-        training="fine-tuning",
-        statement="LLaMA models trained on 2,048 tokens were extended to 32,768 (x16) by up to 1,000 steps "
-        "of fine-tuning. Without it, LLaMA 7B had a perplexity of 16.1 at x4 and 112 at x8, against 7.2 at "
-        "its trained length.",
-        source="Chen et al. 2023, arXiv 2306.15595, abstract and tables 1 and 3",
-        trained_to=16.0,
-    ),
-    "rope_ntk": Evidence(
-        training="fine-tuning",
-        statement="LLaMA 7B, trained on 2,048 tokens, was evaluated at 4,096 (x2) without training, with "
-        "little loss. Some pairs turn past their trained angles, so the length that works falls short of "
-        "the factor, and fine-tuned models are worse than with position interpolation (x2).",
-        source="bloc97 2023, reddit.com/r/LocalLLaMA, post 14lz7j5; Peng et al. 2023, arXiv 2309.00071, "
-        "section 3.1 and table 1",
-        untrained_to=2.0,
-        trained_to=2.0,
-    ),
-    "rope_dynamic": Evidence(
-        training="fine-tuning",
-        statement="Proposed for models that are not trained further: they degrade gradually. With it, "
-        "Llama-2-7B had a perplexity of 10.2 at x2 and 23.3 at x4 on PG-19, and 3.5 and 3.9 on Proof-pile. "
-        "Keys must be cached unrotated. As planned here its factor is 1, because the base grows with the "
-        "text anyway.",
-        source="emozilla 2023, reddit.com/r/LocalLLaMA, post 14mrgpr; Peng et al. 2023, arXiv 2309.00071, "
-        "section 3.3; Ding et al. 2024, arXiv 2402.13753, table 1",
-        untrained_to=2.0,
-        measured_as="rope_ntk",
-    ),
-    "rope_yarn": Evidence(
-        training="fine-tuning",
-        statement="Llama 2 was fine-tuned to x16 in 400 steps and to x32 in 200 more. Its dynamic "
-        "variant is reported to work without training beyond x2. In the variant compared here, "
-        "Llama-2-7B had a perplexity of 32.6 at x2 on PG-19, and of 3.5 on Proof-pile.",
-        source="Peng et al. 2023, arXiv 2309.00071, sections 1 and 4.1; Ding et al. 2024, arXiv "
-        "2402.13753, table 1",
-        trained_to=32.0,
-    ),
-    "rope_yarn_paper": Evidence(
-        training="fine-tuning",
-        statement="The printed formula; the authors' own code ramps over pairs instead, and their models "
-        "were trained with that.",
-        source=PAPER_AND_CODE,
-    ),
-    "rope_llama3": Evidence(
-        training="fine-tuning",
-        statement="Llama 3.1 was trained further in six stages from 8K to 128K tokens (x16), on about 800B "
-        "tokens. Its config has factor 8 for that, Llama 3.2's has 32 for the same lengths. No test of "
-        "another factor or without training is reported.",
-        source="Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; the makers' config.json",
-        trained_to=16.0,
-    ),
-}
-
-
-_STATIC = (
-    "Turn it on for long texts only: it is the same at every length, and short texts may suffer."
-)
-
-MODEL_EVIDENCE = (
-    ModelEvidence(
-        preset_name="qwen2.5-7b",
-        models="Qwen2.5-Instruct of 7B and larger",
-        hidden_size=3_584,
-        kind="rope_yarn",
-        least_factor=4.0,
-        factor=4.0,
-        statement="The makers of Qwen2.5-Instruct (7B and larger) recommend YaRN by 4 from 32,768 tokens, "
-        f"without training. {_STATIC}",
-        source="model card of Qwen2.5-7B-Instruct, Processing Long Texts",
-    ),
-    ModelEvidence(
-        preset_name="qwen3-8b",
-        models="Qwen3 of 4B and larger",
-        hidden_size=2_560,
-        kind="rope_yarn",
-        factor=4.0,
-        statement="The makers of Qwen3 recommend YaRN from 32,768 tokens without training, by 4 or by less "
-        f"where that is enough, and report that they tested it to 131,072. {_STATIC}",
-        source="github.com/QwenLM/Qwen3, docs/source/inference/transformers.md, Enabling Long Context",
-    ),
-    ModelEvidence(
-        preset_name="mistral-7b-v0.1",
-        models="Mistral-7B-v0.1",
-        hidden_size=4_096,
-        statement="Mistral-7B-v0.1 as it is had a perplexity of 2.96 at 8,192 tokens, 36.8 at 16,384 and "
-        "more than 1,000 at 65,536 on Proof-pile; whether its window was on is not said. A copy "
-        "trained further with YaRN for 1,500 steps had 2.19 at 131,072.",
-        source="Peng et al. 2023, arXiv 2309.00071, table 6; model card of Yarn-Mistral-7b-128k",
-    ),
-)
 
 
 def evidence_of(model: ModelConfig) -> ModelEvidence | None:

@@ -39,14 +39,7 @@ def _unscaled(evidence: Evidence) -> Method:
     return Method(name="none", label="Unscaled", evidence=evidence)
 
 
-UNSCALED = _unscaled(
-    Evidence(
-        training="fails",
-        statement="Past its trained length, RoPE can produce attention scores so high that they "
-        "ruin attention.",
-        source="Chen et al. 2023, arXiv 2306.15595, abstract",
-    )
-)
+UNSCALED = _unscaled(EVIDENCE["none"])
 NO_NEW_DISTANCE = _unscaled(
     Evidence(
         training="trained",
@@ -62,19 +55,7 @@ NEW_LENGTH = _unscaled(
         source="computed",
     )
 )
-LARGER_BASE = Method(
-    name="base",
-    label="Larger base",
-    evidence=Evidence(
-        training="fine-tuning",
-        statement="Llama 2 with a larger base was trained further from 4,096 to 32,768 tokens (x8), on "
-        "400B tokens, with base 500,000; Llama-3-8B in steps from 8,192 to 4,194,304 (x512), on 1.6B. The "
-        "base planned here is the smallest at which B(k) stays at or above 0; no source recommends it.",
-        source="Xiong et al. 2023, arXiv 2309.16039, section 2.1; model card of "
-        "Llama-3-8B-Instruct-Gradient-4194k",
-        trained_to=512.0,
-    ),
-)
+LARGER_BASE = Method(name="base", label="Larger base", evidence=EVIDENCE["base"])
 
 
 def as_configured(target: int, own: int | None, *, was_trained: bool) -> Method:

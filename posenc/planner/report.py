@@ -129,7 +129,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "distinct_float32_positions": plan.distinct_float32,
         "ranking": RANKING_RULES,
         "advice": [advice._asdict() for advice in advice_of(plan)],
-        "at_inference": [method._asdict() for method in at_inference(plan)],
+        "at_inference": [dataclasses.asdict(method) for method in at_inference(plan)],
         "methods": [_method_record(method, plan) for method in plan.methods],
         "left_out": list(plan.left_out),
         "warnings": [dataclasses.asdict(warning) for warning in warnings_of(plan)],

@@ -101,10 +101,15 @@ ENTRIES = (  # of a scaling, and what the file needs for it
         ),
         ("factor", "first", "trained_length"),
     ),\n"""),
-    ("planner/evidence.py", "EVIDENCE: dict[str, Evidence] = {\n", "",
-     """    "rope_every_other": Evidence(
-        training="fine-tuning", statement="Made up.", source="this test", untrained_to=3.0
-    ),\n"""),
+    ("planner/evidence.toml", "# measured: ratios of small models here.\n", "",
+     """
+[[method]]
+kind = "rope_every_other"
+training = "fine-tuning"
+statement = "Made up."
+source = "this test"
+reports = [{ factor = 3, training = "none", source = "this test" }]
+"""),
 )  # fmt: skip
 
 

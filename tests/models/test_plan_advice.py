@@ -16,7 +16,14 @@ from posenc.models import read_config
 from posenc.models.presets import MODELS
 from posenc.planner import layer_notes, paste, plan, recommendation, warnings_of
 from posenc.planner.advice import at_inference
-from posenc.planner.evidence import MEASURED, MODEL_EVIDENCE, Evidence, evidence_of, measured_at
+from posenc.planner.evidence import (
+    MEASURED,
+    MODEL_EVIDENCE,
+    Evidence,
+    Report,
+    evidence_of,
+    measured_at,
+)
 from posenc.planner.methods import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.report import EXPLAINED
 from posenc.planner.warnings import suggested
@@ -121,7 +128,13 @@ def test_a_report_counts_to_its_factor_unless_runs_refute_it(
     factor: float, mean: float | None, expected: Readiness
 ) -> None:
     tested = Evidence(
-        training="fine-tuning", statement="S.", source="s", untrained_to=4.0, trained_to=8.0
+        training="fine-tuning",
+        statement="S.",
+        source="s",
+        reports=(
+            Report(factor=4.0, training="none", source="s"),
+            Report(factor=8.0, training="light", source="s"),
+        ),
     )
     (one, _) = measured_at("rope_ntk", 2)
     means = [] if mean is None else [MEASURED_LIMIT - 0.01, mean]

@@ -1,0 +1,44 @@
+"""Every entry of the planner's evidence names its source, and says what its records can hold."""
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from posenc.models.presets import MODELS
+from posenc.planner.evidence import COMPARISONS, DERIVATIVES, EVIDENCE, MODEL_EVIDENCE, RELEASED
+from posenc.schemes import SCHEMES
+
+ENTRIES: dict[str, list[dict[str, Any]]] = tomllib.loads(
+    resources.files("posenc.planner").joinpath("evidence.toml").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("table", ENTRIES)
+def test_every_entry_and_every_report_has_a_source(table: str) -> None:
+    assert ENTRIES[table]
+    for entry in ENTRIES[table]:
+        for each in (entry, *entry.get("reports", ())):
+            assert each["source"].strip()
+
+
+def test_entries_name_methods_and_presets_that_exist() -> None:
+    kinds = {*SCHEMES, "none", "base"}
+    named = {*EVIDENCE} | {one.kind for one in RELEASED} | {one.kind for one in DERIVATIVES}
+    named |= {one.kind for one in MODEL_EVIDENCE if one.kind}
+    for comparison in COMPARISONS:
+        for by_kind in comparison.values.values():
+            named |= {*by_kind}
+        assert ("base" in comparison.values["perplexity"]) == bool(comparison.base)
+    assert named <= kinds
+    assert {one.preset_name for one in MODEL_EVIDENCE} <= {*MODELS}
+    assert {one.preset for one in DERIVATIVES} <= {*MODELS}
+
+
+def test_least_training_is_that_of_the_first_source_that_reaches_a_factor() -> None:
+    base = EVIDENCE["base"]  # Xiong et al.: x8 on 400B tokens; Gradient: x512 on 1.6B
+    assert [base.least_training(factor) for factor in (8, 512, 513)] == ["light", "light", None]
+    assert EVIDENCE["rope_llama3"].least_training(16) == "continued"
+    assert EVIDENCE["rope_ntk"].least_training(2) == "none"
+    assert (EVIDENCE["rope_yarn"].untrained_to, EVIDENCE["rope_yarn"].trained_to) == (0, 32)
