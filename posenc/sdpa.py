@@ -97,6 +97,7 @@ def _windowed(
     # In a graph and under torch.func, torch differentiates the attention itself.
     if wants_gradient and not torch.compiler.is_compiling() and not _any_traced(q, k, v, curve):
         k, v = (repeat_kv(x, q.shape[1]) for x in (k, v))
+        curve = curve.expand(q.shape[1], -1)  # one curve may serve all heads
         return attend_trained(attend, q, k, v, curve, scale)
     return attend(q, k, v, curve)
 

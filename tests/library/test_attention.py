@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from posenc import SCHEMES, PosencError, Scheme, SchemeArgumentError, attention, sdpa
+from posenc import SCHEMES, NoneConfig, PosencError, Scheme, SchemeArgumentError, attention, sdpa
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from tests.devices import needs_cuda
 from tests.library import independent
@@ -289,6 +289,28 @@ def test_gradients_are_those_of_the_formula(path: str, monkeypatch: pytest.Monke
         for actual, wanted in zip(gradients, expected, strict=True):
             # The formula has 0 / 0 for a query that sees no key.
             assert_close(actual, wanted.nan_to_num(0.0), atol=1e-11)
+
+
+class _OneCurve(Scheme):
+    """A trained number per distance, the same for all heads."""
+
+    def __init__(self) -> None:
+        super().__init__(NoneConfig())
+        self.table = torch.nn.Parameter(random(N))
+
+    def offset_bias(self, offsets: Tensor) -> Tensor:
+        return self.table[offsets.abs()][None]
+
+
+def test_trained_curve_that_all_heads_share_gets_the_sum_of_their_gradients() -> None:
+    scheme = _OneCurve()
+    q, k, v = (random(2, HEADS, N, WIDTH, seed=s) for s in range(3))
+    apart = torch.arange(N)[:, None] - torch.arange(N)
+    scores = q @ k.mT / math.sqrt(WIDTH) + scheme.table[apart.abs()]
+    plain = scores.masked_fill(apart < 0, -math.inf).softmax(-1) @ v
+    (expected,) = torch.autograd.grad(plain.square().sum(), [scheme.table])
+    (actual,) = torch.autograd.grad(attention(q, k, v, scheme).square().sum(), [scheme.table])
+    assert_close(actual, expected, atol=1e-11)
 
 
 def test_gradients_of_a_trained_curve_in_half_precision_are_rounded_last() -> None:
