@@ -5,7 +5,7 @@ default. They are not bound by Streamlit: it forgets what a page does not draw a
 that two pages draw in different places, and would name a model by its label. Options of one page are bound.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ from dashboard.controls import pin
 from dashboard.controls.widgets import labels, widget_text, widget_value
 from dashboard.server import settings
 from dashboard.settings import Setting, from_text, record
+from dashboard.text import listed
 from posenc import fields
 from posenc.schemes.sizes import own_defaults, own_rules
-from posenc.text import count_of
 
 RULES = fields.rules(Setting) | own_rules()
 DEFAULTS = fields.defaults(Setting) | own_defaults()
+MOST_NAMED = 8  # parameters that are ignored
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,18 @@ def restore(known: Callable[[], frozenset[str]]) -> None:
     link, unknown = parse(_query()), {*st.query_params} - {*RULES, pin.KEY}
     st.session_state["link_notices"] = [*link.notices]
     if unknown and (unknown := unknown - known()):
-        first, more = fields.quoted_text(min(unknown)), len(unknown) - 1
-        others = f" and {count_of(more, 'more parameter')} have" if more else " has"
-        st.session_state["link_notices"].append(f"{first}{others} no meaning in a link: ignored.")
+        st.session_state["link_notices"].append(ignored(unknown))
     st.session_state[pin.KEY] = link.pinned
     values = record(link.setting)
     set_state({name: value for name, value in values.items() if name not in st.session_state})
     write(read_setting()[0])
+
+
+def ignored(names: Collection[str]) -> str:
+    """Return the notice that names what a link has and nothing here reads, the first of many."""
+    shown = [fields.quoted_text(name) for name in sorted(names)[:MOST_NAMED]]
+    more = len(names) - len(shown)
+    return f"Ignored in this link: {listed([*shown, *([f'{more:,} more'] if more else [])])}."
 
 
 def write(setting: Setting) -> None:

@@ -1,1 +1,1 @@
-"""What surrounds every page: header, figures, drawers, toolbar, export and quiz mode."""
+"""What surrounds every page: header, figures, drawers, toolbar and export."""

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.components import browser
 from dashboard.controls import link, page_controls, pin
-from dashboard.frame import drawers, login, page, page_contents, quiz
+from dashboard.frame import drawers, login, page, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
 from dashboard.server import counters, identity, incidents, run_queue, workers
@@ -99,6 +99,6 @@ def _options(folders: tuple[str, ...]) -> frozenset[str]:
     """Return the names that links give the options of all pages, drawn or not."""
     names = (f"dashboard.pages.{folder}.options" for folder in folders)
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    owners = [member for module in (quiz, *modules) for member in vars(module).values()]
+    owners = [member for module in modules for member in vars(module).values()]
     ruled = [fields.rules(owner) for owner in owners if is_dataclass(owner)]
     return frozenset({PRESENT}.union(*ruled))

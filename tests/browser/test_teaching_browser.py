@@ -1,4 +1,4 @@
-"""Teaching in a real browser: the first screen, presenting, typing a sentence, quiz mode."""
+"""Teaching in a real browser: the first screen, presenting, typing a sentence."""
 
 from urllib.parse import parse_qs, urlparse
 
@@ -6,11 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from dashboard.controls import pin
-from dashboard.frame.quiz import WITHHELD
 from dashboard.settings import Setting
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
-from tests.browser.browser import PAGES, Visit, dial, go, headline, row, settled
+from tests.browser.browser import PAGES, Visit, dial, go, headline, settled
 from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
 from tests.longer import mostly
 
@@ -237,39 +236,3 @@ def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> No
     assert parse_qs(urlparse(page.url).query)["sentence"] == [typed]
     again = visitor().open(address_of(page))
     assert headline(again).inner_text() == headline(page).inner_text()
-
-
-# Notes every headline and chart that is ever in the page, however short.
-NOTE_RESULTS = """window.noted = new Set();
-new MutationObserver(() => {
-  const main = document.querySelector("[data-testid=stMain]");
-  for (const bold of main?.querySelectorAll("strong") ?? []) noted.add(bold.innerText);
-  for (const chart of main?.querySelectorAll(".stVegaLiteChart") ?? []) noted.add(chart.className);
-}).observe(document, { subtree: true, childList: true, characterData: true });"""
-
-
-@pytest.mark.parametrize("link", ["extrapolation", "extrapolation?half=formula", "similarity"])
-def test_page_opened_in_quiz_mode_never_shows_a_result(visitor: Visit, link: str) -> None:
-    somebody = visitor()
-    page = somebody.tab()
-    page.add_init_script(NOTE_RESULTS)
-    page.goto(f"{somebody.address}/{link}{'&' if '?' in link else '?'}predict=true")
-    expect(headline(page)).to_have_text(WITHHELD)
-    settled(page)
-    assert page.evaluate("[...noted]") == [WITHHELD]
-
-
-def test_question_is_answered_before_anything_is_drawn(visitor: Visit) -> None:
-    page = visitor().open("similarity?predict=true")
-    expect(headline(page)).to_have_text(WITHHELD)
-    assert page.locator(".matrix-row, .stVegaLiteChart").count() == 0
-    page.locator("[data-testid=stMain] input[type=range]").first.press("ArrowRight")
-    click(page, page.get_by_role("button", name="Check answer", exact=True))
-    expect(row(page, "similarity").locator(".panel")).to_have_count(4)
-    expect(headline(page)).not_to_have_text(WITHHELD)
-    assert asked(page)["predict"] == "true"
-    go(page, "extrapolation")
-    expect(headline(page)).to_have_text(WITHHELD)
-    click(page, page.get_by_text("Quiz mode", exact=True))  # a switch above what it hides
-    chart = page.locator(".stVegaLiteChart").first
-    assert box_of(page.get_by_text("Quiz mode", exact=True))["y"] < box_of(chart)["y"]

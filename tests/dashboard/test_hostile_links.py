@@ -268,9 +268,9 @@ def test_notice_names_what_the_link_says_what_is_allowed_and_what_is_used(
 
 def test_option_of_another_page_has_a_meaning_in_a_link() -> None:
     options = dict.fromkeys(OF_PAGES, "1") | {"present": "true"}
-    assert not any("no meaning" in notice for notice in notices(visit("learn", options)))
+    assert not any("Ignored" in notice for notice in notices(visit("learn", options)))
     (told,) = notices(drawn(visit("similarity", SMALL | {"foo": "1"})))
-    assert told == "'foo' has no meaning in a link: ignored."
+    assert told == "Ignored in this link: 'foo'."
 
 
 def test_page_tells_once_what_it_changed_and_passes_over_unknown_names() -> None:
@@ -281,7 +281,8 @@ def test_page_tells_once_what_it_changed_and_passes_over_unknown_names() -> None
     at = drawn(visit("similarity", SMALL | link | wrong))
     assert setting(at).replace(device="auto") == Setting(dim=2, heads=1, length=24, train_length=16)
     facts = [f"no working {missing} device", f"{best_device().type}.", "Model dimension must"]
-    unknown = "'?b?' and 905 more parameters have no meaning in a link"
+    unknown = "Ignored in this link: '?b?', '__proto__', 'a b', 'key0', 'key1', 'key10', 'key100', "
+    unknown += "'key101' and 898 more."
     wrong_words = ("1 head is used for dimension 2", "'Shawl' is not in the list", "Base must")
     for fact in (*facts, *wrong_words, unknown):
         assert sum(fact in notice for notice in notices(at)) == 1, fact

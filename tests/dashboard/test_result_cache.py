@@ -145,7 +145,7 @@ def writable(value: Any) -> list[str]:
 @pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize("page", READ)
 def test_page_does_not_change_what_it_has_read(page: str) -> None:
-    """Alone, beside a pin, with every drawer and menu open, exported, and in quiz mode."""
+    """Alone, beside a pin, with every drawer and menu open, and exported."""
     alone = {"dim": "16", "heads": "2", "length": "12", "train_length": "8"}
     link = alone | {"schemes": "learned,rope,alibi,kerple_log", "a": "dim~32~length~9~heads~2"}
     menus: dict[str, Any] = dict.fromkeys(("from_one_position", "menu_python", "menu_export"), True)

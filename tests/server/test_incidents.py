@@ -47,12 +47,6 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         {"half": "measured"},
     ),
     "train, the board": ("train", "pages.train.board", "draw_jobs", {}),
-    "similarity, its question": (
-        "similarity",
-        "pages.similarity.page",
-        "questions",
-        {"predict": "true"},
-    ),
     "any, its link": ("pca", "controls.link", "restore", {}),
     "any, what keeps its link": ("pca", "controls.link", "write", {}),
     "any, its sheet": ("pca", "frame.page_contents", "begin", {}),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 import altair as alt
 import numpy as np
@@ -15,9 +15,8 @@ from dashboard.charts import frames, lines, theme
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
 from dashboard.controls import sidebar
-from dashboard.frame import page, quiz
+from dashboard.frame import page
 from dashboard.frame.script import requests_in_python, whole_script
-from dashboard.pages.extrapolation import questions
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
 from dashboard.settings import Setting
 from dashboard.text import listed, number
@@ -197,26 +196,20 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     page.show_excluded(results, current.past, "Extrapolation")
     if chosen.reason == TURNS:
         turns = settings.map(read_turns)
-        draw_picture = partial(_draw_turns, turns, current)
-        make_questions = partial(questions.of_turns, settings.current, turns.current.coverage)
-    else:
-        draw_picture = partial(_draw_curves, settings, results, chosen.reason)
-        make_questions = partial(questions.of_formula, settings.current, current.past)
-    asked_at = current.setting.replace(length=2), current.length  # positions shown have no effect
-    shows = quiz.ask("formula", asked_at, make_questions, row)
-    if chosen.reason == TURNS:
         headlines = turns.map(turns_headline)
     elif chosen.reason == NEAREST:
         headlines = results.map(nearest_headline)
     else:
         headlines = results.map(lambda result: result.headline)
     with header:
-        page.head("Extrapolation", headlines if shows else quiz.WITHHELD)
-    if shows:
-        draw_picture()
-        body = SCRIPT.format(trained=current.setting.train_length)
-        values = requests_in_python(current.setting, current.length)
-        page.script(whole_script(IMPORTS, values, body))
+        page.head("Extrapolation", headlines)
+    if chosen.reason == TURNS:
+        _draw_turns(turns, current)
+    else:
+        _draw_curves(settings, results, chosen.reason)
+    body = SCRIPT.format(trained=current.setting.train_length)
+    values = requests_in_python(current.setting, current.length)
+    page.script(whole_script(IMPORTS, values, body))
     st.caption("A formula can be defined where a trained model fails. See Measured.")
     page.how_to_read(STEPS)
     page.definition(

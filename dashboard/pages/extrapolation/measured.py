@@ -1,7 +1,5 @@
 """The view "measured" of Extrapolation: trained models evaluated past their training length."""
 
-from functools import partial
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -10,9 +8,9 @@ from dashboard.charts import loss
 from dashboard.compute import run_descriptions, run_results, runs
 from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
-from dashboard.frame import page, quiz
+from dashboard.frame import page
 from dashboard.frame.script import whole_script
-from dashboard.pages.extrapolation import comparison, questions
+from dashboard.pages.extrapolation import comparison
 from dashboard.pages.extrapolation.options import (
     LossChoice,
     MeasuredChoice,
@@ -76,7 +74,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     if 0 < len(shipped) < len(compared) and not sidebar.choices(OwnRunsChoice, row).own_runs:
         compared = shipped
     if runs.of_kinds(compared, kinds):
-        _draw_comparison(settings.current, name, compared, header, row)
+        _draw_comparison(settings.current, name, compared, header)
     else:
         where = "in this comparison" if compared else "on this server"
         with header:
@@ -95,11 +93,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
 
 
 def _draw_comparison(
-    setting: Setting,
-    name: str,
-    compared: list[RunInfo],
-    header: DeltaGenerator,
-    row: DeltaGenerator,
+    setting: Setting, name: str, compared: list[RunInfo], header: DeltaGenerator
 ) -> None:
     """Draw the runs of the schemes shown, and the table of all runs of a comparison."""
     kinds, specification = setting.schemes, compared[0].specification
@@ -107,18 +101,14 @@ def _draw_comparison(
     trained = tuple(kind for kind in kinds if runs.of_kinds(shown, (kind,)))
     measure, language = run_results.measure(specification), specification.task == Language.kind
     curves = runs.curves(shown, measure)
-    question, picture = st.container(), st.container()
+    picture = st.container()
     controls = st.container(horizontal=True, vertical_alignment="bottom")
     chosen = sidebar.choices(LossChoice, controls) if language else LossChoice()
     has_variants = runs.as_trained(curves) != curves
     variants = has_variants and sidebar.choices(VariantChoice, controls).variants
-    with question:
-        shows = quiz.ask(
-            "measured", (kinds, name, len(compared)), partial(questions.of_runs, curves), row
-        )
     with header:
-        page.head("Extrapolation", run_results.headline(curves) if shows else quiz.WITHHELD)
-    if shows and curves:
+        page.head("Extrapolation", run_results.headline(curves))
+    if curves:
         with picture:
             by = "position" if chosen.axis == "position" else measure
             _draw_picture(shown, trained, by, chosen.unit, variants=variants)

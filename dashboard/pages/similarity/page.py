@@ -1,7 +1,5 @@
 """Similarity: which positions look alike to attention, pair by pair and by offset."""
 
-import functools
-
 import streamlit as st
 
 from dashboard.ab import AB
@@ -10,11 +8,10 @@ from dashboard.components.matrix import MatrixValues, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
-from dashboard.frame import page, panels, quiz
+from dashboard.frame import page, panels
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
-from dashboard.pages.similarity.questions import questions
 from dashboard.server.incidents import show_callback_errors
 from posenc import fields
 from posenc.analysis import similarity
@@ -29,8 +26,7 @@ used_controls = UsedControls(SHOWN)
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
-    header, question = st.container(), st.container()
-    pictures, colours = st.container(), st.container()
+    header, pictures, colours = st.container(), st.container(), st.container()
     by_distance, one_position = st.columns(2)
     with one_position:
         st.subheader("From one position", anchor=False)
@@ -39,21 +35,12 @@ def draw() -> None:
     chosen = sidebar.choices(SimilarityChoice, places)
     read = settings.map(lambda setting: data.read(setting, chosen))
     current = read.current
-    with question:
-        page.show_excluded(read, current.results, "Similarity")
-        asked = functools.partial(questions, settings.current, current.results)
-        looks = quiz.ask("similarity", settings.current, asked)
     with header:
-        page.head(
-            "Similarity", read.map(lambda result: result.headline) if looks else quiz.WITHHELD
-        )
+        page.show_excluded(read, current.results, "Similarity")
+        page.head("Similarity", read.map(lambda result: result.headline))
         page.show_notices(current.results)
     with pictures:
-        if looks:
-            _draw_matrices(read, FROM_ZERO if chosen.from_zero else FROM_MINUS_ONE)
-        else:
-            notes = {kind: result.kernel.provenance for kind, result in current.results.items()}
-            st.caption(page.panel_notes(settings.current, notes) or "")
+        _draw_matrices(read, FROM_ZERO if chosen.from_zero else FROM_MINUS_ONE)
     kinds = page.kinds(settings)
     with by_distance:
         st.subheader("By distance", anchor=False)
@@ -61,21 +48,19 @@ def draw() -> None:
             "Line: mean over all pairs at a distance. Band: from the lowest pair to the highest; for a "
             "mean of heads, from the lowest head to the highest."
         )
-        if looks:
-            page.curves(
-                read.map(lambda result: lines.labelled(frames.drawn(result.by_offset))),
-                lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
-                labels=True, key="by_offset", title="Position similarity by distance",
-            )  # fmt: skip
+        page.curves(
+            read.map(lambda result: lines.labelled(frames.drawn(result.by_offset))),
+            lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
+            labels=True, key="by_offset", title="Position similarity by distance",
+        )  # fmt: skip
     with one_position:
-        if looks:
-            st.caption(current.cell)
-            page.curves(
-                read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
-                lines.by_offset, kinds, "key position", "position similarity", band=False,
-                labels=True, key="one_row",
-                title=f"Position similarity of query {current.reference:,} and each key",
-            )  # fmt: skip
+        st.caption(current.cell)
+        page.curves(
+            read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
+            lines.by_offset, kinds, "key position", "position similarity", band=False,
+            labels=True, key="one_row",
+            title=f"Position similarity of query {current.reference:,} and each key",
+        )  # fmt: skip
         if chosen.reference != current.reference:
             st.caption(
                 f"The last position shown is {current.reference:,}; it is used as the query."
@@ -85,7 +70,7 @@ def draw() -> None:
                 f"{page.names(current.missing)}: no row exists at position {current.reference:,}."
             )
 
-    if looks and (jump := page.last_row(settings)):
+    if jump := page.last_row(settings):
         st.caption(jump)
     page.how_to_read(
         "Content is fixed; only position varies. Row i, column j is the position similarity of "
@@ -95,18 +80,17 @@ def draw() -> None:
         "the training length. Click a cell to pin it; the link holds the pinned cell."
     )
     page.define_similarity(similarity.cosine_curve, similarity.cosine_matrix)
-    if looks:
-        page.numbers(
-            read.map(lambda result: result.by_offset),
-            "similarity by distance",
-            {"x": "distance", "y": "mean"},
-        )
-        page.numbers(
-            read.map(lambda result: result.one_row),
-            "similarity to one position",
-            {"x": "position", "y": "cosine"},
-        )
-        page.script(whole_script(data.IMPORTS, requests_in_python(settings.current), data.SCRIPT))
+    page.numbers(
+        read.map(lambda result: result.by_offset),
+        "similarity by distance",
+        {"x": "distance", "y": "mean"},
+    )
+    page.numbers(
+        read.map(lambda result: result.one_row),
+        "similarity to one position",
+        {"x": "position", "y": "cosine"},
+    )
+    page.script(whole_script(data.IMPORTS, requests_in_python(settings.current), data.SCRIPT))
 
 
 def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
