@@ -28,7 +28,6 @@ from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 FOLDER = Path(__file__).parent
 CONFIG = "config.toml"
 OF_STREAMLIT = FOLDER.parent / ".streamlit"  # of a checkout: config.toml and secrets.toml
-MOST_COOKIES = 64 * 2**10  # bytes, as the proxy of .deploy takes
 
 
 def options(allowed: ServerSettings) -> list[str]:
@@ -86,25 +85,20 @@ def main(arguments: list[str]) -> int:
     try:
         allowed = settings.current()
         settings.check_places(allowed)
-        identity.offered()
     except ServerSettingError as error:
         print(f"posenc: {error}", file=sys.stderr)
         return 2
     if "--check" in arguments:
-        useless = [f"{one} is no variable of a server; it" for one in settings.unknown()]
-        if identity.passed_over():
-            useless.append("[auth] of secrets.toml")
-        for one in useless:
-            print(f"posenc: {one} changes nothing.", file=sys.stderr)
+        for name in settings.unknown():
+            print(
+                f"posenc: {name} is no variable of a server; it changes nothing.", file=sys.stderr
+            )
         for variable, text in settings.as_variables(allowed).items():
             print(f"{variable}={text}")
         return 0
     ours, shipped = options(allowed), {"run": defaults()}
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
-    if identity.offered():
-        # The cookies of somebody in many groups; else a page of theirs would never connect again.
-        os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(MOST_COOKIES))
     logs.make_output_safe()  # before the log, which keeps where it writes
     logs.install()
     # On SIGTERM the server ends in good order and raises it again, which would end this process at once.

@@ -10,10 +10,10 @@ import streamlit as st
 
 from dashboard.components import browser
 from dashboard.controls import link, page_controls, pin
-from dashboard.frame import drawers, login, page, page_contents
+from dashboard.frame import drawers, page, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
-from dashboard.server import counters, identity, incidents, run_queue, workers
+from dashboard.server import counters, incidents, run_queue, settings, workers
 from posenc import fields
 
 # One colour and one file for both themes: a picture takes no colour from the page around it.
@@ -48,9 +48,9 @@ def draw(
     menu = {
         section: [pages[folder] for folder, *_ in entries] for section, entries in sections.items()
     }
-    ready, logins = False, dict[str, str]()
+    ready = False
     with incidents.show_errors():
-        logins = identity.offered()  # a setting that cannot be used is all that there is to say
+        settings.current()  # a setting that cannot be used is all that there is to say
         counters.visited()
         link.keep()
         ready = True
@@ -60,7 +60,7 @@ def draw(
     page_module = importlib.import_module(f"dashboard.pages.{folder}.page")
     page_controls.note(page_module.used_controls)
     # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
-    closed = presenting() or not (page_controls.any_here() or logins)
+    closed = presenting() or not page_controls.any_here()
     st.set_page_config(
         page_title=f"{chosen.title} - posenc",
         initial_sidebar_state="collapsed" if closed else "auto",
@@ -76,9 +76,6 @@ def draw(
         st.session_state["pages"] = pages
         link.restore(lambda: _options(tuple(pages)))
         toolbar = Toolbar()
-        if not presenting():
-            with st.sidebar:
-                login.draw()
         setting = toolbar.shared()
         st.session_state["setting"] = setting
         toolbar.before(setting)

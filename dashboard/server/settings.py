@@ -158,6 +158,11 @@ def secrets_to_environment() -> None:
             raise ServerSettingError(f"{place.name} cannot be read: {reason}.") from None
     if not st.secrets.load_if_toml_exists():
         return
+    if "auth" in st.secrets:
+        raise ServerSettingError(
+            "[auth] of secrets.toml must not be there: this server has no login of its own; a proxy names "
+            "visitors in the header of POSENC_USER_HEADER."
+        )
     for variable in NAMES:
         if variable in st.secrets:
             value = st.secrets[variable]

@@ -50,4 +50,4 @@ def test_every_hint_names_an_extra_that_is_there_and_none_takes_it_from_pypi() -
         named |= {*re.findall(r"pip install (?:-e )?'\.\[(\w+)\]'", content)}
         if path != Path(text.__file__):
             assert "posenc[" not in content, path
-    assert {"lab", "hub", "dask", "login"} <= named <= {*project["optional-dependencies"]}
+    assert {"lab", "hub", "dask"} <= named <= {*project["optional-dependencies"]}

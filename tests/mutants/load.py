@@ -39,11 +39,6 @@ MUTANTS_OF_LOAD = (
     Mutant("secrets that cannot be read are passed over", "dashboard/server/settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {reason}.") from None', "break",
            ("server_settings",)),
-    Mutant("an address that the provider does not stand by", "dashboard/server/identity.py",
-           '.lower() == "true"', '.lower() != "false"', ("login",)),
-    Mutant("a claim is taken for the proxy's header", "dashboard/server/identity.py",
-           "if settings.current().user_header:", "if st.user.get(KEY):", ("login",)),
-    Mutant("a browser is sent to log in without having asked", "dashboard/frame/login.py",
-           "st.session_state.pop(_LEAVING, None)", 'st.session_state.pop(_LEAVING, "")',
-           ("login",)),
+    Mutant("a header that the operator does not name is believed", "dashboard/server/identity.py",
+           'if settings.current().user_header else ""', 'if st.user.get(KEY) else ""', ("identity",)),
 )  # fmt: skip

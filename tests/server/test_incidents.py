@@ -12,7 +12,7 @@ import pytest
 from safetensors import SafetensorError
 from streamlit.testing.v1 import AppTest
 
-from dashboard.server import counters, identity
+from dashboard.server import counters
 from dashboard.server.incidents import of_fault, one_line
 from dashboard.server.log_lines import JsonLines
 from posenc.errors import SchemeArgumentError
@@ -183,25 +183,18 @@ def test_quoted_user_text_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> N
     assert not re.search(r"!\[x\]\(|http://", box.value)
 
 
-@pytest.mark.parametrize("of", ["settings", "login"])
 def test_unusable_setting_is_an_incident_for_visitors_and_a_sentence_in_the_log(
-    of: str, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    if of == "settings":
-        monkeypatch.setenv("POSENC_POSITIONS", "hunter2")
-        sentence = "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'hunter2'."
-    else:
-        monkeypatch.setattr(identity, "_section", lambda: "hunter2")
-        identity._of_secrets.cache_clear()
-        sentence = "[auth] of secrets.toml must be a table."
+    monkeypatch.setenv("POSENC_POSITIONS", "hunter2")
+    sentence = "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'hunter2'."
     at = visit("start")
-    identity._of_secrets.cache_clear()
     assert not at.exception
     assert not at.main.title
     (box,) = [as_read(one.value) for one in at.error]
     told = re.search(r"its log names the reason as incident ([0-9a-f]{8})\.$", box)
     assert told, box
-    assert not re.search("hunter2|POSENC_|auth", sent(at))
+    assert not re.search("hunter2|POSENC_", sent(at))
     (record,) = [entry for entry in log.records if entry.name == "dashboard"]
     assert sentence in record.getMessage()
     line = json.loads(JsonLines().format(record))  # as a hosted server logs

@@ -9,7 +9,6 @@ import re
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
@@ -26,7 +25,7 @@ from safetensors.numpy import save
 
 from posenc.lab.labels import Labels
 from posenc.lab.runs import Store
-from tests.browser.browser import PAGES, SCREENS, find_nginx, headline, row, settled
+from tests.browser.browser import PAGES, find_nginx, headline, row, settled
 from tests.browser.browser_page import (
     asked,
     click,
@@ -37,13 +36,10 @@ from tests.browser.browser_page import (
     upload,
     wait_until,
 )
-from tests.server.played_provider import provider
 from tests.server.proxied import (
-    LISTEN,
     PATH,
     POLICY,
     Doors,
-    Guest,
     Team,
     answering,
     ask,
@@ -53,8 +49,7 @@ from tests.server.proxied import (
     reply,
     team,
 )
-from tests.server.served_process import HOST, Served, free_port, server
-from tests.server.test_login_served import go_through
+from tests.server.served_process import Served
 
 pytestmark = pytest.mark.timeout(900)  # servers and browsers on a busy machine
 
@@ -328,32 +323,3 @@ def test_view_and_run_survive_a_killed_server(tmp_path: Path, chromium: Browser)
         wait_until(looking, lambda: any(one["event"] == "run_finished" for one in events(second)))
         assert [one["run"] for one in events(second) if one["event"] == "run_finished"] == [run]
         assert not [one for one in events(second) if one["event"] == "incident"]
-
-
-@pytest.mark.long
-@pytest.mark.proxy
-@pytest.mark.browser
-def test_streamlit_login_passes_the_proxy(tmp_path: Path, chromium: Browser) -> None:
-    """Below a path, with claims as long as those of somebody in many groups."""
-    port = free_port()
-    (tmp_path / ".streamlit").mkdir()
-    with provider() as played, proxy_folder() as place:
-        played.person |= {"groups": [str(uuid.uuid4()) for _ in range(60)]}
-        secrets = played.secrets(f"http://{HOST}:{port}/{PATH}")
-        (tmp_path / ".streamlit" / "secrets.toml").write_text(secrets)
-        kind = {"POSENC_PROFILE": "shared", "POSENC_PATH": PATH, "HOME": str(tmp_path)}
-        with (
-            server(tmp_path, **kind) as one,
-            proxy(place, port=port, servers=[f"{HOST}:{one.port}"], path=PATH),
-        ):
-            found = Team(port, place, [one], chromium)
-            context = chromium.new_context(**SCREENS[1440])
-            context.add_init_script(LISTEN)
-            guest = Guest(found, context)
-            page = guest.open("similarity?base=500")
-            link = page.url
-            for name, then in (("Log in", "Log out"), ("Log out", "Log in")):
-                go_through(page, name, then)
-                assert page.url == link
-                assert guest.violations() == []
-            context.close()

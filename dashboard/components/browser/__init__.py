@@ -1,8 +1,6 @@
-"""Components that act in the browser: history, clipboard, larger type, and a link kept over a login."""
+"""Components that act in the browser: history, clipboard and larger type."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -18,7 +16,6 @@ _copy_link = st.components.v2.component(
     css=_read("copy_link.css"),
     js=_read("copy_link.js"),
 )
-_login_link = st.components.v2.component("posenc_login_link", js=_read("login_link.js"))
 _larger_type = st.components.v2.component(
     "posenc_larger_type", css=_read("larger_type.css"), isolate_styles=False
 )
@@ -42,19 +39,3 @@ def copy_link(link: str) -> None:
 def larger_type() -> None:
     """Enlarge all type, for a projector."""
     _larger_type(key="larger_type")
-
-
-def login_link(
-    data: dict[str, Any], on_kept: Callable[[], None], on_refused: Callable[[], None]
-) -> None:
-    """Keep this tab's link while its visitor logs in or out, and go there afterwards.
-
-    on_kept is called once the link is kept, on_refused where somebody comes back without a login.
-    """
-    _login_link(
-        key="login_link",
-        data=data,
-        on_kept_change=on_kept,
-        on_refused_change=on_refused,
-        width="content",
-    )
