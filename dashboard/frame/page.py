@@ -15,7 +15,8 @@ from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
-from dashboard.components.matrix import Panel, matrix_row
+from dashboard.components.matrix import Panel, Row, Scale
+from dashboard.components.matrix.component import matrix_row
 from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
@@ -164,13 +165,31 @@ def picture(
     contents.pictures[key] = page_contents.Picture(saved, frame)
 
 
-def matrices(panels: Sequence[Panel], *, name: str = "", **layout: Any) -> None:
-    """Draw a row of matrices as `matrix_row` does, and note it for the export.
+def matrices(
+    panels: Sequence[Panel],
+    *,
+    key: str,
+    scale: Scale,
+    text_alternative: str,
+    name: str = "",
+    on_cell: Callable[[], None] | None = None,
+    **layout: Any,
+) -> None:
+    """Draw a row of matrices, and note it for the export.
 
-    name: of its setting, beside a pinned one.
+    name: of its setting, beside a pinned one. layout: further fields of a `Row`.
     """
     contents = page_contents.current()
-    row = matrix_row(panels, title=", ".join(filter(None, (contents.title, name))), **layout)
+    title = ", ".join(filter(None, (contents.title, name)))
+    row = Row(
+        panels=panels,
+        key=key,
+        scale=scale,
+        text_alternative=text_alternative,
+        title=title,
+        **layout,
+    )
+    matrix_row(row, on_cell)
     contents.pictures[row.key] = row
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Locator, Page, Route
 
-from dashboard.components import clock, matrix
+from dashboard.components.clock import component as clock
 from dashboard.components.matrix import Curve, Full, MatrixValues, Panel, Row, Scale, Triangle
+from dashboard.components.matrix import component as matrix
 from dashboard.components.matrix.colours import KINDS, shades
 from dashboard.components.matrix.payload import encode
 from tests.browser.browser import HOST, Visitor, row

@@ -7,7 +7,8 @@ import pytest
 import torch
 from playwright.sync_api import Page
 
-from dashboard.components.matrix import FOLDER, Panel, Row, Scale, Waves, minus
+from dashboard.components.matrix import Panel, Row, Scale, Waves, minus
+from dashboard.components.matrix.component import FOLDER
 from dashboard.components.matrix.payload import encode
 from posenc import sinusoidal_table
 from tests.library.independent import inverse_frequencies

@@ -90,10 +90,13 @@ class Panel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row:
-    """Panels side by side on one colour scale, and what is said of all of them; see `matrix_row`.
+    """Panels side by side on one colour scale and under one crosshair, and what is said of all of them.
 
-    title: over a saved picture; on the page a heading says it.
-    cell: the pinned query and key of a row that tells the page which cell is pinned; (0, 0) is none.
+    key: names the row for good. text_alternative: the sentence a reader hears instead of the picture.
+    title: over a saved picture; on the page a heading says it. height: of the plots in CSS pixels, None
+    for square ones. together: how many panels in a row belong together; no line ends between them where
+    there is room for one group. cell: the pinned query and key of a row that tells the page which cell is
+    pinned; (0, 0) is none.
     """
 
     panels: Sequence[Panel]

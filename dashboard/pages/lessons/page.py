@@ -8,7 +8,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import loss, theme
-from dashboard.components.clock import Face, clock_row
+from dashboard.components.clock import Face
+from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import UsedControls
