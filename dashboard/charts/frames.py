@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dashboard.compute.result_cache import memoize_on
-from dashboard.compute.schemes import Array, Similarity
+from dashboard.cache import memoize_on
+from dashboard.results import Array, Similarity
 from dashboard.settings import Setting
 from posenc.schemes import SCHEMES
 

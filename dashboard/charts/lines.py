@@ -6,6 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from dashboard.cache import memoize_on
 from dashboard.charts.theme import (
     HEIGHT,
     SETTINGS_LEGEND,
@@ -19,8 +20,7 @@ from dashboard.charts.theme import (
     shown,
     spec_of,
 )
-from dashboard.compute.result_cache import memoize_on
-from dashboard.compute.schemes import Array
+from dashboard.results import Array
 from dashboard.text import listed
 from posenc.schemes import SCHEMES
 

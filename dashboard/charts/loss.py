@@ -17,7 +17,7 @@ from dashboard.charts.theme import (
     scheme_colour,
     spec_of,
 )
-from dashboard.compute.run_results import UNITS, farthest
+from dashboard.run_results import UNITS, farthest
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve

@@ -4,12 +4,12 @@ import functools
 
 import streamlit as st
 
-from dashboard.compute import run_descriptions, runs
-from dashboard.compute.upload_cache import cache_table, cached_tables
+from dashboard import run_descriptions, runs
 from dashboard.controls import uploads
 from dashboard.controls.widgets import button, show, take_value
 from dashboard.server import settings
 from dashboard.text import plain
+from dashboard.upload_cache import cache_table, cached_tables
 from posenc import fields
 from posenc.checkpoints import find_position_tables, hub_table, minilm_table, read_header
 from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table

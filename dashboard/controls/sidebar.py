@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.compute import schemes
+from dashboard import results
 from dashboard.controls import learned_table, link, model_picker, page_controls
 from dashboard.controls.link import DEFAULTS, RULES
 from dashboard.controls.sentence_rule import Sentence
@@ -32,7 +32,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     place: the sidebar, or what stands for it. drawn: whether anybody sees it.
     """
     setting, notices = link.read_setting()
-    device = schemes.device(setting.device)
+    device = results.device(setting.device)
     if drawn:
         used = page_controls.here(setting)
         with place:
@@ -43,7 +43,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
                 exact=True,
             )
             if "device" in used:
-                st.caption(f"Computed on {schemes.device_label(device)}.")
+                st.caption(f"Computed on {results.device_label(device)}.")
     if setting.device not in ("auto", device):
         notices.append(
             f"There is no working {setting.device} device here: the numbers come from {device}."

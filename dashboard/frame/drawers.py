@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
+from dashboard import run_results
 from dashboard.charts import csv_file
-from dashboard.compute import run_results
 from dashboard.frame import page_contents
 from dashboard.server import incidents
 

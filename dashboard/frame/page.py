@@ -17,10 +17,10 @@ from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Panel, Row, Scale
 from dashboard.components.matrix.component import matrix_row
-from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
+from dashboard.results import Similarity
 from dashboard.server.incidents import PageEnded
 from dashboard.settings import Setting
 from dashboard.text import listed, number, plain

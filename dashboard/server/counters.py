@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.stats import CounterStat, GaugeStat
 
-from dashboard.compute import result_cache
+from dashboard import cache
 from dashboard.server import settings
 from dashboard.server.logs import event
 from posenc.errors import PosencError
@@ -56,7 +56,7 @@ class Counters:
             labels = {"page": page} if page else {}
             stats[family].append(CounterStat(family, number, labels, help=HELP[family]))
         gauges = [("posenc_runs", number, {"state": state}) for state, number in _runs().items()]
-        gauges.append(("posenc_results_bytes", int(result_cache.RESULTS.currsize), {}))
+        gauges.append(("posenc_results_bytes", int(cache.RESULTS.currsize), {}))
         gauges += [("process_resident_memory_bytes", size, {}) for size in _memory()]
         for family, number, labels in gauges:
             stats[family].append(GaugeStat(family, number, labels, help=HELP[family]))

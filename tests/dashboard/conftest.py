@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.compute import result_cache, upload_cache
-from dashboard.compute.upload_cache import UploadCache
+from dashboard import cache, upload_cache
 from dashboard.pages.train import form
+from dashboard.upload_cache import UploadCache
 from posenc.checkpoints import PositionTable
 from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
@@ -29,7 +29,7 @@ def own_main() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def empty_result_cache() -> None:
     """Empty the result cache: a test may have changed what pages are read from."""
-    result_cache.RESULTS.clear()
+    cache.RESULTS.clear()
 
 
 @pytest.fixture

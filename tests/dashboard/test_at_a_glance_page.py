@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from dashboard.compute.scheme_facts import models_with
 from dashboard.controls import pin
 from dashboard.pages.at_a_glance import comparison
+from dashboard.scheme_facts import models_with
 from dashboard.settings import Setting
 from posenc.models import MODELS
 from posenc.schemes import SCHEMES

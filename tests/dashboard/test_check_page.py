@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard.compute import uploaded_numbers
+from dashboard import uploaded_numbers
 from dashboard.controls import pin as pinned
 from dashboard.pages.check_my_encoding import data, uploads
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make

@@ -20,7 +20,7 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 import dashboard
-from dashboard.compute import schemes
+from dashboard import results
 from dashboard.controls import pin
 from dashboard.frame import drawers
 from dashboard.pages.pca import data as pca
@@ -319,7 +319,7 @@ def test_fault_on_one_page_leaves_the_others_alone(monkeypatch: pytest.MonkeyPat
 
 def test_library_error_is_shown_as_text_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     sentence = "No tensor is named ![x](http://e/p.png) :red[x] **x** `y` $z$ <b>x</b>."
-    monkeypatch.setattr(schemes, "cosine", mock.Mock(side_effect=SchemeArgumentError(sentence)))
+    monkeypatch.setattr(results, "cosine", mock.Mock(side_effect=SchemeArgumentError(sentence)))
     at = visit("start")
     assert not at.exception
     (box,) = at.error

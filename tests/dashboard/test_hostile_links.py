@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dashboard.compute import schemes
+from dashboard import results
 from dashboard.controls import link as links
 from dashboard.controls import pin
 from dashboard.pages.claims.options import ClaimsChoice
@@ -313,8 +313,8 @@ def test_slider_and_exact_value_set_each_other() -> None:
 
 
 def test_no_link_starts_a_dense_fit_and_asking_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = mock.Mock(side_effect=schemes.dense_fit)
-    monkeypatch.setattr(schemes, "dense_fit", asked)
+    asked = mock.Mock(side_effect=results.dense_fit)
+    monkeypatch.setattr(results, "dense_fit", asked)
     at = drawn(visit("relative_offsets", SMALL | {"length": "64", "dense": "true"}))
     assert asked.call_count == 0
     at.toggle(key="dense").set_value(True).run()

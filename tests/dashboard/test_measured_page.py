@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.compute import runs
+from dashboard import runs
 from dashboard.pages.extrapolation.options import ExtrapolationChoice, MeasuredChoice
 from posenc import fields
 from posenc.errors import StoreUnavailable

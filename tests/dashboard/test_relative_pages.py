@@ -6,7 +6,7 @@ import pytest
 from safetensors import safe_open
 from streamlit.testing.v1 import AppTest
 
-from dashboard.compute import schemes
+from dashboard import results
 from dashboard.frame import page as frame_page
 from dashboard.pages.pca.options import VARIANCE
 from dashboard.settings import Setting
@@ -154,7 +154,7 @@ def test_keys_that_a_format_cannot_hold_leave_out_xpos_alone() -> None:
 
 def test_page_names_schemes_whose_similarity_exceeds_one() -> None:
     setting = Setting(length=64)
-    found = {kind: schemes.cosine(schemes.request(setting, kind)) for kind in ("alibi", "t5")}
+    found = {kind: results.cosine(results.request(setting, kind)) for kind in ("alibi", "t5")}
     curve = offset_curve(setting.config("t5").build(), 64)
     highest = float((curve / curve[63]).max())
     assert highest > 1

@@ -14,10 +14,10 @@ import pytest
 import torch
 from streamlit import dataframe_util
 
+from dashboard import cache
 from dashboard.ab import AB
+from dashboard.cache import ResultCache
 from dashboard.charts import frames
-from dashboard.compute import result_cache
-from dashboard.compute.result_cache import ResultCache
 from dashboard.controls import pin
 from dashboard.frame import export
 from dashboard.pages.at_a_glance import data as at_a_glance
@@ -53,7 +53,7 @@ def test_result_that_lacks_a_scheme_is_computed_anew() -> None:
     first = similarity.read(asked, SimilarityChoice())
     assert first.reasons
     assert similarity.read(asked, SimilarityChoice()) is not first
-    assert not [key for key in result_cache.RESULTS if key[0] == similarity.__name__]
+    assert not [key for key in cache.RESULTS if key[0] == similarity.__name__]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,36 +63,36 @@ class Slotted:
 
 
 def test_least_recently_used_and_too_large_results_are_evicted() -> None:
-    cache = ResultCache(5_000)
+    small = ResultCache(5_000)
     for name in "abcdefghijkl":
-        cache.store(name, np.zeros(110, np.float32))
-        cache.get("a")
-        assert cache.currsize <= 5_000
-    left = [name for name in "abcdefghijkl" if name in cache]
+        small.store(name, np.zeros(110, np.float32))
+        small.get("a")
+        assert small.currsize <= 5_000
+    left = [name for name in "abcdefghijkl" if name in small]
     assert left == ["a", *"abcdefghijkl"[-(len(left) - 1) :]]
     assert 3 <= len(left) < 12
-    cache.store("large", np.zeros(400, np.float32))  # more than a quarter of the cache
-    assert "large" not in cache
-    cache.clear()
-    assert cache.currsize == 0
+    small.store("large", np.zeros(400, np.float32))  # more than a quarter of the cache
+    assert "large" not in small
+    small.clear()
+    assert small.currsize == 0
     assert (
-        result_cache.size_in_bytes(np.zeros((3, 5)))
-        == result_cache.size_in_bytes(torch.zeros(3, 5).double())
+        cache.size_in_bytes(np.zeros((3, 5)))
+        == cache.size_in_bytes(torch.zeros(3, 5).double())
         == 120
     )
-    cache.store("slots", Slotted(np.zeros(40), ("abc", "d")))
-    assert cache.currsize == 2 * result_cache.size_in_bytes(()) + 320 + 4
+    small.store("slots", Slotted(np.zeros(40), ("abc", "d")))
+    assert small.currsize == 2 * cache.size_in_bytes(()) + 320 + 4
 
 
 def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
     calls: list[str] = []
 
-    @result_cache.memoize_on
+    @cache.memoize_on
     def drawing(frame: pd.DataFrame, word: str) -> str:
         calls.append(word)
         return f"{len(frame)} {word}"
 
-    @result_cache.memoize_on
+    @cache.memoize_on
     def itself(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
 
@@ -168,12 +168,12 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
     finally:
         torch.set_warn_always(before)
     read = READ[page]
-    keys = [key for key in result_cache.RESULTS if key[:2] == (read.__name__, "read")]
+    keys = [key for key in cache.RESULTS if key[:2] == (read.__name__, "read")]
     assert len(keys) == 2  # B's and A's
     for key in keys:
         fresh = vars(read)["read"].__wrapped__(*key[2:])
-        assert_same(result_cache.RESULTS.get(key), fresh)
-        assert writable(result_cache.RESULTS.get(key)) == []
+        assert_same(cache.RESULTS.get(key), fresh)
+        assert writable(cache.RESULTS.get(key)) == []
         # What is compared holds numbers.
         assert any(isinstance(part, torch.Tensor | np.ndarray) for _, part in leaves(fresh))
 
@@ -187,14 +187,14 @@ def test_result_of_an_uploaded_table_is_computed_anew_once_it_is_evicted(
         calls.append(asked)
         return np.ones(2)
 
-    cached, source = result_cache.cache_result(read), f"table-{'0' * 12}"
+    cached, source = cache.cached(read), f"table-{'0' * 12}"
     for asked in (
         SMALL.replace(learned_source=source),
         Request(config=LearnedConfig(source=source), length=4),
     ):
-        monkeypatch.setattr(result_cache, "is_evicted", lambda name: False)
+        monkeypatch.setattr(cache, "is_evicted", lambda name: False)
         assert cached(asked) is cached(asked)
-        monkeypatch.setattr(result_cache, "is_evicted", lambda name: name == source)
+        monkeypatch.setattr(cache, "is_evicted", lambda name: name == source)
         cached(asked)
     assert len(calls) == 4
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import runs
 from dashboard.charts import loss, theme
 from dashboard.charts.lines import LABEL_GAP
-from dashboard.compute import runs
-from dashboard.compute.scheme_facts import compact_formula, place
 from dashboard.pages.start import diagram
+from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc import SCHEMES
 from tests.dashboard.pages import KINDS, charts, drawn, messages, of, visit

@@ -11,8 +11,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import limits
-from dashboard.compute import run_descriptions, run_labels
+from dashboard import limits, run_descriptions, run_labels
 from dashboard.pages.train import form
 from dashboard.server.workers import LOADING_SECONDS, Workers, server_workers
 from dashboard.text import duration

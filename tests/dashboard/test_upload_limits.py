@@ -13,13 +13,12 @@ from starlette.types import Message, Receive, Scope, Send
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
-from dashboard import limits
-from dashboard.compute import uploaded_numbers
-from dashboard.compute.upload_cache import UploadCache, cache_table, cached_tables
-from dashboard.compute.uploaded_numbers import UploadedNumbers, cache_numbers
+from dashboard import limits, uploaded_numbers
 from dashboard.server import upload_limit
 from dashboard.server.settings import ServerSettingError
 from dashboard.server.upload_limit import LEAST, UploadLimit
+from dashboard.upload_cache import UploadCache, cache_table, cached_tables
+from dashboard.uploaded_numbers import UploadedNumbers, cache_numbers
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import named_table
 from posenc.errors import CheckpointError

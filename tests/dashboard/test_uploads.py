@@ -12,10 +12,10 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.testing.v1 import AppTest
 
 from dashboard import limits
-from dashboard.compute.upload_cache import UploadCache, cache_table
 from dashboard.controls import uploads
 from dashboard.server import upload_limit
 from dashboard.settings import Setting
+from dashboard.upload_cache import UploadCache, cache_table
 from posenc.checkpoints import PositionTable, read_position_table
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.sources import RESULTS, TRAINED, named_table

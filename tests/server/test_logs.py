@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import streamlit.logger
 
-from dashboard.compute import result_cache
+from dashboard import cache
 from dashboard.server import counters, log_lines, logs
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import visit
@@ -125,14 +125,14 @@ def counts(family: str, label: str) -> dict[str, int]:
 
 
 def test_counters_count_pages_sessions_and_cached_bytes() -> None:
-    result_cache.RESULTS.clear()
+    cache.RESULTS.clear()
     assert counts("results_bytes", "") == {"": 0}
     sessions, pages = counts("sessions", ""), counts("reruns", "page")
     visit("similarity", {"length": "12", "dim": "16", "heads": "2"}).run()
     visit("start")
     assert counts("sessions", "")[""] == sessions.get("", 0) + 2
     assert counts("reruns", "page")["similarity"] >= pages.get("similarity", 0) + 2
-    of_results = sum(map(result_cache.size_in_bytes, result_cache.RESULTS.values()))
+    of_results = sum(map(cache.size_in_bytes, cache.RESULTS.values()))
     assert counts("results_bytes", "") == {"": of_results}
     assert of_results > 0
     assert {*counters.here.get_stats()} == {*counters.Counters.stats_families}

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from dashboard.compute import run_results, runs
-from dashboard.compute.scheme_facts import (
+from dashboard import run_results, runs
+from dashboard.pages.at_a_glance.properties import OFFSET_ONLY, WITH_CONTENT
+from dashboard.scheme_facts import (
     BIAS,
     EMBEDDING,
     ROTATION,
@@ -13,7 +14,6 @@ from dashboard.compute.scheme_facts import (
     models_with,
     place,
 )
-from dashboard.pages.at_a_glance.properties import OFFSET_ONLY, WITH_CONTENT
 from dashboard.text import number
 from posenc import Request
 from posenc.analysis import Properties

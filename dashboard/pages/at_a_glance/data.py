@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dashboard import results
+from dashboard.cache import cached, memoize_on
 from dashboard.charts import frames
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.compute.scheme_facts import EMBEDDING
-from dashboard.compute.schemes import Similarity
 from dashboard.pages.at_a_glance import comparison, properties
+from dashboard.results import Similarity
+from dashboard.scheme_facts import EMBEDDING
 from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc.analysis import Properties
@@ -56,25 +56,25 @@ class Read:
         }
 
 
-@cache_result
+@cached
 def read(setting: Setting) -> Read:
     """Return what the page shows of a setting."""
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
     # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
-    both, reasons = schemes.per_scheme(
-        lambda request: (schemes.cosine(request), schemes.measured(request)), requests
+    both, reasons = results.per_scheme(
+        lambda request: (results.cosine(request), results.measured(request)), requests
     )
-    results = {kind: similarity for kind, (similarity, _) in both.items()}
+    similarities = {kind: similarity for kind, (similarity, _) in both.items()}
     measured = {kind: properties_of for kind, (_, properties_of) in both.items()}
     return Read(
         setting=setting,
-        results=results,
+        results=similarities,
         reasons=reasons,
         measured=measured,
-        curves=frames.by_offset(results, frames.boundary(setting)),
+        curves=frames.by_offset(similarities, frames.boundary(setting)),
         properties=properties.numbers(measured),
-        comparison=comparison.table({kind: requests[kind] for kind in results}, measured),
-        headline=headline(results, measured) if results else "",
+        comparison=comparison.table({kind: requests[kind] for kind in similarities}, measured),
+        headline=headline(similarities, measured) if similarities else "",
     )
 
 

@@ -6,9 +6,9 @@ import altair as alt
 import numpy as np
 import streamlit as st
 
+from dashboard import run_results, runs
 from dashboard.ab import AB
 from dashboard.charts import theme
-from dashboard.compute import run_results, runs
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
 from dashboard.frame.script import requests_in_python, whole_script

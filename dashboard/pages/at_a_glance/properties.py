@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from dashboard.compute.schemes import Similarity
+from dashboard.results import Similarity
 from dashboard.text import number
 from posenc.analysis import Properties
 from posenc.analysis.offset_checks import TOO_FEW_POSITIONS

@@ -8,16 +8,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dashboard.cache import cached
 from dashboard.charts.frames import MOST_POINTS
 from dashboard.components.matrix import Full, Panel
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import one_thread_for_numpy
-from dashboard.compute.uploaded_numbers import cached_numbers
 from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
+from dashboard.results import one_thread_for_numpy
 from dashboard.settings import Setting
 from dashboard.text import number
+from dashboard.uploaded_numbers import cached_numbers
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable
@@ -116,7 +116,7 @@ def tables(name: str, setting: Setting) -> Tables:
     return uploaded.table, uploaded.sines
 
 
-@cache_result
+@cached
 def _identified(name: str, setting: Setting) -> Answer:
     table, sines = tables(name, setting)
     result = identify(table, sines)
@@ -248,7 +248,7 @@ def _queries_and_keys(vectors: NumberTable) -> tuple[Tensor, Tensor]:
     return vectors.table, vectors.sines
 
 
-@cache_result
+@cached
 def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> Layouts:
     return _described(inspect_layouts(positions, width, base, seed=seed), heads, width, base)
 
@@ -300,7 +300,7 @@ def conversion(heads: int, width: int) -> str:
 # Position decoding --------------------------------------------------------------------------
 
 
-@cache_result
+@cached
 def _decoded(name: str, setting: Setting) -> Answer:
     """Probe the first rows of a table beside a sinusoidal one and random numbers of its shape."""
     vectors = TableInput.of(*tables(name, setting)).columns

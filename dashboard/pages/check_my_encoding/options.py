@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from dashboard.compute.uploaded_numbers import NAME as UPLOADED
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.uploaded_numbers import NAME as UPLOADED
 from posenc import fields
 
 TABLE, LAYOUTS, DECODING = "Your table", "RoPE layouts", "Position decoding"

@@ -8,16 +8,16 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.typing import UploadedFile
 
-from dashboard.compute.uploaded_numbers import (
+from dashboard.controls import uploads
+from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.options import CheckChoice
+from dashboard.text import plain
+from dashboard.uploaded_numbers import (
     UploadedNumbers,
     cache_numbers,
     cached_numbers,
     without_extra_rows,
 )
-from dashboard.controls import uploads
-from dashboard.pages.check_my_encoding.examples import EXAMPLES
-from dashboard.pages.check_my_encoding.options import CheckChoice
-from dashboard.text import plain
 from posenc import fields
 from posenc.checkpoints import read_header, unreadable_reason
 from posenc.checkpoints.array_files import NumberTable, name_of_sines, read_number_table

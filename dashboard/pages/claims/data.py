@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import Array
+from dashboard.cache import cached
 from dashboard.pages.claims.options import ClaimsChoice
+from dashboard.results import Array
 from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc import PosencError, fields
@@ -105,12 +105,12 @@ def judge(claim: Claim, setting: Setting) -> Verdict:
         return Verdict(Status.UNDECIDED, (), str(reason))
 
 
-@cache_result
+@cached
 def _judged(name: str, sizes: Sizes) -> Verdict:
     return CLAIMS[name].test(sizes)
 
 
-@cache_result
+@cached
 def _weights(sizes: Sizes) -> tuple[Array, Array, int]:
     """Return the first weights of sinusoidal rows and of random rows, and how many positions attend."""
     few = slice(DRAWN_POSITIONS)

@@ -6,15 +6,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dashboard import limits
+from dashboard import limits, results
+from dashboard.cache import cached
 from dashboard.charts.frames import stacked
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.scheme_facts import compact_formula
-from dashboard.compute.schemes import Array
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
+from dashboard.results import Array
+from dashboard.scheme_facts import compact_formula
 from dashboard.settings import Setting
 from posenc import Request, encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum
@@ -92,11 +91,11 @@ class EncodingPage:
         return {kind: each for kind, each in self.schemes.items() if each.pairs}
 
 
-@cache_result
+@cached
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
-    return EncodingPage(setting, *schemes.per_scheme(scheme_encoding, requests, setting, chosen))
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    return EncodingPage(setting, *results.per_scheme(scheme_encoding, requests, setting, chosen))
 
 
 def scheme_encoding(request: Request, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
@@ -248,11 +247,11 @@ SUM_COLUMNS = {
 }
 
 
-@cache_result
+@cached
 def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
     """Return position beside content, for the tab that shows it."""
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
-    read, _ = schemes.per_scheme(_sum, requests, setting.seed, chosen)
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    read, _ = results.per_scheme(_sum, requests, setting.seed, chosen)
     sums = {kind: total for kind, total in read.items() if total is not None}
     rows = [
         {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": total.width} | vars(compared)

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
+from dashboard.cache import memoize_on
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel
-from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import page, panels
 from dashboard.pages.encoding import charts, data, sentences
 from dashboard.pages.encoding.data import BIAS, WAVES, EncodingPage, SumsPage

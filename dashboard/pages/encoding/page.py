@@ -4,10 +4,10 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.ab import AB
+from dashboard.cache import memoize_on
 from dashboard.charts import frames, theme
 from dashboard.components.clock import Face
 from dashboard.components.clock.component import clock_row
-from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import pin, sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page

@@ -5,7 +5,7 @@ import pandas as pd
 import streamlit as st
 import torch
 
-from dashboard.compute.result_cache import cache_result
+from dashboard.cache import cached
 from dashboard.frame import page
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.text import listed
@@ -16,7 +16,7 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 POSITIONS, WIDTH = 4, 8
 
 
-@cache_result
+@cached
 def table(base: float) -> pd.DataFrame:
     """Return the table in full precision."""
     rows = sinusoidal_table(POSITIONS, WIDTH, base, dtype=torch.float64)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboard.compute.result_cache import cache_result
+from dashboard.cache import cached
 from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.settings import Setting, chosen_model
 from posenc import rope_frequencies
@@ -117,7 +117,7 @@ def can_scale(setting: Setting, entered: bool) -> bool:
     return knows_length and isinstance(kind.scheme, RopeConfig)
 
 
-@cache_result
+@cached
 def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     model, entered = chosen_model(token), entered_length(chosen)
     planned = plan(

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.compute import run_descriptions
+from dashboard import run_descriptions
 from dashboard.controls import link
 from dashboard.pages.extrapolation.options import MeasuredChoice
 from dashboard.server.incidents import show_callback_errors

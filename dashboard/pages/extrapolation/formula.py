@@ -10,10 +10,10 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard import results
 from dashboard.ab import AB
+from dashboard.cache import cached
 from dashboard.charts import frames, lines, theme
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.frame.script import requests_in_python, whole_script
@@ -76,14 +76,14 @@ class Turns:
     table: pd.DataFrame
 
 
-@cache_result
+@cached
 def read(setting: Setting, reach: int) -> Read:
     """Return what the formulas of a setting give up to `reach` times the training length."""
     # Formulas are evaluated exactly: other pages are about rounding.
     exact, trained = setting.replace(precision="float32"), setting.train_length
     length = reach * trained
-    requests = {kind: schemes.request(exact, kind, length) for kind in exact.schemes}
-    past, reasons = schemes.per_scheme(schemes.past, requests, trained)
+    requests = {kind: results.request(exact, kind, length) for kind in exact.schemes}
+    past, reasons = results.per_scheme(results.past, requests, trained)
     curves = {
         kind: (kernel.distances.numpy(), kernel.cosine.numpy())
         for kind, kernel in past.items()
@@ -105,13 +105,13 @@ def read(setting: Setting, reach: int) -> Read:
     )
 
 
-@cache_result
+@cached
 def read_turns(setting: Setting) -> Turns:
     """Return the turns of every pair within the training length."""
     exact, length = setting.replace(precision="float32"), setting.train_length
-    requests = {kind: schemes.request(exact, kind, length) for kind in exact.schemes}
-    results, _ = schemes.per_scheme(schemes.coverage, requests, length)
-    coverage = {kind: covered for kind, covered in results.items() if covered is not None}
+    requests = {kind: results.request(exact, kind, length) for kind in exact.schemes}
+    ranges, _ = results.per_scheme(results.coverage, requests, length)
+    coverage = {kind: covered for kind, covered in ranges.items() if covered is not None}
     curves = {
         kind: (np.arange(len(covered.turns)), covered.turns.numpy())
         for kind, covered in coverage.items()
@@ -228,7 +228,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
 def _caption(text: str, current: Read) -> None:
     """Draw the caption of a picture; its tooltip says what each scheme really is."""
     sources = {
-        kind: schemes.provenance(schemes.request(current.setting, kind, current.length))
+        kind: results.provenance(results.request(current.setting, kind, current.length))
         for kind in current.past
     }
     st.caption(text, help=page.panel_notes(current.setting, sources))

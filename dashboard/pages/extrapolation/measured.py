@@ -3,10 +3,9 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard import run_descriptions, run_results, runs
 from dashboard.ab import AB
 from dashboard.charts import loss
-from dashboard.compute import run_descriptions, run_results, runs
-from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.frame.script import whole_script
@@ -17,6 +16,7 @@ from dashboard.pages.extrapolation.options import (
     OwnRunsChoice,
     VariantChoice,
 )
+from dashboard.run_results import UNITS
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc import fields

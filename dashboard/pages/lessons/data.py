@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from dashboard import run_results, runs
+from dashboard.cache import cached
 from dashboard.charts import loss
 from dashboard.charts.lines import apart
-from dashboard.compute import run_results, runs
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import Array
+from dashboard.results import Array
 from dashboard.settings import Setting
 from dashboard.text import listed, number, quoted_words
 from posenc import alibi_slopes, sinusoidal_table
@@ -64,7 +64,7 @@ def scheme(kind: str) -> Scheme:
     return Setting().config(kind).build("cpu")
 
 
-@cache_result
+@cached
 def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
     """Exchange two words, counted from 0, without position and with the sinusoidal table."""
     order = list(range(len(words)))
@@ -108,7 +108,7 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
     )
 
 
-@cache_result
+@cached
 def add(base: str) -> Lesson:
     """Add a row of the sinusoidal table to each word."""
     table = sinusoidal_table(ROWS, WIDTH, base=float(base), dtype=torch.float64)
@@ -126,7 +126,7 @@ def add(base: str) -> Lesson:
     )
 
 
-@cache_result
+@cached
 def rotate(shift: int) -> Lesson:
     """Rotate a query and a key by their positions, both moved by a shift."""
     rope = scheme("rope")
@@ -153,7 +153,7 @@ def rotate(shift: int) -> Lesson:
     )
 
 
-@cache_result
+@cached
 def lower(head: int) -> Lesson:
     """Lower logits by distance, a slope per head."""
     slopes, distance = alibi_slopes(HEADS).double().numpy(), np.arange(128)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dashboard import results
+from dashboard.cache import cached, memoize_on
 from dashboard.charts import frames
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.compute.schemes import Array
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.pca.options import PLANES, PcaChoice
+from dashboard.results import Array
 from dashboard.settings import Setting
 from posenc import Request
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
@@ -50,11 +50,11 @@ class Read:
         return {kind: values for kind, values in shares.items() if values.any()}
 
 
-@cache_result
+@cached
 def projected(request: Request, fitted: int) -> SchemeProjection:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
-    schemes.check_table(request)
-    schemes.one_thread_for_numpy()
+    results.check_table(request)
+    results.one_thread_for_numpy()
     return scheme_projection(request, fitted, len(AXES))
 
 
@@ -63,12 +63,12 @@ def fitted_positions(setting: Setting, fit: str) -> int:
     return setting.length if fit == "all" else min(setting.train_length, setting.length)
 
 
-@cache_result
+@cached
 def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
     fitted = fitted_positions(setting, fit)
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
-    return Read(setting, *schemes.per_scheme(projected, requests, fitted))
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    return Read(setting, *results.per_scheme(projected, requests, fitted))
 
 
 def variance_shares(result: SchemeProjection) -> Array:

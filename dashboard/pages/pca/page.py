@@ -2,8 +2,8 @@
 
 import streamlit as st
 
+from dashboard import results
 from dashboard.ab import AB
-from dashboard.compute import schemes
 from dashboard.controls import pin, sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
@@ -124,7 +124,7 @@ def _draw_positions(read: AB[data.Read], chosen: PcaChoice) -> None:
 def _draw_heading(read: data.Read, kind: str, title: str) -> str:
     """Draw the heading of a plot and return its words, which a reader hears instead of the picture."""
     result = read.results[kind]
-    provenance = schemes.provenance(schemes.request(read.setting, kind))
+    provenance = results.provenance(results.request(read.setting, kind))
     note = page.panel_note(read.setting, kind, provenance, rounded=result.rounded)
     explained, fitted = data.explained(result), data.fitted(result)
     st.subheader(plain(title), anchor=False, help=plain("; ".join(filter(None, (note, fitted)))))

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from dashboard.charts.frames import evenly
-from dashboard.compute.schemes import Array
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.data import AXES
+from dashboard.results import Array
 from dashboard.text import number
 
 # A score this many times further out than 99 of 100 is left out of the picture, and named beside it:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dashboard import results
+from dashboard.cache import cached, memoize_on
 from dashboard.charts import frames
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.settings import Setting
@@ -57,14 +57,14 @@ class Read:
     maps: dict[str, OffsetMap]
 
 
-@cache_result
+@cached
 def read(setting: Setting, chosen: OffsetChoice) -> Read:
     """Return what the page shows of a setting."""
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
-    claims, reasons = schemes.per_scheme(schemes.offset_claims, requests)
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    claims, reasons = results.per_scheme(results.offset_claims, requests)
     requests = {kind: requests[kind] for kind in claims}
     maps = {
-        kind: schemes.offset_map(request, chosen.offset, chosen.second)
+        kind: results.offset_map(request, chosen.offset, chosen.second)
         for kind, request in requests.items()
     }
     return Read(requests, claims, reasons, maps)
@@ -102,7 +102,7 @@ def by_offset(read: Read) -> pd.DataFrame:
     """Return the error that each verdict rests on, by offset, and its random control."""
     parts = []
     for kind, request in read.requests.items():
-        errors = schemes.map_errors(request)
+        errors = results.map_errors(request)
         parts.append(
             {
                 "scheme": SCHEMES[kind].label,

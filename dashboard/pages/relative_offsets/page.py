@@ -6,10 +6,10 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from dashboard import results
 from dashboard.ab import AB
 from dashboard.charts import frames, lines, theme
 from dashboard.components.matrix import Full, Panel, Scale
-from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels
@@ -42,7 +42,7 @@ def draw() -> None:
     with header:
         page.show_excluded(read, current.claims, "Relative offsets")
         page.head("Relative offsets", read.map(data.headline))
-    sources = {kind: schemes.provenance(request) for kind, request in current.requests.items()}
+    sources = {kind: results.provenance(request) for kind, request in current.requests.items()}
     notes = page.panel_notes(settings.current, sources)
     meaning_of_phi = (
         r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content "
@@ -215,7 +215,7 @@ def _draw_fits(read: AB[data.Read], offset: int) -> None:
         return
     fits = read.map(
         lambda result: {
-            kind: schemes.dense_fit(request, offset) for kind, request in result.requests.items()
+            kind: results.dense_fit(request, offset) for kind, request in result.requests.items()
         }
     )
     dense = fits.map(data.dense_fits)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dashboard import results
+from dashboard.cache import cached
 from dashboard.charts import frames
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import Array, Similarity
 from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.results import Array, Similarity
 from dashboard.settings import Setting
 from dashboard.text import listed, number
 from posenc.schemes import SCHEMES
@@ -49,22 +49,22 @@ class Read:
     missing: tuple[str, ...]
 
 
-@cache_result
+@cached
 def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
-    results, reasons = schemes.per_scheme(schemes.cosine, requests)
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    similarities, reasons = results.per_scheme(results.cosine, requests)
     reference, key = (
         min(position, setting.length - 1) for position in (chosen.reference, chosen.key_position)
     )
     boundary = frames.boundary(setting)
-    rows = {kind: schemes.reference_row(requests[kind], reference) for kind in results}
+    rows = {kind: results.reference_row(requests[kind], reference) for kind in similarities}
     return Read(
         setting=setting,
-        results=results,
+        results=similarities,
         reasons=reasons,
-        headline=headline(results),
-        by_offset=frames.by_offset(results, boundary),
+        headline=headline(similarities),
+        by_offset=frames.by_offset(similarities, boundary),
         reference=reference,
         key=key,
         cell=cell(rows, reference, key),

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
+from dashboard import results
 from dashboard.ab import AB
 from dashboard.charts import frames, lines, theme
 from dashboard.components.matrix import MatrixValues, Panel, Scale
-from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels
@@ -99,8 +99,8 @@ def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
 
     def change(current: Panel, _: Panel) -> MatrixValues:
         (kind,) = (kind for kind in read.current.results if SCHEMES[kind].label == current.title)
-        requests = settings.map(lambda setting: schemes.request(setting, kind))
-        return schemes.cosine_change(requests.current, requests.pinned or requests.current)
+        requests = settings.map(lambda setting: results.request(setting, kind))
+        return results.cosine_change(requests.current, requests.pinned or requests.current)
 
     panels.rows_of_both(
         read.map(_panels),

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from dashboard import results
+from dashboard.cache import cached
 from dashboard.charts import frames
-from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.scheme_facts import place
-from dashboard.compute.schemes import Similarity
+from dashboard.results import Similarity
+from dashboard.scheme_facts import place
 from dashboard.settings import Setting
 
 
@@ -25,10 +25,10 @@ class Start:
     places: dict[str, str]
 
 
-@cache_result
+@cached
 def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
-    requests = {kind: schemes.request(setting, kind) for kind in setting.schemes}
-    results, reasons = schemes.per_scheme(schemes.cosine, requests)
-    places, _ = schemes.per_scheme(lambda request: place(request.build("cpu")), requests)
-    return Start(results, reasons, frames.by_offset(results), places)
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    similarities, reasons = results.per_scheme(results.cosine, requests)
+    places, _ = results.per_scheme(lambda request: place(request.build("cpu")), requests)
+    return Start(similarities, reasons, frames.by_offset(similarities), places)

@@ -1,6 +1,6 @@
 """A drawing of one attention block as SVG, with the part lit on which a scheme acts."""
 
-from dashboard.compute.scheme_facts import BIAS, EMBEDDING, ROTATION
+from dashboard.scheme_facts import BIAS, EMBEDDING, ROTATION
 
 GREY = "#80868f"  # at least 3.5:1 on the light and on the dark ground
 # Name, left, top and width of every box; the lit parts by place, with the sign of what happens there.

@@ -5,14 +5,14 @@ from typing import Literal
 import pandas as pd
 import streamlit as st
 
+from dashboard import run_results, runs
 from dashboard.ab import AB
 from dashboard.charts import frames, lines, loss, theme
-from dashboard.compute import run_results, runs
-from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls.page_controls import UsedControls
 from dashboard.controls.widgets import control
 from dashboard.frame import page
 from dashboard.pages.start import data, diagram
+from dashboard.scheme_facts import compact_formula
 from dashboard.settings import Setting
 from posenc import fields
 from posenc.analysis import similarity

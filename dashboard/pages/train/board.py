@@ -3,11 +3,11 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard import run_labels, runs
 from dashboard.charts.theme import COLOURS
-from dashboard.compute import run_labels, runs
-from dashboard.compute.run_descriptions import description, title
 from dashboard.controls.widgets import button
 from dashboard.frame import page
+from dashboard.run_descriptions import description, title
 from dashboard.server import incidents, settings
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers

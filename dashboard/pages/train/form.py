@@ -7,8 +7,8 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard import run_descriptions, run_labels, run_results, runs
 from dashboard.charts import loss
-from dashboard.compute import run_descriptions, run_labels, run_results, runs
 from dashboard.controls import uploads
 from dashboard.controls.widgets import button
 from dashboard.frame import page

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import Array, per_scheme
+from dashboard.cache import cached
 from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
+from dashboard.results import Array, per_scheme
 from dashboard.settings import Setting
 from posenc import Request
 from posenc.analysis import OrderReading, RandomLayer, read_orders
@@ -67,7 +67,7 @@ class WhyPosition:
         return self.schemes[kind].readings[self.causal]
 
 
-@cache_result
+@cached
 def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition:
     """Return everything the page shows of a setting and its choices."""
     words = tuple(chosen.sentence.split())
@@ -109,7 +109,7 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
     )
 
 
-@cache_result
+@cached
 def _read_scheme(
     request: Request, setting: Setting, words: tuple[str, ...], order: tuple[int, ...]
 ) -> SchemeOutputs:

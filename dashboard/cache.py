@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dashboard.compute.upload_cache import is_evicted
 from dashboard.settings import Setting
+from dashboard.upload_cache import is_evicted
 from posenc.schemes.base import Request
 
 Result = TypeVar("Result")
@@ -74,7 +74,7 @@ class ResultCache(cachetools.LRUCache[Any, Any]):
 RESULTS = ResultCache(MAX_BYTES)
 
 
-def cache_result(function: Callable[..., Result]) -> Callable[..., Result]:
+def cached(function: Callable[..., Result]) -> Callable[..., Result]:
     """Cache a function of settings, queries, options and plain values; its result depends on them alone.
 
     A result that leaves out a scheme is computed anew each time, because a missing table may be uploaded.
@@ -82,7 +82,7 @@ def cache_result(function: Callable[..., Result]) -> Callable[..., Result]:
     """
 
     @functools.wraps(function)
-    def cached(*arguments: Any) -> Result:
+    def looked_up(*arguments: Any) -> Result:
         sources = filter(is_evicted, map(_table_source, arguments))
         key = function.__module__, function.__qualname__, *arguments, *sources
         with RESULTS.lock:
@@ -93,7 +93,7 @@ def cache_result(function: Callable[..., Result]) -> Callable[..., Result]:
                 RESULTS.store(key, result)
         return result
 
-    return cached
+    return looked_up
 
 
 def _table_source(argument: Any) -> str:

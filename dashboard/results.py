@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from dashboard import limits
+from dashboard.cache import cached
 from dashboard.components.matrix import Curve, MatrixValues, smallest
-from dashboard.compute.result_cache import cache_result
 from dashboard.settings import Setting
 from posenc import Request, analysis, best_device, device_name, position_vectors, run_with_fallback
 from posenc.device import Ran
@@ -95,7 +95,7 @@ def device(asked: str) -> str:
 device_label = functools.cache(device_name)
 
 
-@cache_result
+@cached
 def provenance(request: Request) -> str:
     """Return where a table's numbers come from, "" for a formula."""
     return request.build("cpu").provenance
@@ -122,7 +122,7 @@ def _values(request: Request) -> Ran[torch.Tensor]:
     )
 
 
-@cache_result
+@cached
 def kernel(request: Request) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     check_table(request)
@@ -137,7 +137,7 @@ def kernel(request: Request) -> Kernel:
     )
 
 
-@cache_result
+@cached
 def cosine(request: Request) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
     position_kernel = kernel(request)
@@ -161,7 +161,7 @@ def cosine(request: Request) -> Similarity:
     )
 
 
-@cache_result
+@cached
 def cosine_change(b: Request, a: Request) -> MatrixValues:
     """Return the cosine similarity of B minus that of A, over the positions both show.
 
@@ -176,7 +176,7 @@ def cosine_change(b: Request, a: Request) -> MatrixValues:
     return smallest(analysis.similarity_change(of_b, of_a, drawn))
 
 
-@cache_result
+@cached
 def reference_row(request: Request, reference: int) -> tuple[Array, Array] | None:
     """Return (positions, cosine similarity) against one query position, None where it has no row."""
     position_kernel = kernel(request)
@@ -186,20 +186,20 @@ def reference_row(request: Request, reference: int) -> tuple[Array, Array] | Non
     return np.arange(position_kernel.length), cosine.numpy()
 
 
-@cache_result
+@cached
 def measured(request: Request) -> analysis.Properties:
     """Return the measured properties of a scheme's positions."""
     return analysis.scheme_properties(request, kernel(request).values)
 
 
-offset_map = cache_result(analysis.scheme_offset_map)
-map_errors = cache_result(analysis.scheme_map_errors)
-dense_fit = cache_result(analysis.scheme_dense_fit)
-past = cache_result(analysis.scheme_kernel_past)
-coverage = cache_result(analysis.scheme_coverage)
+offset_map = cached(analysis.scheme_offset_map)
+map_errors = cached(analysis.scheme_map_errors)
+dense_fit = cached(analysis.scheme_dense_fit)
+past = cached(analysis.scheme_kernel_past)
+coverage = cached(analysis.scheme_coverage)
 
 
-@cache_result
+@cached
 def offset_claims(request: Request) -> analysis.OffsetClaims:
     """Return checks 2 and 3."""
     check_table(request)

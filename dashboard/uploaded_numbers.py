@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dashboard.compute.upload_cache import UploadCache
+from dashboard.upload_cache import UploadCache
 from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.compute import runs
+from dashboard import runs
 from posenc.checkpoints.sources import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Language, Recall
