@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc import SCHEMES, NoneConfig, PosencError, Scheme, SchemeArgumentError, attention, sdpa
-from posenc.schemes.base import NoneConfig, SchemeConfig
+from posenc.schemes.base import SchemeConfig
 from tests.devices import needs_cuda
 from tests.library import independent
 from tests.library.law_exceptions import ROTATING, for_schemes
