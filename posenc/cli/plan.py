@@ -20,6 +20,7 @@ from posenc.planner import (
     ContextPlan,
     layer_notes,
     loss_by_position_script,
+    order_sentences,
     paste,
     plan,
     recommendation,
@@ -186,9 +187,10 @@ def _print_plan(plan: ContextPlan) -> None:
         click.echo()
         for title, rows in ranked(plan).items():
             click.echo(title)
-            _print_table([{"#": str(rank)} | row for rank, row in enumerate(rows, start=1)])
+            _print_table(rows)
             click.echo()
         click.echo(f"{RANKING}\n{EXPLAINED}")
+        _print_list("What puts them in order", order_sentences(plan))
         _print_list("How this is ranked", RANKING_RULES)
     _print_list("Left out", plan.left_out)
     sizes = ", ".join(f"{significant(gib, 4)} GiB in {name}" for name, gib in plan.cache.items())

@@ -5,10 +5,12 @@ a longer context, with the source of every statement.
 """
 
 from posenc.planner.layer_notes import LayerNote, layer_notes
-from posenc.planner.methods import METHODS, RANKING, RANKING_RULES, Method, Readiness
+from posenc.planner.methods import METHODS, Method
 from posenc.planner.paste import Paste, loss_by_position_script, paste
 from posenc.planner.plan import ContextPlan, MethodPlan, plan
+from posenc.planner.ranking import Readiness
 from posenc.planner.report import COLUMNS, Column
+from posenc.planner.sentences import RANKING, RANKING_RULES, order_sentences
 from posenc.planner.warnings import PlanWarning, recommendation, warnings_of
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Readiness",
     "layer_notes",
     "loss_by_position_script",
+    "order_sentences",
     "paste",
     "plan",
     "recommendation",

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from posenc.planner.evidence import INFERENCE_METHODS, InferenceMethod
-from posenc.planner.methods import LARGER_BASE, Readiness
 from posenc.planner.plan import ContextPlan, MethodPlan
+from posenc.planner.ranking import Readiness
 from posenc.text import as_factor, count_of
 
 
@@ -35,8 +35,6 @@ TO_DO = {
     Readiness.MADE: "measure with its own scaling as it is first",
     Readiness.UNTRAINED: "measure without training first",
 }
-# Methods whose sources trained on billions of tokens; the others took some hundred steps of fine-tuning.
-_CONTINUED = ("llama3", LARGER_BASE.name)
 
 
 def times_longer(factor: float) -> str:
@@ -56,8 +54,8 @@ def _advice(plan: ContextPlan) -> Iterator[Advice]:
     tuned = [method for method in plan.methods if method.readiness is Readiness.TRAINED]
     choices = {
         "No training": [method for method in plan.methods if method.readiness in TO_DO],
-        "Light fine-tuning": [method for method in tuned if method.method.name not in _CONTINUED],
-        "Continued training": [method for method in tuned if method.method.name in _CONTINUED],
+        "Light fine-tuning": [x for x in tuned if x.standing.training == "light"],
+        "Continued training": [x for x in tuned if x.standing.training == "continued"],
     }
     for title, methods in choices.items():
         if methods:

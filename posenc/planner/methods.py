@@ -1,18 +1,15 @@
-"""The methods to read a longer context with RoPE, how ready each is at a factor, and their ranking."""
+"""The methods to read a longer context with RoPE, and the config of each at a target."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
 
-from posenc.planner.evidence import EVIDENCE, Evidence, MeasuredRatio
+from posenc.planner.evidence import EVIDENCE, Evidence
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 
-MEASURED_LIMIT = 2.0  # ratio of perplexities from which small models contradict a source
 CONFIGURED, CONFIGURED_LABEL = "configured", "As configured"  # a model's own scaling
 
 
@@ -28,6 +25,19 @@ class Method:
     label: str
     evidence: Evidence
     scaling: type[ScaledRopeConfig] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Its name in the evidence: the kind of its scaling, or its own name."""
+        return self.evidence.kind or self.name
+
+    @property
+    def words(self) -> str:
+        """Its name inside a sentence."""
+        if self.scaling is not None:
+            return self.scaling.scaling_name
+        names = {"none": "no scaling", CONFIGURED: "its own scaling"}
+        return names.get(self.name, f"a {self.label.lower()}")
 
     @property
     def advanced(self) -> bool:
@@ -116,69 +126,3 @@ def scaled_for(
     # grows by n / L (Peng et al. 2023, section 3.3); a larger factor divides the slowest pair by more.
     config = scaling.extending(trained, text, trained_length)
     return None if config is None else config.replace(factor=1.0)
-
-
-class Readiness(StrEnum):
-    """How ready a method is for use at a factor, the most ready first."""
-
-    OWN_SCALING = "trained for this length"
-    RECOMMENDED = "recommended for such models"
-    MADE = "made for this length, not known to be trained"
-    UNTRAINED = "tested without training"
-    TRAINED = "needs fine-tuning"
-    NEW_LENGTH = "no new distance, untrained length"
-    UNREPORTED = "not reported to work"
-    PAST = "past its context"
-    FAILS = "fails past the trained length"
-
-
-# What the model's config or its makers name for a length, whatever angles it meets.
-BEST = (Readiness.OWN_SCALING, Readiness.RECOMMENDED, Readiness.MADE)
-_AT_ANY_FACTOR = {
-    "trained": Readiness.OWN_SCALING,
-    "made": Readiness.MADE,
-    "new length": Readiness.NEW_LENGTH,
-    "unknown": Readiness.PAST,
-    "fails": Readiness.FAILS,
-}
-
-RANKING = (
-    "Methods are ranked by three criteria: whether the model's config or its makers name the method, "
-    "how many pairs reach angles unseen in training, and what sources report at this factor."
-)
-RANKING_RULES = (
-    "First: what the model was trained with for this length, by its config; then the scaling that the "
-    "makers of such models recommend without training; then the config's own scaling, where it is made for "
-    "this length and training with it is not known.",
-    "Next: methods under which no pair meets angles unseen in training, then methods under which some do.",
-    "Within each of these two groups, by evidence: a source reports that it works without training at this "
-    f"factor, and small models measured here stay under {MEASURED_LIMIT:g} times their perplexity, where "
-    "they were measured; a source fine-tuned to this factor; no source reports it at this factor; the "
-    "scaling of the config, past its context.",
-    "Ties: fewer pairs at unseen angles, then less change of the logit within the trained length.",
-    "Last: unscaled past the trained length.",
-    "Nobody measured the quality after fine-tuning here, so the order of methods that need it is a guess "
-    "from formulas.",
-)
-
-
-def readiness(
-    evidence: Evidence, factor: float, *, recommended: bool, measured: Sequence[MeasuredRatio]
-) -> Readiness:
-    """Return how ready a method is. measured: its ratios at the factor, one per training length."""
-    if recommended:
-        return Readiness.RECOMMENDED
-    if evidence.training in _AT_ANY_FACTOR:
-        return _AT_ANY_FACTOR[evidence.training]
-    confirmed = all(ratio.mean < MEASURED_LIMIT for ratio in measured)
-    if factor <= evidence.untrained_to and confirmed:
-        return Readiness.UNTRAINED
-    return Readiness.TRAINED if factor <= evidence.trained_to else Readiness.UNREPORTED
-
-
-def sort_key(status: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:
-    """Return the sort key of RANKING_RULES. unseen: pairs at unseen angles. short: change in short text."""
-    best, last = status in BEST, status is Readiness.FAILS
-    others = not (best or last)
-    group = 0 if best else 2 if last else 1
-    return group, others and unseen > 0, list(Readiness).index(status), unseen, short

@@ -32,11 +32,18 @@ from posenc.planner.methods import (
     NO_NEW_DISTANCE,
     UNSCALED,
     Method,
-    Readiness,
     as_configured,
-    readiness,
     scaled_for,
-    sort_key,
+)
+from posenc.planner.ranking import (
+    Compared,
+    Readiness,
+    Standing,
+    pairs_compared,
+    precedent_of,
+    ranks,
+    readiness,
+    released_at,
 )
 from posenc.planner.scaling_effects import (
     Pairs,
@@ -68,7 +75,8 @@ class MethodPlan:
     softmax_scale: mscale_all_dim of the block to paste and the softmax scale over the configured one, as
     `posenc.models.rope_formats.softmax_scale` has them. factor: what a query sees
     at the target over the trained length. measured: ratios measured at that factor without training.
-    advice: what the makers of the model recommend, where it is this method.
+    advice: what the makers of the model recommend, where it is this method. standing: what ranks it, but
+    for its comparisons with others. rank: from 1; methods that no source puts in order share one.
     """
 
     method: Method
@@ -86,7 +94,13 @@ class MethodPlan:
     factor: float
     measured: tuple[MeasuredRatio, ...]
     advice: ModelEvidence | None
-    readiness: Readiness
+    standing: Standing
+    rank: int = 1
+
+    @property
+    def readiness(self) -> Readiness:
+        """How ready it is for use at the factor."""
+        return self.standing.readiness
 
     @property
     def readiness_text(self) -> str:
@@ -119,7 +133,8 @@ class ContextPlan:
 
     reach: tokens that a query sees, itself included, in the layers that see farthest: the target or
     their window. scanned: distances at which the sign of B(k) was computed, from 0. trained: RoPE as it
-    was trained; None for a model without. methods: ranked. left_out: why other methods are missing.
+    was trained; None for a model without. methods: ranked. comparisons: what direct comparisons say of
+    two of them. left_out: why other methods are missing.
     base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
     where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
     distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
@@ -134,6 +149,7 @@ class ContextPlan:
     scanned: int
     trained: RopeConfig | None
     methods: tuple[MethodPlan, ...]
+    comparisons: tuple[Compared, ...]
     left_out: tuple[str, ...]
     first_negative: int | None
     base_window: BaseWindow | None
@@ -248,7 +264,7 @@ def plan(
             was_trained = in_training or getattr(scheme.at_length(context), "growth", 0) == 1
             configured = as_configured(context, own, was_trained=was_trained)
             plans.append(
-                _method_plan(configured, scheme, trained, current, lengths, evidence, kind)
+                _method_plan(configured, scheme, trained, current, lengths, evidence, model)
             )
         for method, config in _configs(scheme, trained, current, names, lengths, window, evidence):
             if config is None:
@@ -259,9 +275,17 @@ def plan(
                 )
             else:
                 plans.append(
-                    _method_plan(method, config, trained, current, lengths, evidence, kind)
+                    _method_plan(method, config, trained, current, lengths, evidence, model)
                 )
-    plans.sort(key=lambda x: sort_key(x.readiness, x.pairs.unseen_count, x.short.mean))
+    stretch = 1.0 if length is None else reach / length
+    standings = [method.standing for method in plans]
+    plans = [
+        replace(method, rank=rank)
+        for method, rank in zip(plans, ranks(standings, stretch), strict=True)
+    ]
+    order = [CONFIGURED, *METHODS]
+    plans.sort(key=lambda method: (method.rank, order.index(method.method.name)))
+    standings = [method.standing for method in plans]
     return ContextPlan(
         name=name or model.model_type,
         model=model,
@@ -271,6 +295,7 @@ def plan(
         scanned=scanned,
         trained=trained,
         methods=tuple(plans),
+        comparisons=pairs_compared(standings, stretch),
         left_out=tuple(left_out),
         first_negative=negative,
         base_window=window,
@@ -394,7 +419,7 @@ def _method_plan(
     current: RopeConfig,
     lengths: _Lengths,
     evidence: ModelEvidence | None,
-    kind: LayerKind,
+    model: ModelConfig,
 ) -> MethodPlan:
     """Return one method's plan. current: RoPE as the model's weights expect it at present."""
     text, reach, length = lengths.text, lengths.reach, lengths.trained
@@ -417,7 +442,9 @@ def _method_plan(
     if config.in_transformers:
         code_freq, _ = rope_frequencies(config, length=text, mode="transformers")
         code_error = worst_cosine_error(inv_freq, text, computed=code_freq)
-    weight, softmax = softmax_scale(kind.block_scale, config)
+    weight, softmax = softmax_scale(model.rotary_kind.block_scale, config)
+    ready = readiness(method.evidence, factor, recommended=advised, measured=measured)
+    least = method.evidence.least_training(factor)
     distances = sorted({reach // 4, reach // 2, reach - 1})
     kernel = kernel_at(config, distances, text).tolist()
     return MethodPlan(
@@ -436,5 +463,12 @@ def _method_plan(
         factor=factor,
         measured=measured,
         advice=evidence if advised else None,
-        readiness=readiness(method.evidence, factor, recommended=advised, measured=measured),
+        standing=Standing(
+            kind=method.kind,
+            readiness=ready,
+            training="none" if ready is Readiness.UNTRAINED else least,
+            precedent=precedent_of(model, method.kind, reach),
+            released=released_at(method.kind, factor),
+            unseen=pairs.unseen_count > 0,
+        ),
     )

@@ -9,10 +9,11 @@ from typing import Any
 from posenc.models.model_config import LayerKind, ModelConfig, cache_gib
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import RANKING_RULES
 from posenc.planner.paste import paste
 from posenc.planner.plan import ContextPlan, MethodPlan
+from posenc.planner.ranking import Compared
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
+from posenc.planner.sentences import RANKING_RULES
 from posenc.planner.warnings import bound_sentence, recommendation, warnings_of
 
 Value = str | int | float | None
@@ -46,6 +47,10 @@ class Column:
 
 COLUMNS = (
     Column("method", "label", "", "", lambda x: x.method.label),
+    Column(
+        "rank", "rank", "", ",", lambda x: x.rank,
+        help="Methods that no source puts in order share a rank.",
+    ),
     Column("training", "training", TRADE_OFFS, "", lambda x: x.readiness_text),
     Column("short texts, mean", "short_mean", TRADE_OFFS, ".3f", lambda x: x.short.mean),
     Column("short texts, worst", "short_worst", TRADE_OFFS, ".3f", lambda x: x.short.worst),
@@ -128,6 +133,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "distinct_bfloat16_positions": plan.distinct_bfloat16,
         "distinct_float32_positions": plan.distinct_float32,
         "ranking": RANKING_RULES,
+        "comparisons": [_compared_record(each, plan) for each in plan.comparisons],
         "advice": [advice._asdict() for advice in advice_of(plan)],
         "at_inference": [dataclasses.asdict(method) for method in at_inference(plan)],
         "methods": [_method_record(method, plan) for method in plan.methods],
@@ -152,6 +158,26 @@ def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
         "short_compared": method.short.compared,
         "kernel": {str(offset): value for offset, value in method.kernel.items()},
         "emitted": dataclasses.asdict(paste(plan, method)),
+    }
+
+
+def _compared_record(compared: Compared, plan: ContextPlan) -> dict[str, Any]:
+    names = {method.method.kind: method.method.name for method in plan.methods}
+    kinds = {"first": compared.first, "second": compared.second}
+    return {
+        **{place: names[kind] for place, kind in kinds.items()},
+        "verdict": compared.verdict,
+        "sources": [
+            dataclasses.asdict(each)
+            | {
+                "values": {
+                    measure: {place: by_kind[kind] for place, kind in kinds.items()}
+                    for measure, by_kind in each.values.items()
+                    if {*kinds.values()} <= {*by_kind}
+                }
+            }
+            for each in compared.comparisons
+        ],
     }
 
 

@@ -9,15 +9,14 @@ import numpy as np
 from posenc.planner.evidence import IN_CODE, PAPER_AND_CODE, measured_factor
 from posenc.planner.layer_notes import layer_notes
 from posenc.planner.methods import (
-    BEST,
     CONFIGURED,
     LARGER_BASE,
     UNSCALED,
-    Readiness,
     scaled_length,
 )
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
+from posenc.planner.ranking import BEST, Readiness
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of, joined, short_number, significant
 
@@ -67,17 +66,17 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
     first = plan.methods[0]
     if first.readiness in (*BEST, Readiness.UNTRAINED):
         return first
-    covering, tuned = _fine_tuned(plan)
+    tuned = _fine_tuned(plan)
     own = (
         method
         for method in plan.methods
         if plan.own_length and _is_own_kind(plan, method) and method.method.name != CONFIGURED
     )
-    return next(iter((*covering, *tuned, *own)), first)
+    return next(iter((*tuned, *own)), first)
 
 
-def _fine_tuned(plan: ContextPlan) -> tuple[list[MethodPlan], list[MethodPlan]]:
-    """Return the methods that sources fine-tuned to this factor: those without unseen angles, all.
+def _fine_tuned(plan: ContextPlan) -> list[MethodPlan]:
+    """Return the methods of the first rank among those that sources fine-tuned to this factor.
 
     A larger base counts for plain RoPE only.
     """
@@ -87,7 +86,7 @@ def _fine_tuned(plan: ContextPlan) -> tuple[list[MethodPlan], list[MethodPlan]]:
         if method.readiness is Readiness.TRAINED
         and not (plan.own_length and method.method is LARGER_BASE)
     ]
-    return [method for method in tuned if not method.pairs.unseen_count], tuned
+    return [method for method in tuned if method.rank == tuned[0].rank]
 
 
 def _is_own_kind(plan: ContextPlan, method: MethodPlan) -> bool:
@@ -109,17 +108,24 @@ def _what_to_do(plan: ContextPlan) -> str:
             f". For {first.advice.models}, use {first.config.words} without training, as their makers "
             f"recommend for long texts ({first.advice.source}); a config does not name its model."
         )
+    tuned = _fine_tuned(plan)
+    fine_tune = ""
+    if tuned:
+        keep = "keeps" if len(tuned) == 1 else "keep"
+        unseen = [method for method in tuned if method.pairs.unseen_count]
+        end = f"which {keep} every pair within angles seen in training"
+        end = f"though {_unseen(unseen[0])}" if unseen else end
+        fine_tune = f"fine-tune with {joined((x.method.words for x in tuned), 'or')}, {end}."
     if first is not None and first.readiness is Readiness.UNTRAINED:
-        return f". {_without_training(plan, trained=True)} Measure that first."
-    covering, tuned = _fine_tuned(plan)
+        after = f" If that is not enough, {fine_tune}" if tuned else ""
+        return f". {_without_training(plan, trained=True)} Measure that first.{after}"
     choice = suggested(plan)
     if tuned:
-        keep = "keeps" if len(covering) == 1 else "keep"
-        end = f"which {keep} every pair within angles seen in training"
-        end = end if covering else f"though {_unseen(tuned[0])}"
-        advice = f"Plan to fine-tune with {joined(map(_name, covering or tuned), 'or')}, {end}."
+        advice = f"Plan to {fine_tune}"
     elif plan.own_length and choice and _is_own_kind(plan, choice):
-        advice = f"Plan to train and to measure, first with {_name(choice)} at a larger factor."
+        advice = (
+            f"Plan to train and to measure, first with {choice.method.words} at a larger factor."
+        )
     else:
         advice = "Plan to train and to measure."
     return f". {advice} {_without_training(plan, bool(tuned))}"
@@ -130,7 +136,7 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
     tested = [method for method in plan.methods if method.readiness is Readiness.UNTRAINED]
     if tested:
         sentence = (
-            f"Without training, {joined(map(_name, tested), 'and')} "
+            f"Without training, {joined((x.method.words for x in tested), 'and')} "
             f"{'is' if len(tested) == 1 else 'are'} reported to work to "
             f"{as_factor(tested[0].method.evidence.untrained_to)}"
         )
@@ -152,21 +158,13 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
     best = min(measured, key=lambda method: max(ratio.mean for ratio in method.measured))
     ratios = joined((significant(ratio.mean) for ratio in best.measured), "and")
     lengths = joined((f"{ratio.train_length:,}" for ratio in best.measured), "and")
-    others = [_name(method) for method in measured if method is not best]
+    others = [method.method.words for method in measured if method is not best]
     than = f", less than {joined(others, 'and')}" if others else ""
     return (
         f"{sentence}. Measured here on small models trained on {lengths} bytes, at "
-        f"{measured_factor(best.measured, best.factor)}: {_name(best)} raised their perplexity "
+        f"{measured_factor(best.measured, best.factor)}: {best.method.words} raised their perplexity "
         f"{ratios} times{than}."
     )
-
-
-def _name(method: MethodPlan) -> str:
-    """Return the name of a method inside a sentence."""
-    if method.method.scaling is not None:
-        return method.method.scaling.scaling_name
-    names = {UNSCALED.name: "no scaling", CONFIGURED: "its own scaling"}
-    return names.get(method.method.name, f"a {method.method.label.lower()}")
 
 
 def _unseen(method: MethodPlan) -> str:

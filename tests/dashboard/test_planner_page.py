@@ -30,7 +30,7 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
-from posenc.planner.methods import Readiness
+from posenc.planner.ranking import Readiness
 from posenc.planner.report import COVERAGE, plan_record
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
 from tests.models.configs import plan_preset
@@ -231,12 +231,11 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
         assert one.short.endswith(f"the logit of a token with itself is {before}")
         needs_training = method.readiness is Readiness.TRAINED
         assert needs_training == (one.title != "No training")
-        # No method is named before one that meets fewer unseen angles and is as ready.
-        better = [other for other in found.methods if other.readiness is method.readiness]
-        same_kind = [other for other in better if (other.method.name in ("llama3", "base"))
-                     == (one.title == "Continued training")]  # fmt: skip
+        # No method is named before one that ranks higher after the same training.
+        same = [x for x in found.methods if x.standing.training == method.standing.training]
         if needs_training:
-            assert method.pairs.unseen_count == min(m.pairs.unseen_count for m in same_kind)
+            assert method.rank == min(x.rank for x in same if x.readiness is Readiness.TRAINED)
+            assert (method.standing.training == "light") == (one.title == "Light fine-tuning")
         assert (method.pairs.unseen_count > 0) == ("unseen in training" in one.sentence)
 
 

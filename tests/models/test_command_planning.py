@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,14 @@ import posenc
 from posenc import __main__ as command
 from posenc.cli import plan as planning
 from posenc.models import read_config
-from posenc.planner import METHODS, RANKING, ContextPlan, plan, recommendation
+from posenc.planner import (
+    METHODS,
+    RANKING,
+    ContextPlan,
+    order_sentences,
+    plan,
+    recommendation,
+)
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.report import plan_record
@@ -69,8 +77,11 @@ def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
         assert advice.sentence in line
         assert advice.short in line
     assert all(f"  {method.label}: " in result.output for method in at_inference(found))
-    ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
-    assert ranked == ["Position interpolation", "YaRN", "Unscaled"] * 2
+    rows = [re.match(r"(\S+(?: \S+)*) {2,}(\d) ", line) for line in lines]
+    assert [row.groups() for row in rows if row] == [
+        ("Position interpolation", "1"), ("YaRN", "1"), ("Unscaled", "3"),
+    ] * 2  # fmt: skip
+    assert {f"  {sentence}" for sentence in order_sentences(found)} <= {*lines}
     for fact in ("4 GiB in bfloat16", '"rope_type": "yarn"', "arXiv 2309.00071"):
         assert fact in result.output
     record = run("plan", llama, "--context", "32768", "--methods", ",".join(methods), "--json")

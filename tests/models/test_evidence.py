@@ -38,7 +38,7 @@ def test_entries_name_methods_and_presets_that_exist() -> None:
 
 def test_least_training_is_that_of_the_first_source_that_reaches_a_factor() -> None:
     base = EVIDENCE["base"]  # Xiong et al.: x8 on 400B tokens; Gradient: x512 on 1.6B
-    assert [base.least_training(factor) for factor in (8, 512, 513)] == ["light", "light", None]
+    assert [base.least_training(factor) for factor in (8, 512, 513)] == ["light", "light", "light"]
     assert EVIDENCE["rope_llama3"].least_training(16) == "continued"
-    assert EVIDENCE["rope_ntk"].least_training(2) == "none"
+    assert EVIDENCE["rope_ntk"].untrained_to == 2
     assert (EVIDENCE["rope_yarn"].untrained_to, EVIDENCE["rope_yarn"].trained_to) == (0, 32)

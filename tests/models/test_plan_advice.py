@@ -24,7 +24,7 @@ from posenc.planner.evidence import (
     evidence_of,
     measured_at,
 )
-from posenc.planner.methods import MEASURED_LIMIT, Readiness, readiness
+from posenc.planner.ranking import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.report import EXPLAINED
 from posenc.planner.warnings import suggested
 from posenc.schemes.base import NoneConfig
@@ -147,7 +147,7 @@ def test_what_is_tested_without_training_and_sees_no_new_angle_comes_first() -> 
     config = LLAMA | {"rope_theta": 1e4, "max_position_embeddings": 131_072}
     found = plan_config(config, 262_144, scan=64)
     assert found.methods[0].readiness is Readiness.UNTRAINED
-    assert "dynamic NTK and NTK-aware" in recommendation(found)
+    assert "NTK-aware and dynamic NTK" in recommendation(found)
     assert "x2" in recommendation(found)
 
 

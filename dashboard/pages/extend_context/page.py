@@ -80,6 +80,7 @@ def draw() -> None:
             st.session_state[_SEARCHED] = asked
             st.rerun()
     with rest:
+        panels.order(current)
         panels.warnings(current)
         panels.beside_scalings(current)
         panels.sources(current)
@@ -90,7 +91,7 @@ def draw() -> None:
     if current.plan.trained is not None:
         page.how_to_read(
             f"{plain(recommendation(current.plan))}\n\n"
-            "The ranking follows papers, makers, and small models measured here. Only a measurement shows "
+            "The ranking follows makers, papers, and small models measured here. Only a measurement shows "
             f"whether a method works on *your* model: download the script.\n\n"
             "**How this is ranked**\n\n- " + "\n- ".join(RANKING_RULES) + f"\n\n{EXPLAINED}"
         )

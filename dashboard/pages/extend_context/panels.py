@@ -12,7 +12,14 @@ from dashboard.pages.extend_context import charts
 from dashboard.pages.extend_context.data import PlannerRead
 from dashboard.text import plain
 from posenc.models.model_config import full_cache_note
-from posenc.planner import RANKING, layer_notes, loss_by_position_script, paste, warnings_of
+from posenc.planner import (
+    RANKING,
+    layer_notes,
+    loss_by_position_script,
+    order_sentences,
+    paste,
+    warnings_of,
+)
 from posenc.planner.advice import at_inference
 from posenc.planner.methods import CONFIGURED, UNSCALED
 from posenc.planner.paste import SERVER_SOURCES
@@ -165,6 +172,16 @@ def beside_scalings(read: PlannerRead) -> None:
                 f"**{method.label}**: {plain(method.statement)} *{plain(method.source)}*  \n"
                 f"Available in {plain(method.support)}."
             )
+
+
+def order(read: PlannerRead) -> None:
+    """Say what puts the methods in order, and where measures disagree."""
+    sentences = order_sentences(read.plan)
+    if not sentences:
+        return
+    with st.expander("What puts the methods in order", icon=":material/swap_vert:"):
+        for sentence in sentences:
+            st.markdown(plain(sentence))
 
 
 def sources(read: PlannerRead) -> None:
