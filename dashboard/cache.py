@@ -72,6 +72,7 @@ class ResultCache(cachetools.LRUCache[Any, Any]):
 
 
 RESULTS = ResultCache(MAX_BYTES)
+_AGING: list[cachetools.TTLCache[Any, Any]] = []  # of `cached_for`
 
 
 def cached(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -94,6 +95,28 @@ def cached(function: Callable[..., Result]) -> Callable[..., Result]:
         return result
 
     return looked_up
+
+
+def cached_for(
+    seconds: float, most: int = 64
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Cache a function of plain values for some seconds, because what it reads may change elsewhere."""
+
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
+        results: cachetools.TTLCache[Any, Any] = cachetools.TTLCache(most, seconds)
+        _AGING.append(results)
+        looked_up: Callable[..., Result] = cachetools.cached(results, lock=threading.Lock())(
+            function
+        )
+        return looked_up
+
+    return decorate
+
+
+def clear() -> None:
+    """Forget every result, as a server that starts."""
+    for results in (RESULTS, *_AGING):
+        results.clear()
 
 
 def _table_source(argument: Any) -> str:

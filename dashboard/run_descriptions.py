@@ -1,8 +1,7 @@
 """Trained models in a few words: what they learned, on how much, and what their table is called."""
 
-import streamlit as st
-
 from dashboard import runs
+from dashboard.cache import cached_for
 from posenc.checkpoints.sources import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Language, Recall
@@ -54,7 +53,7 @@ def table_description(source: str) -> str:
     return "".join(texts)
 
 
-@st.cache_resource(max_entries=16, ttl=runs.RETRY_SECONDS, show_spinner=False)
+@cached_for(runs.RETRY_SECONDS)
 def table_names(sources: tuple[str, ...]) -> dict[str, str]:
     """Return the names of learned tables on screen; equal ones end with the beginning of their id."""
     names = {source: TABLES.get(source) or _table_name(source) for source in sources}

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from dashboard import runs
 from dashboard.server import identity
 from dashboard.text import listed
 from posenc.checkpoints.file_store import store_url
@@ -36,6 +37,16 @@ def all_labels() -> dict[str, tuple[Label, ...]]:
 def hidden_runs() -> frozenset[str]:
     """Return the runs that their owners hid."""
     return frozenset(run for run, labels in all_labels().items() if hidden(labels))
+
+
+def shown_runs(asked: str = "") -> tuple[str, ...]:
+    """Return the ids of the runs that lists show: without those that their owners hid.
+
+    asked: the comparison of a link, which is shown with its hidden runs.
+    """
+    ids, hidden_ids = runs.all_ids(), hidden_runs()
+    compared = {info.run_id for info in runs.comparisons(ids).get(asked, ())}
+    return tuple(run_id for run_id in ids if run_id not in hidden_ids or run_id in compared)
 
 
 def label_started(specifications: list[Specification], name: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
+from dashboard import cache
 from dashboard.pages.train import form
 from dashboard.server import identity, workers
 from posenc.lab import worker
@@ -32,6 +33,7 @@ def empty_page_caches() -> None:
     """Let pages open queue and store anew: one that stayed would be trained, or read, in later tests."""
     st.cache_data.clear()
     st.cache_resource.clear()
+    cache.clear()
 
 
 def train_waiting(queue: Queue) -> str:

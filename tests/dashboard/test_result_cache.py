@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import cachetools
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -108,6 +109,28 @@ def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
         assert [reference() for reference in freed] == [None, None]
     finally:
         gc.enable()
+
+
+def test_aging_result_is_computed_anew_once_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(cachetools.TTLCache.__init__, "__defaults__", (lambda: now[0], None))
+    calls: list[str] = []
+
+    @cache.cached_for(5.0, most=2)
+    def listed(name: str) -> int:
+        calls.append(name)
+        return len(calls)
+
+    assert [listed("a"), listed("b"), listed("a")] == [1, 2, 1]
+    now[0] += 4.9
+    assert listed("a") == 1
+    now[0] += 0.2
+    assert [listed("a"), listed("b")] == [3, 4]
+    assert [listed("c"), listed("a")] == [5, 6]  # two at most
+    cache.clear()
+    assert listed("c") == 7
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
+from dashboard import cache
 from dashboard.server import workers
 from dashboard.server.settings import NAMES
 from tests.dashboard.conftest import empty_result_cache, own_main, queue
@@ -22,3 +23,4 @@ def isolated_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers.Workers, "start_if_needed", lambda self: None)
     st.cache_data.clear()
     st.cache_resource.clear()
+    cache.clear()

@@ -127,7 +127,7 @@ def draw_finished(linked: str | None) -> None:
     shipped = set(runs.shipped())
     own = [
         [info.specification for info in infos]
-        for name, infos in runs.comparisons(runs.listed()).items()
+        for name, infos in runs.comparisons(run_labels.shown_runs()).items()
         if name != linked and any(info.run_id not in shipped for info in infos)
     ]
     if not own:
