@@ -11,6 +11,7 @@ import streamlit as st
 
 from dashboard.controls import page_controls, uploads
 from dashboard.controls.widgets import button, show
+from dashboard.models import about, numbers_of, other_layers
 from dashboard.server.incidents import show_callback_errors
 from dashboard.settings import ChosenModel, Setting, chosen_model
 from dashboard.settings.setting import MAX_SCHEMES
@@ -22,9 +23,8 @@ from posenc.models.presets import MODELS
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
-from posenc.schemes.rope import RopeConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
-from posenc.text import count_of, printable_name
+from posenc.text import printable_name
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
 
@@ -160,55 +160,6 @@ def _show_scheme(kind: str) -> None:
     shown: list[str] = st.session_state["schemes"]
     if len(shown) < MAX_SCHEMES:
         st.session_state["schemes"] = [name for name in SCHEMES if name in (*shown, kind)]
-
-
-def about(model: ChosenModel) -> str:
-    """Say where a model's numbers come from and what was not checked of them."""
-    if model.is_config:
-        return f"{model.preset.label}: the config.json that was pasted or uploaded."
-    preset = model.preset
-    doubt = f" Not checked: {preset.unverified}." if preset.unverified else ""
-    note = f" {preset.note}" if preset.note else ""
-    length = preset.trained_length
-    trained = f" Trained on {length:,} tokens ({preset.trained_source})." if length else ""
-    return f"{preset.label}. Numbers from {preset.source}.{doubt}{note}{trained}"
-
-
-def numbers_of(model: ChosenModel) -> str:
-    """Return the numbers of a model's scheme that replace a setting's, such as "width 128"."""
-    scheme, parts = model.scheme, []
-    if isinstance(scheme, RopeConfig):
-        share = f"{scheme.rotary_dim} of " if scheme.rotary_dim != scheme.dim else ""
-        parts = [f"width {share}{scheme.dim:,}", f"base {scheme.base:,.10g}"]
-        parts += [scheme.words] if scheme.words else []
-    elif scheme is not None:
-        formats = {
-            "dim": "width {:,}",
-            "base": "base {:,.10g}",
-            "max_len": "{:,} rows",
-            "buckets": "{:,} buckets",
-            "max_distance": "largest distance {:,}",
-        }
-        numbers = {name: getattr(scheme, name, None) for name in formats}
-        parts = [text.format(numbers[name]) for name, text in formats.items() if numbers[name]]
-    return ", ".join(parts)
-
-
-def other_layers(model: ChosenModel) -> str:
-    """Return one sentence on the layers that are not shown, "" where all are."""
-    names = []
-    for kind in model.config.layer_kinds:
-        base = f", base {kind.scheme.base:,.10g}" if isinstance(kind.scheme, RopeConfig) else ""
-        window = f", {kind.window:,} tokens seen" if kind.window else ""
-        scheme = f" ({kind.scheme.label}{base}{window})" if kind.scheme is not None else ""
-        layers = count_of(len(kind.layers), f"{kind.name} layer")
-        if kind is model.layer_kind:
-            shown = layers
-        else:
-            names.append(f"{layers}{scheme}")
-    if not names:
-        return ""
-    return f"That is of its {shown}, which see farthest. Not shown: {' and '.join(names)}."
 
 
 def _offer(scheme: SchemeConfig) -> None:

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -19,17 +18,21 @@ from dashboard.components.matrix import Panel, Row, Scale
 from dashboard.components.matrix.component import matrix_row
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
-from dashboard.frame.script import uploaded
+from dashboard.notes import by_scheme as by_scheme
+from dashboard.notes import kernels_beyond_one as kernels_beyond_one
+from dashboard.notes import label as label
+from dashboard.notes import names as names
+from dashboard.notes import panel_note as panel_note
+from dashboard.notes import panel_notes as panel_notes
 from dashboard.results import Similarity
+from dashboard.script import uploaded
 from dashboard.server.incidents import PageEnded
 from dashboard.settings import Setting
-from dashboard.text import listed, number, plain
-from posenc import fields as config_fields
+from dashboard.text import plain
 from posenc.schemes import SCHEMES
 
 PRESENT = "present"
 LONG_NAME = 18  # letters
-_ROUNDING = 1e-6  # of float32 read-outs
 
 
 def setting() -> Setting:
@@ -202,37 +205,6 @@ def side_by_side(frames: AB[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else frames.current.assign(setting="B")
 
 
-def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
-    """Say what a panel really is: its width and where its numbers come from.
-
-    rounded: whether the panel's numbers went through the precision that was asked for.
-    """
-    config = setting.config(kind)
-    parts = []
-    model = setting.real_model if setting.of_model(kind) is not None else None
-    if model is not None:
-        parts.append(": ".join(filter(None, (model.preset.label, model_picker.numbers_of(model)))))
-    if provenance:
-        parts.append(provenance)
-    elif model is None and config.dim_of is not None:
-        per_head = "equal_width" in config.uses and not setting.equal_width
-        parts.append(
-            f"{getattr(config, 'dim', setting.dim):,} dimensions{' per head' if per_head else ''}"
-        )
-    if "heads" in config_fields.rules(config):
-        head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
-        heads = getattr(config, "heads", setting.heads)
-        parts.append("one head" if heads == 1 else f"{head} {heads} heads")
-    if rounded and setting.sizes.dtype is not None and config.uses:
-        parts.append(f"rounded to {setting.precision}")
-    return "; ".join(parts)
-
-
-def panel_notes(setting: Setting, provenances: Mapping[str, str]) -> str | None:
-    """Say what each scheme's panel really is, as the list of a tooltip; None if there is nothing."""
-    return by_scheme({k: panel_note(setting, k, text) for k, text in provenances.items()}) or None
-
-
 def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
     """Say which schemes have no place on this page and why; end the page where none is left.
 
@@ -245,11 +217,6 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
             st.info(f"{lead}{plain(reason)}", icon=":material/info:")
     if not shown:
         raise PageEnded
-
-
-def by_scheme(texts: Mapping[str, str]) -> str:
-    """Return a list, a line per scheme that has a text."""
-    return "\n".join(f"- {label(kind)}: {plain(text)}" for kind, text in texts.items() if text)
 
 
 def show_notices(results: Mapping[str, Similarity]) -> None:
@@ -265,22 +232,6 @@ def show_notices(results: Mapping[str, Similarity]) -> None:
             )
     if past := kernels_beyond_one(results):
         st.info(past, icon=":material/info:")
-
-
-def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
-    """Return a sentence on the kernels whose scaled values leave -1 to 1, "" where none does."""
-    beyond = []
-    for kind, result in results.items():
-        # fmax skips NaN, which is a cell without a value.
-        largest = np.fmax.reduce(np.abs(result.matrix.values), axis=None, initial=0)
-        if largest > 1 + _ROUNDING:
-            beyond.append(f"{label(kind)} ({number(float(largest), 4)})")
-    if not beyond:
-        return ""
-    return (
-        f"Above 1, where the colours end: {listed(beyond)}. The ratio of a kernel that is not an inner "
-        "product of vectors is not a cosine. Tables and the read-out have the exact values."
-    )
 
 
 def last_row(shown: AB[Setting]) -> str:
@@ -378,13 +329,3 @@ def script(text: str) -> None:
     assumption = model_picker.assumption(setting())
     lead = f"# {assumption}\n" if assumption else ""
     page_contents.current().script = lead + uploaded(setting()) + text
-
-
-def label(kind: str) -> str:
-    """Return a scheme's name."""
-    return SCHEMES[kind].label
-
-
-def names(kinds: tuple[str, ...]) -> str:
-    """Return the schemes' names as a list in words."""
-    return listed([*map(label, kinds)])

@@ -11,8 +11,8 @@ from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page
-from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.at_a_glance import data, properties
+from dashboard.script import requests_in_python, whole_script
 from dashboard.text import number, plain
 from posenc.analysis import properties as analysis
 from posenc.analysis import similarity

@@ -1,10 +1,10 @@
 """Check my encoding as Python: what the chosen table is, or how well positions are decoded, as CSV."""
 
-from dashboard.frame.script import to_python
 from dashboard.limits import MAX_PROBED_ROWS
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.data import FIELDS, without_model
 from dashboard.pages.check_my_encoding.options import DECODING, TABLE, CheckChoice
+from dashboard.script import to_python
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
 from dashboard.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows

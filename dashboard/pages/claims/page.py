@@ -12,10 +12,10 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import UsedControls
 from dashboard.frame import page
-from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.claims import data
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.results import Array
+from dashboard.script import to_python, whole_script
 from dashboard.text import number, plain
 from posenc.claims import CLAIMS, Claim, Number, Verdict, training
 

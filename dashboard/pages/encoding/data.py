@@ -10,10 +10,10 @@ from dashboard import limits, results
 from dashboard.cache import cached
 from dashboard.charts.frames import stacked
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
-from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from dashboard.results import Array
 from dashboard.scheme_facts import compact_formula
+from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
 from posenc import Request, encoding, position_vectors
 from posenc.analysis import STARTS, embedding_sum, spectrum

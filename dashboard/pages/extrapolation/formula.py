@@ -16,8 +16,8 @@ from dashboard.cache import cached
 from dashboard.charts import frames, lines, theme
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
+from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed, number
 from posenc import analysis

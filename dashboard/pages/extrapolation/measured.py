@@ -8,7 +8,6 @@ from dashboard.ab import AB
 from dashboard.charts import loss
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.frame.script import whole_script
 from dashboard.pages.extrapolation import comparison
 from dashboard.pages.extrapolation.options import (
     LossChoice,
@@ -17,6 +16,7 @@ from dashboard.pages.extrapolation.options import (
     VariantChoice,
 )
 from dashboard.run_results import UNITS
+from dashboard.script import whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc import fields

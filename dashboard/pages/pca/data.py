@@ -8,9 +8,9 @@ import pandas as pd
 from dashboard import results
 from dashboard.cache import cached, memoize_on
 from dashboard.charts import frames
-from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.pca.options import PLANES, PcaChoice
 from dashboard.results import Array
+from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
 from posenc import Request
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection

@@ -10,8 +10,8 @@ import pandas as pd
 from dashboard import results
 from dashboard.cache import cached, memoize_on
 from dashboard.charts import frames
-from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.relative_offsets.options import OffsetChoice
+from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc import Request

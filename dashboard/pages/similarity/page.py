@@ -9,9 +9,9 @@ from dashboard.components.matrix import MatrixValues, Panel, Scale
 from dashboard.controls import sidebar
 from dashboard.controls.page_controls import SHOWN, UsedControls
 from dashboard.frame import page, panels
-from dashboard.frame.script import requests_in_python, whole_script
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.script import requests_in_python, whole_script
 from dashboard.server.incidents import show_callback_errors
 from posenc import fields
 from posenc.analysis import similarity

@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 
 from dashboard.cache import cached
-from dashboard.frame.script import to_python, whole_script
 from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
 from dashboard.results import Array, per_scheme
+from dashboard.script import to_python, whole_script
 from dashboard.settings import Setting
 from posenc import Request
 from posenc.analysis import OrderReading, RandomLayer, read_orders
