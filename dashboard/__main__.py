@@ -21,7 +21,7 @@ import click
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard.server import identity, logs, settings
+from dashboard.server import identity, output, settings
 from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
@@ -99,8 +99,8 @@ def main(arguments: list[str]) -> int:
     ours, shipped = options(allowed), {"run": defaults()}
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
-    logs.make_output_safe()  # before the log, which keeps where it writes
-    logs.install()
+    output.make_output_safe()  # before the log, which keeps where it writes
+    output.begin_log(quotes=allowed.one_person)
     # On SIGTERM the server ends in good order and raises it again, which would end this process at once.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     words = ["run", str(FOLDER / "app.py"), *ours, *arguments]

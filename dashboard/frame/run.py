@@ -13,7 +13,7 @@ from dashboard.controls import link, page_controls, pin
 from dashboard.frame import drawers, page, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
-from dashboard.server import counters, incidents, run_queue, settings, workers
+from dashboard.server import incidents, run_queue, settings, workers
 from posenc import fields
 
 # One colour and one file for both themes: a picture takes no colour from the page around it.
@@ -51,7 +51,6 @@ def draw(
     ready = False
     with incidents.show_errors():
         settings.current()  # a setting that cannot be used is all that there is to say
-        counters.visited()
         link.keep()
         ready = True
     chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
@@ -70,7 +69,6 @@ def draw(
     with run_queue.server.turn(), incidents.show_errors():
         if not ready:
             raise incidents.PageEnded
-        counters.here.count("reruns", chosen.url_path or "start")
         st.session_state["owners"] = []
         page_contents.begin()
         st.session_state["pages"] = pages

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import streamlit as st
-from streamlit import runtime
 from streamlit.runtime.pages_manager import PagesManager
 
-from dashboard.server import counters, workers
+from dashboard.server import workers
 
 # Their import takes seconds, which the first visitor would wait for.
 SLOW_IMPORTS = (
@@ -36,8 +35,6 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     for module in SLOW_IMPORTS:
         importlib.import_module(module)
     disable_nagle()
-    if runtime.exists():
-        runtime.get_instance().stats_mgr.register_provider(counters.here)
     yield
     workers.stop_all()
 

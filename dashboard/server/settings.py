@@ -24,7 +24,6 @@ from dashboard.limits import (
     MAX_WAITING,
     MAX_WORKERS,
 )
-from dashboard.server import log_lines
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_LENGTH
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
@@ -33,7 +32,6 @@ from posenc.fields import Choice, Flag, IntRange, Rule, Word, rules
 from posenc.lab.runs import Store
 
 PRIVATE, SHARED = "private", "shared"
-LOGS = log_lines.VARIABLE
 MB = 2**20
 _PLACE = r"[^\x00-\x1f]{0,1024}"
 _PLACE_IN_WORDS = (
@@ -90,7 +88,6 @@ class ServerSettings:
         r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
         "a path without slashes at its ends, such as tools/posenc",
     )
-    logs: str = Choice(label=LOGS, options=("text", "lines")).field("text")
 
     @property
     def upload_bytes(self) -> int:
@@ -114,15 +111,20 @@ class ServerSettings:
 
 
 NAMES = {rule.label: name for name, rule in rules(ServerSettings).items()}  # of fields, by variable
+# Variables of earlier versions, with what holds now: what they ask for would be passed over in silence.
+REMOVED = {"POSENC_LOGS": "the log is text, on a shared server without what visitors wrote"}
 # What the profile "shared" sets where the operator does not.
 OF_SHARED: dict[str, Any] = {
     "uploads": False, "upload_mb": 10, "text_mb": 2, "positions": 1_024, "running": 0, "waiting": 4,
-    "each": 2, "run_minutes": 30, "busy_training": False, "logs": "lines",
+    "each": 2, "run_minutes": 30, "busy_training": False,
 }  # fmt: skip
 
 
 def read(texts: Mapping[str, str]) -> ServerSettings:
     """Return the settings that these variables mean. Raises ServerSettingError for a bad value."""
+    for variable, now in REMOVED.items():
+        if variable in texts:
+            raise ServerSettingError(f"{variable} must not be set any more: {now}.")
     values = {
         name: _value(rule, texts[rule.label])
         for name, rule in rules(ServerSettings).items()
@@ -134,7 +136,7 @@ def read(texts: Mapping[str, str]) -> ServerSettings:
 def current() -> ServerSettings:
     """Return the settings of this server. Raises ServerSettingError for a bad value."""
     secrets_to_environment()
-    return _of_environment(tuple((name, os.environ.get(name)) for name in NAMES))
+    return _of_environment(tuple((name, os.environ.get(name)) for name in (*NAMES, *REMOVED)))
 
 
 @functools.lru_cache(maxsize=8)
@@ -163,7 +165,7 @@ def secrets_to_environment() -> None:
             "[auth] of secrets.toml must not be there: this server has no login of its own; a proxy names "
             "visitors in the header of POSENC_USER_HEADER."
         )
-    for variable in NAMES:
+    for variable in (*NAMES, *REMOVED):
         if variable in st.secrets:
             value = st.secrets[variable]
             os.environ[variable] = str(int(value)) if isinstance(value, bool) else str(value)

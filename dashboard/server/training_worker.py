@@ -1,10 +1,8 @@
-"""The background process of a server: logs as the server does and works on the queue of jobs."""
+"""The background process of a server: works on the queue of jobs, and logs no visitor's words."""
 
-import os
-
-from dashboard.server import log_lines
+from dashboard.server import output
 from posenc.lab.worker import run_as_process
 
 if __name__ == "__main__":
-    log_lines.install(os.environ.get(log_lines.VARIABLE, ""))
+    output.begin_log(quotes=False)
     run_as_process()

@@ -10,7 +10,6 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from dashboard import limits
 from dashboard.server import settings
-from dashboard.server.logs import event
 
 SWITCHED_OFF = "Uploads are switched off on this server."
 FULL = "The memory of this server is full of other visitors' files. Try again soon."
@@ -72,7 +71,6 @@ class UploadLimit:
         )
         if of_session <= share and of_all <= room:
             return None
-        event("upload_refused", bytes=size)
         return PlainTextResponse(FULL, 503)
 
 

@@ -73,7 +73,6 @@ class Workers:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {settings.LOGS: allowed.logs},
                 # A Ctrl-C for the server is not for the worker. A group of its own, not a session: Linux
                 # shares time out among sessions first, and niceness would count within the worker's alone.
                 process_group=0 if os.name == "posix" else None,

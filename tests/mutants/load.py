@@ -14,7 +14,7 @@ MUTANTS_OF_LOAD = (
            ("run_queue",)),
     Mutant("the end of a long script ends the turn of the next", "dashboard/server/run_queue.py",
            "if self._running is mine:", "if True:", ("run_queue",)),
-    Mutant("words put into a library's message are logged", "dashboard/server/log_lines.py",
+    Mutant("words put into a library's message are logged", "dashboard/server/output.py",
            "str(record.msg)[:200] if record.args", "record.getMessage() if record.args", ("logs",)),
     Mutant("a server's setting is told to visitors", "dashboard/server/incidents.py",
            "except ServerSettingError as error:", "except ZeroDivisionError as error:",

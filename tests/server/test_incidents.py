@@ -1,6 +1,5 @@
 """A fault on any page: one sentence and an incident's id for the visitor, the whole trace for the log."""
 
-import json
 import logging
 import re
 import tomllib
@@ -12,9 +11,7 @@ import pytest
 from safetensors import SafetensorError
 from streamlit.testing.v1 import AppTest
 
-from dashboard.server import counters
-from dashboard.server.incidents import of_fault, one_line
-from dashboard.server.log_lines import JsonLines
+from dashboard.server.output import kinds_and_places
 from posenc.errors import SchemeArgumentError
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import PAGES, as_read, visit
@@ -58,10 +55,6 @@ FORGED = "incident 00000000: all is well"
 MESSAGE = f"cannot read {SECRET}\r\n{FORGED}\x1b[2J\u2028<img src=x onerror=alert(1)>"
 
 
-def incidents_counted() -> int:
-    return sum(metric.value for metric in counters.here.get_stats()["posenc_incidents"])
-
-
 def raising(error: BaseException) -> Mock:
     return Mock(side_effect=error)
 
@@ -90,16 +83,14 @@ def assert_an_incident(at: AppTest, log: pytest.LogCaptureFixture, names: str) -
         assert part not in everything, part
     assert re.search(r"/(?:home|root|tmp|usr|work)/\w", everything) is None
     (record,) = [entry for entry in log.records if entry.name == "dashboard"]
-    lines = record.getMessage().splitlines()
-    assert all(line.startswith(f"incident {told[1]}: ") for line in lines)
-    assert names in lines[0]
-    assert SECRET in record.getMessage()
-    assert "Traceback" in record.getMessage()
-    assert not any(line.startswith(FORGED) for line in lines)
-    assert "\x1b" not in record.getMessage()
-    line = json.loads(JsonLines().format(record))  # as a hosted server logs
-    assert (line["event"], line["incident"]) == ("incident", told[1])
-    assert SECRET not in json.dumps(line)
+    assert record.getMessage() == f"incident {told[1]}"
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], BaseException)
+    written = kinds_and_places(record.exc_info[1])  # as a shared server logs
+    assert names.rpartition(".")[2] in written.splitlines()[0]
+    assert "dashboard/" in written
+    for part in (SECRET, FORGED, "\x1b"):
+        assert part not in written
 
 
 @pytest.fixture
@@ -114,9 +105,7 @@ def test_unexpected_fault_is_an_incident_wherever_it_happens(
 ) -> None:
     page, module, name, link = FAULTS[fault]
     monkeypatch.setattr(f"dashboard.{module}.{name}", raising(Exception(MESSAGE)))
-    before = incidents_counted()
     assert_an_incident(visit(page, link), log, "Exception")
-    assert incidents_counted() == before + 1
 
 
 @pytest.mark.parametrize("error", [SafetensorError, RecursionError])
@@ -149,32 +138,6 @@ def test_fault_in_a_callback_is_an_incident_and_the_page_stays(
     assert at.title[0].value == title
 
 
-def test_chained_exceptions_are_logged_line_by_line() -> None:
-    try:
-        try:
-            raise KeyError(MESSAGE)
-        except KeyError as first:
-            raise ValueError(f"then\n{FORGED}") from first
-    except ValueError as error:
-        text = of_fault("0a1b2c3d", error)
-    lines = text.splitlines()
-    assert all(line.startswith("incident 0a1b2c3d: ") and line.isprintable() for line in lines)
-    assert lines[0].endswith(": ValueError")
-    assert "KeyError" in text
-    assert "direct cause" in text
-
-
-def test_log_line_is_printable() -> None:
-    for text, line in (
-        ("a\r\nb\tc", "a\\r\\nb\\tc"),
-        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
-        ("left\u202eright\u2028\ud800\x85", "left\\u202eright\\u2028\\ud800\\x85"),
-        ("M\xfcnchen \u2713", "M\xfcnchen \u2713"),
-        ("x" * 9_000, "x" * 2_000 + "…"),
-    ):
-        assert one_line(text) == line
-
-
 def test_quoted_user_text_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "base must be a number, got '![x](http://evil.example/p.png)<b>'."
     monkeypatch.setattr("dashboard.pages.pca.data.read", raising(SchemeArgumentError(said)))
@@ -196,9 +159,7 @@ def test_unusable_setting_is_an_incident_for_visitors_and_a_sentence_in_the_log(
     assert told, box
     assert not re.search("hunter2|POSENC_", sent(at))
     (record,) = [entry for entry in log.records if entry.name == "dashboard"]
-    assert sentence in record.getMessage()
-    line = json.loads(JsonLines().format(record))  # as a hosted server logs
-    assert (line["event"], line["incident"], line["said"]) == ("incident", told[1], sentence)
+    assert record.getMessage() == f"incident {told[1]}: {sentence}"
 
 
 def test_streamlit_is_configured_to_hide_details() -> None:

@@ -14,9 +14,9 @@ from tests.server.served_process import server, visiting
 
 PRINTS = """
 import sys
-from dashboard.server import logs
+from dashboard.server import output
 sys.stdout.write("before ")
-logs.make_output_safe()
+output.make_output_safe()
 sys.stdout.write("ö" * 10_000)
 print("after")
 print("fault", file=sys.stderr)

@@ -21,7 +21,6 @@ from dashboard import __main__ as launcher
 from dashboard.controls import pin
 from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
 from dashboard.server import settings, upload_limit, workers
-from dashboard.server.log_lines import JsonLines
 from dashboard.server.settings import NAMES, OF_SHARED, ServerSettingError, ServerSettings, read
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_LENGTH
@@ -46,7 +45,6 @@ def test_defaults_are_private_and_the_shared_profile_allows_no_more() -> None:
     assert (private.hub, private.upload_bytes) == (False, MAX_UPLOAD_BYTES)
     assert (private.positions, private.waiting) == (MAX_SHOWN_LENGTH, MAX_WAITING)
     assert (shared.uploads, shared.training, shared.hub) == (False, False, False)
-    assert shared.logs == "lines"
     for name in NAMES.values():
         ours, theirs = getattr(shared, name), getattr(private, name)
         if isinstance(ours, bool | int):
@@ -61,6 +59,15 @@ def test_bad_value_is_refused_by_variable_name(variable: str) -> None:
     for text in [*BAD[variable], *(["9" * 5_000] if variable == "POSENC_RUNNING" else [])]:
         with pytest.raises(ServerSettingError, match=rf"^{variable} must be .{{1,200}}\.$"):
             read({variable: text})
+
+
+@pytest.mark.parametrize("variable", settings.REMOVED)
+def test_variable_of_an_earlier_version_is_refused_by_name(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(ServerSettingError, match=rf"^{variable} must not be set any more: .+\.$"):
+        settings.current()
 
 
 @given(strategies.sampled_from(sorted(NAMES)), strategies.text(max_size=40))
@@ -81,8 +88,7 @@ def test_refused_address_is_not_logged_because_it_may_hold_a_password(
     with caplog.at_level(logging.ERROR):
         at = visit("similarity", SMALL)
     assert at.error
-    lines = JsonLines()
-    logged = [record.getMessage() + lines.format(record) for record in caplog.records]
+    logged = [record.getMessage() + caplog.text for record in caplog.records]
     assert any(variable in text for text in logged)
     assert not any("sesame" in text for text in [*logged, *(box.value for box in at.error)])
 
@@ -267,9 +273,10 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[list[str]] = []
+    told: list[bool] = []  # whether the log may quote visitors
     monkeypatch.setattr(launcher.cli, "main", lambda words, **more: asked.append(words))
-    for name in ("install", "make_output_safe"):
-        monkeypatch.setattr(launcher.logs, name, lambda: None)
+    monkeypatch.setattr(launcher.output, "make_output_safe", lambda: None)
+    monkeypatch.setattr(launcher.output, "begin_log", lambda *, quotes: told.append(quotes))
     monkeypatch.setattr(os, "chdir", lambda place: None)
     monkeypatch.setenv("POSENC_PROFILE", "shared")
     monkeypatch.setenv("POSENC_HOSTS", "demo.example.org,*.example.net")
@@ -277,6 +284,7 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
     monkeypatch.setenv("POSENC_USER_HEADER", "X-Forwarded-User")
     assert launcher.main(["--server.port=8639"]) == 0
     (words,) = asked
+    assert told == [False]
     assert words[:2] == ["run", str(ROOT / "dashboard" / "app.py")]
     assert words[2:] == [
         "--server.maxUploadSize=1",

@@ -9,7 +9,6 @@ from dashboard.controls.widgets import button
 from dashboard.frame import page
 from dashboard.run_descriptions import description, title
 from dashboard.server import incidents, settings
-from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
 from dashboard.text import duration, listed, plain
 from posenc.errors import QueueUnwritable
@@ -98,7 +97,6 @@ def _draw_stop(queue: Queue, job: Job) -> None:
     word = "Remove" if job.state is JobState.FAILED else "Stopping" if stopping else "Stop"
     if button(st, word, key=f"stop_{job.name}", disabled=stopping, icon=":material/stop:"):
         queue.cancel(job.name)
-        event("start_stopped", job=job.name)
         if running:
             st.toast("Stopping. The same job started again continues from here.")
         st.rerun()

@@ -15,9 +15,8 @@ from dashboard.frame import page
 from dashboard.limits import MAX_RUN_STEPS
 from dashboard.pages.train import board
 from dashboard.pages.train.options import TrainingChoice
-from dashboard.server import counters, identity, settings
+from dashboard.server import identity, settings
 from dashboard.server.incidents import show_callback_errors
-from dashboard.server.logs import event
 from dashboard.server.workers import LOADING_SECONDS, server_workers
 from dashboard.settings import Setting
 from dashboard.text import duration, plain
@@ -252,8 +251,6 @@ def _start(new: list[Specification], text: bytes | None, text_name: str, name: s
         owner_jobs=started,
     )
     started.append(job)
-    counters.here.count("starts")
-    event("start_added", job=job, runs=[run.run_id for run in new])
     try:
         run_labels.label_started(new, name)
     except RunError:  # a name is no reason to stop
