@@ -31,9 +31,7 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    # A page opens with its answer; before a class its pictures come next, else what to do.
-    order = ["pictures", "pills", "row", "own", "answer"]
-    order = order if page.presenting() else [*order[2:], "pills", "pictures"]
+    order = ("row", "own", "answer", "pills", "pictures")
     places = {name: st.container(horizontal=name == "row") for name in order}
     row, rest = places["row"], st.container()
     none = f"Example: {MODELS[data.DEFAULT].label}"

@@ -130,8 +130,7 @@ def pictures(both: AB[PlannerRead]) -> bool:
     """
     if not any(len(read.methods) for read in both.each):
         return False
-    first = charts.WAVELENGTHS if page.presenting() else None
-    tabs = st.tabs(PICTURES, default=first, key="plan_pictures", on_change="rerun")
+    tabs = st.tabs(PICTURES, key="plan_pictures", on_change="rerun")
     title, tab = next(pair for pair in zip(PICTURES, tabs, strict=True) if pair[1].open)
     with tab:
         if title in (TRADE_OFFS, COVERAGE):

@@ -24,7 +24,7 @@ from posenc.lab import summary
 from posenc.schemes import rope
 
 # CSS pixels; each fits a lecture's screen.
-TABLE_HEIGHT, PRESENTED_TABLE, CHART_HEIGHT = 280, 210, 300
+TABLE_HEIGHT, CHART_HEIGHT = 240, 300
 HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
 LINKS = {
     "1": ("why_order_matters", "claims"),
@@ -156,7 +156,7 @@ def _draw_table(lesson: Lesson) -> None:
         scale=Scale(-1.0, 1.0, "diverging", "entry"),
         row_label="position",
         column_label="dimension",
-        height=PRESENTED_TABLE if page.presenting() else TABLE_HEIGHT,
+        height=TABLE_HEIGHT,
         text_alternative="The sinusoidal table: waves that slow down from left to right.",
     )
 
