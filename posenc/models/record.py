@@ -68,10 +68,10 @@ _LISTS: Mapping[str, fields.Rule | None] = {
     "rope_scaling_layers": fields.IntRange(low=0, high=MAX_LAYERS),
     "use_bidirectional_attention": None,
 }
-# Keys for which null is a value of its own: no window, as many key heads as query heads.
+# Keys for which null is a value of its own: no window, as many key heads as query heads, false.
 _MAY_BE_NULL = re.compile(
     r"num_key_value_heads|sliding_window|chunk_size|^attention_window_size$|^local_attention$"
-    r"|mamba_d_ssm|softmax_scale|^num_kv_heads|n_head_kv"
+    r"|mamba_d_ssm|softmax_scale|^num_kv_heads|n_head_kv|^rope_interleave$"
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from posenc.models.config_json import _BEARS_ON_ANOTHER, _BEARS_ON_POSITION
 from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import printable_name
 
@@ -106,6 +107,8 @@ def _stated(
         stated |= dict.fromkeys(widths, (main.head_dim,))
     if main.cache_width and main.name != "decoder":
         stated["is_causal"] = (True,)
+    if isinstance(main.scheme, LearnedConfig):
+        stated["position_embedding_type"] = ("absolute",)
     ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
     return stated | (_stated_of_rope(ropes, model.layer_kinds) if ropes else {})
 

@@ -1,0 +1,115 @@
+"""Rows of single types against their classes, where a row was wrong or a class does the unexpected."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from posenc.families import read_config
+from posenc.families.family import FAMILIES
+from posenc.models.model_config import ModelConfig
+from posenc.schemes.rope import RopeConfig
+from tests.models.configs import Config
+
+transformers: Any = pytest.importorskip("transformers", minversion="5")
+
+SMALL: Config = {
+    "vocab_size": 16, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "intermediate_size": 16, "dim": 32, "n_layers": 1, "n_heads": 4, "num_layers": 1, "num_heads": 4,
+    "n_embd": 32, "n_layer": 1, "n_head": 4, "d_model": 32, "pad_token_id": 0,
+    "attention_window": 16, "attention_type": "original_full",
+}  # fmt: skip
+DECODERS = [name for name, row in FAMILIES.items() if row.get("causal") == "is_decoder"]
+ENCODERS = ["albert", "distilbert", "longformer", "splinter"]
+
+
+def both(model_type: str, **keys: Any) -> tuple[Any, ModelConfig]:
+    """A small model of the class of a type, and what is read of its config."""
+    of_class = transformers.CONFIG_MAPPING[model_type]
+    known = vars(of_class()).keys() | {*of_class.attribute_map}
+    config = of_class(**{name: size for name, size in SMALL.items() if name in known} | keys)
+    config.bos_token_id = config.eos_token_id = None
+    config.default_language = "en_XX"  # of X-MOD
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    return model, read_config(config.to_dict() | keys)
+
+
+def sees_later_tokens(model: Any) -> bool:
+    text = torch.arange(1, 13)[None]
+    other = text.clone()
+    other[0, -1] = 1
+    with torch.no_grad():
+        one, two = (model(input_ids=each).last_hidden_state[0, 3] for each in (text, other))
+    return not torch.equal(one, two)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model_type", [*DECODERS, *ENCODERS])
+def test_a_class_is_a_decoder_where_its_layers_look_back_alone(model_type: str) -> None:
+    """ALBERT, DistilBERT, Longformer and Splinter see both sides, whatever is_decoder says."""
+    for is_decoder in (False, True):
+        model, read = both(model_type, is_decoder=is_decoder)
+        both_sides = not is_decoder or model_type in ENCODERS
+        assert sees_later_tokens(model) == both_sides
+        assert bool(read.main.cache_width) != both_sides
+
+
+@pytest.mark.parametrize("layers", [["local"], ["global"]], ids=["local", "global"])
+def test_the_list_of_layers_of_gpt_neo_counts_before_its_groups(layers: list[str]) -> None:
+    keys = {
+        "attention_types": [[["global", "local"], 1]],
+        "attention_layers": layers,
+        "window_size": 3,
+    }
+    model, read = both("gpt_neo", **keys)
+    assert model.h[0].attn.attention_type == layers[0]
+    assert [kind.window for kind in read.layer_kinds] == [3 if layers == ["local"] else None]
+    sparse = read_config({"model_type": "gpt_neo", "num_layers": 1} | keys)
+    assert sparse.main.window == read.main.window
+
+
+@pytest.mark.parametrize("count", range(2, 10))
+def test_a_short_model_of_olmo_hybrid_has_a_layer_with_attention(count: int) -> None:
+    theirs = transformers.CONFIG_MAPPING["olmo_hybrid"](num_hidden_layers=count).layer_types
+    kinds = read_config({"model_type": "olmo_hybrid", "num_hidden_layers": count}).layer_kinds
+    words = {index: kind.name for kind in kinds for index in kind.layers}
+    assert [words[index] for index in range(count)] == theirs
+
+
+INTERLEAVED = [
+    name
+    for name, row in FAMILIES.items()
+    if row.get("rope", {}) and row["rope"].get("interleaved") == "rope_interleave"
+]
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+@pytest.mark.parametrize("model_type", INTERLEAVED)
+def test_null_of_rope_interleave_is_false_where_a_class_takes_it(
+    model_type: str, value: bool | None
+) -> None:
+    """Its code asks for the truth of the value; other classes refuse null."""
+    layouts = {
+        kind.scheme.layout
+        for kind in read_config({"model_type": model_type, "rope_interleave": value}).layer_kinds
+        if isinstance(kind.scheme, RopeConfig)
+    }
+    assert layouts in ({"interleaved" if value else "half"}, set())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "model_type", ["biogpt", "openai-gpt", "opt", "bert", "gpt2", "gpt_bigcode"]
+)
+def test_logits_are_left_as_they_are_where_a_class_has_a_switch_for_it(model_type: str) -> None:
+    text = torch.arange(1, 8)[None]
+    outputs, scales = [], []
+    for scaled in (True, False):
+        model, read = both(model_type, scale_attn_weights=scaled)
+        with torch.no_grad():
+            outputs.append(model(input_ids=text).last_hidden_state)
+        scales.append(read.main.softmax_scale)
+    has_switch = model_type in ("gpt2", "gpt_bigcode")
+    assert torch.equal(*outputs) != has_switch
+    assert scales == [8**-0.5, 1.0 if has_switch else 8**-0.5]
