@@ -19,6 +19,7 @@ from posenc.planner import (
     RANKING_RULES,
     ContextPlan,
     layer_notes,
+    length_rows,
     loss_by_position_script,
     order_sentences,
     paste,
@@ -166,6 +167,15 @@ def _print_plan(plan: ContextPlan) -> None:
     _print_assumptions(plan.model, (*plan.assumed, *plan.model.assumed))
     for line in filter(None, (recommendation(plan), _next_step(plan))):
         click.echo(line)
+    _print_list(
+        "Lengths of this model, in tokens",
+        [
+            f"{row['length']}: {row['tokens']} ({row['source']})"
+            if row["tokens"]
+            else f"{row['length']}:"
+            for row in length_rows(plan)
+        ],
+    )
     _print_list(
         "Advice by amount of training",
         [

@@ -10,7 +10,7 @@ from posenc.planner.paste import Paste, loss_by_position_script, paste
 from posenc.planner.plan import ContextPlan, MethodPlan, plan
 from posenc.planner.ranking import Readiness
 from posenc.planner.report import COLUMNS, Column
-from posenc.planner.sentences import RANKING, RANKING_RULES, order_sentences
+from posenc.planner.sentences import RANKING, RANKING_RULES, length_rows, order_sentences
 from posenc.planner.warnings import PlanWarning, recommendation, warnings_of
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "PlanWarning",
     "Readiness",
     "layer_notes",
+    "length_rows",
     "loss_by_position_script",
     "order_sentences",
     "paste",

@@ -12,6 +12,7 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of, significant
 
+Benchmark = Literal["RULER", "NoLiMa"]
 Training = Literal["none", "light", "continued"]  # light: up to about 2 billion tokens
 
 
@@ -110,6 +111,40 @@ class Derivative:
     def is_of(self, model: ModelConfig) -> bool:
         """Return whether a config.json, which holds no name, may be of the preset's family."""
         return _looks_like(model, MODELS[self.preset])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveLength:
+    """Tokens to which a benchmark found that a model works.
+
+    model: the one that was measured. bound: "more" or "less" where the length lies past those tested.
+    """
+
+    benchmark: Benchmark
+    model: str
+    tokens: int
+    bound: Literal["", "more", "less"] = ""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetLengths:
+    """What is claimed of a preset, in tokens, and what benchmarks measured; source: of the claim."""
+
+    preset: str
+    claimed: int
+    source: str
+    effective: tuple[EffectiveLength, ...]
+
+    def is_of(self, model: ModelConfig) -> bool:
+        """Return whether a config.json, which holds no name, is that of the preset."""
+        preset = MODELS[self.preset]
+        sizes = model.model_type, model.hidden_size, model.layers
+        return any(
+            sizes == (one.model_type, one.hidden_size, one.layers)
+            and model.main.scheme == one.main.scheme
+            for one in (preset.read(scaled=False), preset.read())
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +255,12 @@ EVIDENCE: dict[str, Evidence] = {
 COMPARISONS = tuple(Comparison(**each) for each in _DATA["comparison"])
 RELEASED = tuple(Released(**each) for each in _DATA["released"])
 DERIVATIVES = tuple(Derivative(**each) for each in _DATA["derivative"])
+LENGTHS = tuple(
+    PresetLengths(
+        **each | {"effective": tuple(EffectiveLength(**one) for one in each["effective"])}
+    )
+    for each in _DATA["length"]
+)
 MODEL_EVIDENCE = tuple(
     ModelEvidence(preset_name=each["preset"], **{key: each[key] for key in each if key != "preset"})
     for each in _DATA["makers"]
@@ -277,6 +318,11 @@ def statements(
     if advice is not None:
         pairs.append((advice.statement, advice.source))
     return tuple(pairs)
+
+
+def lengths_of(model: ModelConfig) -> PresetLengths | None:
+    """Return what is claimed and measured of the preset that a config is of; None where nothing is."""
+    return next((lengths for lengths in LENGTHS if lengths.is_of(model)), None)
 
 
 def evidence_of(model: ModelConfig) -> ModelEvidence | None:

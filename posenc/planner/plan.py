@@ -18,7 +18,9 @@ from posenc.models.rope_formats import softmax_scale
 from posenc.planner.evidence import (
     MeasuredRatio,
     ModelEvidence,
+    PresetLengths,
     evidence_of,
+    lengths_of,
     measured_at,
     statements,
 )
@@ -138,7 +140,8 @@ class ContextPlan:
     base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
     where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
     distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
-    assumed: assumptions, a sentence each. evidence: what is published of the model.
+    assumed: assumptions, a sentence each. evidence: what is published of the model. known_lengths: what
+    is claimed of it and what benchmarks measured, in tokens.
     """
 
     name: str
@@ -159,6 +162,7 @@ class ContextPlan:
     distinct_float32: int
     assumed: tuple[str, ...]
     evidence: ModelEvidence | None
+    known_lengths: PresetLengths | None
 
     @property
     def kind(self) -> LayerKind:
@@ -178,6 +182,11 @@ class ContextPlan:
         return length is not None and scaled_in_training(
             self.model, self.kind, length, self.evidence
         )
+
+    @property
+    def longest_trained(self) -> int | None:
+        """The longest texts that the model was trained on: those of its scaling, where it was."""
+        return self.own_length if self.scaled_in_training else self.trained_length
 
     @property
     def factor(self) -> float | None:
@@ -305,6 +314,7 @@ def plan(
         distinct_float32=distinct_positions(context, torch.float32),
         assumed=assumed,
         evidence=evidence,
+        known_lengths=lengths_of(model),
     )
 
 

@@ -121,6 +121,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "target": plan.target,
         "trained_length": plan.trained_length,
         "factor": plan.factor,
+        "lengths": _lengths_record(plan),
         "reach": plan.reach,
         "scanned": plan.scanned,
         "base": None if plan.trained is None else plan.trained.base,
@@ -158,6 +159,15 @@ def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
         "short_compared": method.short.compared,
         "kernel": {str(offset): value for offset, value in method.kernel.items()},
         "emitted": dataclasses.asdict(paste(plan, method)),
+    }
+
+
+def _lengths_record(plan: ContextPlan) -> dict[str, Any]:
+    known = plan.known_lengths
+    return {
+        "trained": plan.longest_trained,
+        "claimed": known.claimed if known else plan.model.context,
+        "effective": [dataclasses.asdict(one) for one in (known.effective if known else ())],
     }
 
 

@@ -4,8 +4,9 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import get_args
 
-from posenc.planner.evidence import Comparison
+from posenc.planner.evidence import Benchmark, Comparison
 from posenc.planner.methods import LARGER_BASE
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import (
@@ -20,12 +21,54 @@ from posenc.text import joined
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
 _MEASURES: dict[str, str] = _TEMPLATES["measures"]
+_LENGTHS: dict[str, str] = _TEMPLATES["lengths"]
 _COMPARISONS: dict[str, str] = _TEMPLATES["comparisons"]
 RANKING: str = _TEMPLATES["ranking"]["summary"]
 RANKING_RULES = tuple(
     rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in _TEMPLATES["ranking"]["rules"]
 )
 _ASIDE_POINTS = 2.0  # from which a measure in percent that does not decide is told
+
+
+def length_rows(plan: ContextPlan) -> list[dict[str, str]]:
+    """Return what a model was trained to, what is claimed of it and what benchmarks measured.
+
+    A row has its "length", "tokens" and "source"; those of a benchmark that has none are blank.
+    """
+    claimed, known = plan.model.context, plan.known_lengths
+    measured = {one.benchmark: one for one in (known.effective if known else ())}
+    rows = [
+        (_LENGTHS["trained"], _tokens(plan.longest_trained), _trained_source(plan)),
+        (_LENGTHS["claimed"], _tokens(known.claimed), known.source)
+        if known
+        else (_LENGTHS["claimed"], _tokens(claimed), _LENGTHS["config"] if claimed else ""),
+    ]
+    for benchmark in get_args(Benchmark):
+        one = measured.get(benchmark)
+        if one is None:
+            rows.append((benchmark, "", ""))
+        else:
+            name = _LENGTHS["measured"].format(benchmark=benchmark, model=one.model)
+            rows.append((name, _tokens(one.tokens, one.bound), one.source))
+    return [dict(zip(("length", "tokens", "source"), row, strict=True)) for row in rows]
+
+
+def _tokens(count: int | None, bound: str = "") -> str:
+    return "" if count is None else _LENGTHS[bound or "exactly"].format(tokens=count)
+
+
+def _trained_source(plan: ContextPlan) -> str:
+    """Return where the trained length is from: the config, the makers, or an assumption."""
+    if plan.longest_trained is None:
+        return ""
+    if plan.model.trained_length == plan.trained_length:
+        return _LENGTHS["config"]
+    published = plan.evidence.preset if plan.evidence else None
+    if published is not None and published.trained_length == plan.trained_length:
+        return published.trained_source
+    if plan.assumed and plan.model.trained_length is None:
+        return _LENGTHS["assumed"]
+    return _LENGTHS["entered"]
 
 
 def order_sentences(plan: ContextPlan) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from posenc.planner import (
     RANKING,
     RANKING_RULES,
     layer_notes,
+    length_rows,
     plan,
     recommendation,
     warnings_of,
@@ -102,6 +103,18 @@ def test_cache_is_shown_for_each_kind_of_layer() -> None:
     assert row["all layers"] == pytest.approx(sum(gib.values()))
     for name, size in gib.items():
         assert row[name.replace("_", " ")] == pytest.approx(size)
+
+
+def test_page_shows_the_lengths_of_its_model_with_their_sources() -> None:
+    for name, blank in (("llama-3.1-8b", []), ("llama-3-8b", ["RULER", "NoLiMa"])):
+        at = drawn(visit(PAGE, {"model": name, "context": "16384", "methods": "none"}))
+        rows = length_rows(data.read(Setting(model=name), PlanChoice(context=16_384)).plan)
+        texts = [as_read(box.value) for box in at.markdown]
+        for row in rows:
+            (text,) = [text for text in texts if text.startswith(f"**{row['length']}**:")]
+            assert row["tokens"] in text
+            assert row["source"] in text
+        assert [row["length"] for row in rows if not row["tokens"]] == blank
 
 
 def test_model_without_rope_needs_no_scaling() -> None:

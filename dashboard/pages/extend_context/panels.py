@@ -15,6 +15,7 @@ from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     RANKING,
     layer_notes,
+    length_rows,
     loss_by_position_script,
     order_sentences,
     paste,
@@ -61,6 +62,7 @@ def paste_and_cache(both: AB[PlannerRead]) -> None:
         page.table(both.map(_cache))
         if note := full_cache_note(plan.model, plan.target):
             st.caption(plain(note))
+        lengths(both.current)
         layers(both.current)
 
 
@@ -207,6 +209,19 @@ def warnings(read: PlannerRead) -> None:
             )
         for reason in read.plan.left_out:
             st.caption(plain(reason))
+
+
+def lengths(read: PlannerRead) -> None:
+    """List what the model was trained to, what is claimed of it and what benchmarks measured."""
+    st.subheader(
+        "Lengths of this model",
+        anchor=False,
+        help="RULER (Hsieh et al. 2024, arXiv 2404.06654) and NoLiMa (Modarressi et al. 2025, arXiv "
+        "2502.05167) say to which length quality holds. Blank: none of them measured this model.",
+    )
+    for row in length_rows(read.plan):
+        value = f"{row['tokens']} tokens. *{plain(row['source'])}*" if row["tokens"] else ""
+        st.markdown(f"**{plain(row['length'])}**: {value}")
 
 
 def layers(read: PlannerRead) -> None:
