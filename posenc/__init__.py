@@ -1,8 +1,8 @@
 """posenc: positional encodings, exact, comparable and checked.
 
 A scheme is a config, such as `RopeConfig(dim=128)`; its `build()` gives a module with three hooks into
-attention. `SCHEMES` holds every config class by its kind. `position_kernel` is the common object by
-which all of them are compared.
+attention. `SCHEMES` holds every config class by its kind; `register` adds your own. `position_kernel` is
+the common object by which all of them are compared.
 """
 
 from posenc.device import best_device, device_name, run_with_fallback
@@ -15,6 +15,7 @@ from posenc.errors import (
     NoPositionVectors,
     NotStationary,
     PickleRefused,
+    PluginError,
     PosencError,
     PositionOutOfRange,
     SchemeArgumentError,
@@ -27,6 +28,7 @@ from posenc.modules import (
     SinusoidalPositionalEncoding,
     TokenPlusPositionEmbedding,
 )
+from posenc.plugins import load_entry_points, load_plugin, register
 from posenc.rotation import apply_rope
 from posenc.scheme_numbers import Encoding, encoding
 from posenc.schemes import SCHEMES
@@ -75,6 +77,7 @@ __all__ = [
     "NoneConfig",
     "NotStationary",
     "PickleRefused",
+    "PluginError",
     "PosencError",
     "PositionOutOfRange",
     "Request",
@@ -109,11 +112,15 @@ __all__ = [
     "device_name",
     "encoding",
     "formula",
+    "load_plugin",
     "offset_curve",
     "position_kernel",
     "position_vectors",
+    "register",
     "rope_frequencies",
     "rope_tables",
     "run_with_fallback",
     "sinusoidal_table",
 ]
+
+load_entry_points()  # last: their modules import this package

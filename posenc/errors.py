@@ -17,6 +17,10 @@ class ConfigError(PosencError):
     """A field of a config or setting is out of its range; the message names field, value and range."""
 
 
+class PluginError(PosencError):
+    """A file of a user's own schemes cannot be loaded; the message names the file and why."""
+
+
 class SchemeArgumentError(PosencError):
     """An argument of a public function is not usable; the message names it and what is allowed."""
 

@@ -66,6 +66,18 @@ def no_shape_checks() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture
+def own_registry() -> Iterator[None]:
+    """Take away what the test registers."""
+    from posenc import SCHEMES, plugins
+
+    schemes, loaded = dict(SCHEMES), list(plugins._loaded)
+    yield
+    SCHEMES.clear()
+    SCHEMES.update(schemes)
+    plugins._loaded[:] = loaded
+
+
 # Playwright starts once per process, so these stand here, and import it when a test asks for them.
 @pytest.fixture(scope="session")
 def chromium_path() -> str:

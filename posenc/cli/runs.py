@@ -26,6 +26,7 @@ from posenc.lab.summary import (
     reach,
 )
 from posenc.lab.tasks import Copy, Recall
+from posenc.plugins import load_plugin
 from posenc.text import count_of, csv_cell
 
 SHIPPED = "shipped"  # what --store calls the runs that ship
@@ -52,6 +53,22 @@ READ_STORE = click.option(
     "--store",
     callback=_place_to_read,
     help=f"Folder or URL of the runs, or {SHIPPED} for those that ship; default $POSENC_RUNS.",
+)
+
+
+def _load(context: click.Context, option: click.Parameter, files: tuple[str, ...]) -> None:
+    for file in files:
+        load_plugin(file)
+
+
+PLUGIN = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="FILE",
+    callback=_load,
+    expose_value=False,
+    is_eager=True,  # before options that name a scheme
+    help="Python file that registers schemes of your own. May be repeated.",
 )
 
 
@@ -88,6 +105,7 @@ def run_name(specification: Specification) -> str:
     "--hide/--show", "hidden", default=None, help="Hide the run in lists, or show it again."
 )
 @STORE
+@PLUGIN
 def label_run(
     run: str, name: str | None, owner: str, hidden: bool | None, store: str | None
 ) -> None:
@@ -114,6 +132,7 @@ def label_run(
 @click.command(name="runs", help="List the runs of the store and their results.")
 @click.option("--hidden", "also_hidden", is_flag=True, help="List hidden runs, too.")
 @READ_STORE
+@PLUGIN
 def list_runs(also_hidden: bool, store: str | None) -> None:
     opened = open_store(store)
     labels = Labels(opened.url).all()
@@ -162,6 +181,7 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @READ_STORE
+@PLUGIN
 def export_runs(file: Path, store: str | None) -> None:
     opened = open_store(store)
     out = io.StringIO(newline="")

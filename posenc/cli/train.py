@@ -9,7 +9,7 @@ import click
 from tqdm import tqdm
 
 from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
-from posenc.cli.runs import STORE, run_name
+from posenc.cli.runs import PLUGIN, STORE, run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.sweep import (
@@ -24,6 +24,7 @@ from posenc.lab.sweep import (
 )
 from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
+from posenc.plugins import loaded_plugins
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope_scaling import AFTER_TRAINING
 from posenc.text import install_command, with_advanced
@@ -41,8 +42,8 @@ ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
     "schemes",
     multiple=True,
     required=True,
-    type=click.Choice(list(SCHEMES)),
-    help=with_advanced("May be repeated.", _ADVANCED),
+    metavar="KIND",
+    help=with_advanced(f"One of {', '.join(SCHEMES)}, or of --plugin. May be repeated.", _ADVANCED),
 )
 @click.option(
     "--task", default=Language.kind, type=click.Choice(list(TASKS)), help="What is learned."
@@ -80,6 +81,7 @@ ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
 @click.option("--workers", default=1, type=click.IntRange(1, 256), help="Runs at a time.")
 @click.option("--dask", help="Address of a Dask scheduler, such as tcp://scheduler:8786.")
 @STORE
+@PLUGIN
 def train_schemes(
     schemes: tuple[str, ...], task: str, seeds: int, train_length: int, steps: int, batch: int,
     learning_rate: float, bases: tuple[float, ...], widths: tuple[int, ...], layers: int, heads: int,
@@ -103,7 +105,8 @@ def train_schemes(
     opened.check_writable()
     # Absolute places: other processes have their own folders and environment.
     path = str(Path(text).resolve()) if text else None
-    tasks = [SweepTask(spec.record, opened.url, path) for spec in specs]
+    plugins = loaded_plugins()
+    tasks = [SweepTask(spec.record, opened.url, path, plugins) for spec in specs]
     try:
         if dask:
             outcomes = _on_dask(tasks, dask, opened)

@@ -24,6 +24,7 @@ from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
 from posenc.lab.train import Report
+from posenc.plugins import load_plugin
 from posenc.schemes.sizes import Sizes
 from posenc.text import printable_name
 
@@ -32,11 +33,16 @@ MAX_SEEDS = 1_000  # of one sweep
 
 @dataclass(frozen=True)
 class SweepTask:
-    """One run as plain values. text: a path, None for the standard library."""
+    """One run as plain values.
+
+    text: a path, None for the standard library. plugins: paths of files that register its scheme; every
+    machine that runs the task needs them.
+    """
 
     record: dict[str, Any]
     store: str | None
     text: str | None = None
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,8 @@ def specifications(
 
 def run_task(task: SweepTask, report: Report | None = None) -> str | None:
     """Run a task in this process and return why the run stopped early, None if it did not."""
+    for file in task.plugins:
+        load_plugin(file)
     specification = Specification.from_record(task.record)
     corpus = read_text(task.text) if specification.task == Language.kind else None
     return run_once(specification, corpus, Store(task.store), report=report).stopped

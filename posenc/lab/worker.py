@@ -1,4 +1,4 @@
-"""The process that runs queued jobs: `python -m posenc.lab.worker FOLDER RUNNING`.
+"""The process that runs queued jobs: `python -m posenc.lab.worker FOLDER RUNNING [--plugin FILE]`.
 
 It has low priority and ends when the queue is empty or when its parent ends.
 """
@@ -15,11 +15,12 @@ import threading
 import time
 from pathlib import Path
 
-from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
+from posenc.errors import DeviceLost, PluginError, PosencError, QueueBusy, QueueUnwritable
 from posenc.lab.jobs import Job, Progress, Queue, clean_up
 from posenc.lab.run_once import free_device_memory, run_once
 from posenc.lab.runs import Store
 from posenc.lab.tasks import Language, from_text, standard_library
+from posenc.plugins import load_plugin
 
 log = logging.getLogger("posenc.worker")
 
@@ -193,13 +194,20 @@ def _exit() -> None:
     os._exit(3)
 
 
-def _arguments() -> tuple[Path, int]:
-    """Return FOLDER and RUNNING of the command line; end the process with the usage if they are wrong."""
+def _arguments() -> argparse.Namespace:
+    """Return the command line, its plugins loaded; end the process with the usage if it is wrong."""
     module = sys.modules["__main__"].__spec__
     parser = argparse.ArgumentParser(
         prog=f"python -m {module.name if module else __name__}",
         description="Run the queued jobs of training in a folder, one after the other, at low priority. "
         "The process ends when the queue is empty or when its standard input is closed.",
+    )
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="Python file that registers schemes; may be repeated",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder of the queue")
     parser.add_argument(
@@ -211,19 +219,24 @@ def _arguments() -> tuple[Path, int]:
     arguments = parser.parse_args()
     if arguments.running < 1:
         parser.error(f"RUNNING must be 1 or more, got {arguments.running}.")
-    return arguments.folder, arguments.running
+    try:
+        for file in arguments.plugin:
+            load_plugin(file)
+    except PluginError as error:
+        parser.error(str(error))
+    return arguments
 
 
 def run_as_process() -> None:
     """Run the jobs of a queue in this process, which ends with its parent."""
-    folder, running = _arguments()
+    arguments = _arguments()
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     # A parent in the background may pass on that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_exit, daemon=True).start())
-    main(folder, running)
+    main(arguments.folder, arguments.running)
 
 
 if __name__ == "__main__":
