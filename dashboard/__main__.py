@@ -7,12 +7,13 @@ A setting that cannot be used ends it before anything is served, with one senten
 variable. `--check` says what the settings are and ends.
 """
 
+import argparse
 import json
 import os
 import signal
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,13 @@ from streamlit.web import cli
 from dashboard.server import identity, output, settings
 from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
+from posenc.errors import PluginError
+from posenc.plugins import load_plugin
 
 FOLDER = Path(__file__).parent
 CONFIG = "config.toml"
 OF_STREAMLIT = FOLDER.parent / ".streamlit"  # of a checkout: config.toml and secrets.toml
+ADDRESS = "STREAMLIT_SERVER_ADDRESS"  # Streamlit's variable of the option server.address
 
 
 def options(allowed: ServerSettings) -> list[str]:
@@ -40,6 +44,18 @@ def options(allowed: ServerSettings) -> list[str]:
         known = json.dumps({allowed.user_header: identity.KEY})
         ours.append(f"--server.trustedUserHeaders={known}")
     return ours
+
+
+def printed_address(arguments: Sequence[str]) -> list[str]:
+    """Return the option that makes the address of the command line the printed one, if one is given.
+
+    Of all addresses (0.0.0.0) the printed one stays localhost: Streamlit would ask another host for ours.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--server.address", dest="address")
+    address = parser.parse_known_args(arguments)[0].address or os.environ.get(ADDRESS)
+    everywhere = address in (None, "", "0.0.0.0", "::")  # noqa: S104 - compared alone
+    return [] if everywhere else [f"--browser.serverAddress={address}"]
 
 
 def defaults() -> dict[str, str]:
@@ -77,8 +93,14 @@ def _make_folders_absolute() -> None:
             os.environ[variable] = os.path.abspath(folder)
 
 
-def main(arguments: list[str]) -> int:
-    """Serve until the process is told to end; 2 for settings that cannot be used."""
+def main(arguments: list[str], plugins: Sequence[str] = ()) -> int:
+    """Serve until the process is told to end; 2 for settings or plugins that cannot be used."""
+    try:
+        for file in plugins:
+            load_plugin(file)  # before the folder changes
+    except PluginError as error:
+        print(f"posenc: {error}", file=sys.stderr)
+        return 2
     if OF_STREAMLIT.is_dir():
         _make_folders_absolute()
         os.chdir(FOLDER.parent)
@@ -96,7 +118,8 @@ def main(arguments: list[str]) -> int:
         for variable, text in settings.as_variables(allowed).items():
             print(f"{variable}={text}")
         return 0
-    ours, shipped = options(allowed), {"run": defaults()}
+    ours = [*options(allowed), *printed_address(arguments)]
+    shipped = {"run": defaults()}
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
     output.make_output_safe()  # before the log, which keeps where it writes
@@ -109,16 +132,33 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+class _PassedOn(click.Command):
+    """A command that keeps the first `--`, behind which the arguments of the script stand."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            args.insert(args.index("--"), "--")  # click drops the first
+        return super().parse_args(ctx, args)
+
+
 @click.command(
+    cls=_PassedOn,
     name="app",
     context_settings={"ignore_unknown_options": True},
     help="Open the dashboard. Options of Streamlit may follow, such as --server.port=8600; --check prints "
     "the settings of the server and ends.",
 )
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="FILE",
+    help="Python file that registers schemes of your own. May be repeated.",
+)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
-def start_app(options: tuple[str, ...]) -> None:
+def start_app(options: tuple[str, ...], plugins: tuple[str, ...]) -> None:
     """End this process with the exit status of the server."""
-    sys.exit(main(list(options)))
+    sys.exit(main(list(options), plugins))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ A script is text, made from the setting and the page's choices; tests run each a
 """
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import posenc
 from dashboard.settings import Setting
+from posenc.plugins import loaded_plugins
 
 
 def to_python(value: Any) -> str:
@@ -63,4 +65,7 @@ def whole_script(imports: str, values: str, body: str) -> str:
     imports = imports.strip()
     if "torch." in values and "import torch" not in imports:
         imports = f"import torch\n\n{imports}"
+    if "posenc.SCHEMES[" in values:  # of a scheme that was added, by these files
+        names = (Path(file).name for file in loaded_plugins())
+        values = "".join(f"posenc.load_plugin({name!r})\n" for name in names) + values
     return f"{imports}\n\n{values}\n{body.strip()}\n"

@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -177,8 +177,8 @@ class Word(Rule):
 class MultiChoice(Rule):
     """One to `most` of a few words, in the order of `options`. labels: other spellings of them."""
 
-    options: tuple[str, ...]
-    labels: tuple[str, ...]
+    options: Collection[str]
+    labels: Collection[str]
     most: int
 
     def allowed(self) -> str:

@@ -40,10 +40,10 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             common |= {"default": [*default], "format_func": labels(rule).__getitem__}
             if len(rule.options) > MOST_PILLS:
                 return place.multiselect(
-                    rule.label, rule.options, max_selections=rule.most, **common
+                    rule.label, tuple(rule.options), max_selections=rule.most, **common
                 )
             return place.pills(
-                rule.label, rule.options, selection_mode="multi", wrap=True, **common
+                rule.label, tuple(rule.options), selection_mode="multi", wrap=True, **common
             )
         case fields.Choice():
             common |= {"default": default, "format_func": labels(rule).__getitem__}

@@ -15,6 +15,7 @@ from dashboard.server import settings
 from posenc.errors import PosencError
 from posenc.lab.jobs import JobState, Queue
 from posenc.lab.worker import GRACE, NICE, STOP_WITHIN, UNWRITABLE
+from posenc.plugins import loaded_plugins
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class Workers:
             allowed = settings.current()
             command = [sys.executable, "-m", "dashboard.server.training_worker"]
             command += [str(self.queue.folder), str(self.queue.running)]
+            for file in loaded_plugins():
+                command += ["--plugin", file]
             process = subprocess.Popen(  # noqa: S603 - our own worker, no shell
                 command,
                 stdin=subprocess.PIPE,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -35,6 +36,19 @@ _MANTISSAS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)  # ten steps a decade, eq
 _BASES = (*(mantissa * 10.0**decade for decade in range(1, 8) for mantissa in _MANTISSAS), 1e8)
 
 
+class _SchemeLabels(Collection[str]):
+    """The labels of the registered schemes, also of those that are registered later."""
+
+    def __iter__(self) -> Iterator[str]:
+        return (config.label for config in SCHEMES.values())
+
+    def __len__(self) -> int:
+        return len(SCHEMES)
+
+    def __contains__(self, label: object) -> bool:
+        return label in tuple(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """The numbers that every scheme of a comparison shares.
@@ -43,8 +57,8 @@ class Setting:
     """
 
     schemes: tuple[str, ...] = fields.MultiChoice(
-        options=tuple(SCHEMES),
-        labels=tuple(config.label for config in SCHEMES.values()),
+        options=SCHEMES.keys(),
+        labels=_SchemeLabels(),
         most=MAX_SCHEMES,
         label="Schemes",
         help=with_advanced(

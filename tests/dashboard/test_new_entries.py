@@ -1,5 +1,6 @@
 """A new scheme or scaling is one file and one line in the registry: schemes, pages and lab take it.
 
+A file of a user is a scheme on every page, too, with no more than the hooks that it needs.
 config.json, planner and identification take an entry each, and do without it.
 """
 
@@ -164,3 +165,16 @@ def test_pages_laws_lab_and_command_line_take_new_entries(tmp_path: Path) -> Non
     assert result.returncode == 0, printed[-3_000:]
     (passed,) = re.findall(r"(\d+) passed, \d+ deselected", printed)
     assert int(passed) > 20  # the laws took it, too
+
+
+@pytest.mark.long
+def test_pages_take_schemes_of_a_plugin_that_define_one_hook_each() -> None:
+    """In a process of its own, where the plugin is loaded before anything imports the dashboard."""
+    words = ["-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider"]
+    words += ["-p", "tests.dashboard.added.loaded", "tests/dashboard/added/plugin_checks.py"]
+    result = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, (result.stdout + result.stderr)[-3_000:]
+    (passed,) = re.findall(r"(\d+) passed in", result.stdout)
+    assert int(passed) > 15  # one for each place, and the script
