@@ -5,7 +5,6 @@ embeddings as Press and Wolf 2017, arXiv 1608.05859. Axes: b batch, t tokens, h 
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -16,8 +15,6 @@ from posenc import fields
 from posenc.errors import ConfigError
 from posenc.schemes.base import Scheme
 from posenc.sdpa import attention
-
-Layer = TypeVar("Layer", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +34,40 @@ class ModelSize:
             )
 
 
+class _Linear(nn.Linear):
+    """A map without bias from inputs of unit variance to outputs of standard deviation `scale`.
+
+    first_rows: how many of its first rows start smaller, and their factor.
+    """
+
+    first_rows: tuple[int, float] = (0, 1.0)
+
+    def __init__(self, inputs: int, outputs: int, scale: float = 1.0) -> None:
+        self.std = scale * inputs**-0.5
+        super().__init__(inputs, outputs, bias=False, device="meta")  # where nothing is drawn
+        self.to_empty(device="cpu")
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights from `generator`, or from torch's own."""
+        nn.init.normal_(self.weight, std=self.std, generator=generator)
+        rows, factor = self.first_rows
+        if factor != 1:
+            self.weight[:rows] *= factor
+
+
+class _Embedding(nn.Embedding):
+    """Vectors of tokens, of length 1 on average."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__(vocabulary, width, device="meta")  # where nothing is drawn
+        self.to_empty(device="cpu")
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the vectors from `generator`, or from torch's own."""
+        nn.init.normal_(self.weight, std=self.embedding_dim**-0.5, generator=generator)
+
+
 class Block(nn.Module):
     """Attention, then a perceptron, each behind its own norm and added to the stream."""
 
@@ -45,11 +76,12 @@ class Block(nn.Module):
         width = config.width
         self.heads = config.heads
         self.norm_attention = nn.LayerNorm(width, bias=False)
-        self.qkv = _undrawn(nn.Linear, width, 3 * width, bias=False)
-        self.out = _undrawn(nn.Linear, width, width, bias=False)
+        added = (2 * config.layers) ** -0.5  # the more maps add to the stream, the less each adds
+        self.qkv = _Linear(width, 3 * width)
+        self.out = _Linear(width, width, added)
         self.norm_mlp = nn.LayerNorm(width, bias=False)
-        self.up = _undrawn(nn.Linear, width, 4 * width, bias=False)
-        self.down = _undrawn(nn.Linear, 4 * width, width, bias=False)
+        self.up = _Linear(width, 4 * width)
+        self.down = _Linear(4 * width, width, added)
 
     def forward(self, x: Float[Tensor, "b t d"], scheme: Scheme) -> Float[Tensor, "b t d"]:
         qkv = self.qkv(self.norm_attention(x)).unflatten(-1, (3, self.heads, -1))
@@ -73,34 +105,18 @@ class LanguageModel(nn.Module):
         """
         super().__init__()
         self.config = config
-        self.tokens = _undrawn(nn.Embedding, vocabulary, config.width)
+        self.tokens = _Embedding(vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width, bias=False)
-        self._draw(generator)
-        self._start_queries(scheme)
-        self.scheme = scheme
-
-    def _draw(self, generator: torch.Generator) -> None:
-        """Unit variance through every map; what is added to the stream is smaller the more is added."""
-        width = self.config.width
-        nn.init.normal_(self.tokens.weight, std=width**-0.5, generator=generator)
+        head_dim = config.width // config.heads
+        smaller = head_dim**-0.5 / scheme.softmax_scale(head_dim)
+        self.tokens.reset_parameters(generator)
         for block in self.blocks:
             assert isinstance(block, Block)
+            block.qkv.first_rows = (config.width, smaller)
             for linear in (block.qkv, block.up, block.out, block.down):
-                deep = (2 * len(self.blocks)) ** -0.5 if linear in (block.out, block.down) else 1.0
-                nn.init.normal_(
-                    linear.weight, std=deep * linear.in_features**-0.5, generator=generator
-                )
-
-    @torch.no_grad()
-    def _start_queries(self, scheme: Scheme) -> None:
-        width = self.config.width
-        head_dim = width // self.config.heads
-        smaller = head_dim**-0.5 / scheme.softmax_scale(head_dim)
-        if smaller != 1:
-            for block in self.blocks:
-                assert isinstance(block, Block)
-                block.qkv.weight[:width] *= smaller
+                linear.reset_parameters(generator)
+        self.scheme = scheme
 
     def forward(
         self,
@@ -120,9 +136,3 @@ class LanguageModel(nn.Module):
         for index, block in enumerate(self.blocks):
             x = block(x, scheme.layer(index))
         return functional.linear(self.norm(x), self.tokens.weight)
-
-
-def _undrawn(kind: type[Layer], *sizes: int, **options: bool) -> Layer:
-    """Make a layer without torch's own start, which would draw from the global generator."""
-    layer: Layer = nn.utils.skip_init(kind, *sizes, **options)
-    return layer

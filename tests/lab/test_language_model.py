@@ -92,6 +92,38 @@ def test_scores_and_maps_start_with_unit_variance() -> None:
         assert model.tokens.weight.std().item() == pytest.approx(1 / 16, rel=0.05)
 
 
+@pytest.mark.parametrize("kind", ["none", "t5", "learned"])
+def test_model_of_memory_alone_is_filled_with_starts_of_the_same_spread(kind: str) -> None:
+    specification = small_spec(kind, layers=2, widths=[128], heads=4)
+
+    def build() -> LanguageModel:
+        scheme = specification.scheme.build()
+        return LanguageModel(
+            specification.model, 256, scheme, torch.Generator("cpu").manual_seed(5)
+        )
+
+    expected = build()
+    with torch.device("meta"):
+        model = build()
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(torch.nan)
+    for part in model.modules():
+        if hasattr(part, "reset_parameters"):
+            part.reset_parameters()
+    for name, value in expected.state_dict().items():
+        found = model.state_dict()[name]
+        if name.startswith("scheme.") or "norm" in name:
+            assert torch.equal(found, value), name
+            continue
+        for rows, wanted in zip(
+            found.split(128), value.split(128), strict=True
+        ):  # q, k and v apart
+            assert rows.std().item() == pytest.approx(wanted.std().item(), rel=0.05), name
+            assert not torch.equal(rows, wanted)
+
+
 def test_embed_is_called_once_and_rotate_once_per_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
