@@ -81,7 +81,8 @@ class LearnedConfig(SchemeConfig):
             from posenc.checkpoints.sources import named_table  # most schemes read no files
 
             named = named_table(self.source)
-            return Learned.from_table(named.table, named.provenance, source=self.source).to(device)
+            scheme = Learned.from_table(named.table, named.provenance, source=self.source)
+            return scheme.to(resolve_device(device))
         limits.check_seed(seed)
         # On the CPU by a generator of its own: the same table on every device.
         generator = torch.Generator("cpu").manual_seed(seed)

@@ -47,6 +47,7 @@ def test_scheme_of_a_run_has_the_numbers_of_that_run_again(source: str) -> None:
     config = SMALL.replace(learned_source=source).config("learned")
     with torch.device("meta"):
         scheme = config.build()
+    assert scheme.get_parameter("weight").device.type == "meta"
     found = materialised(scheme).state_dict()["weight"]
     assert torch.equal(found, config.build().state_dict()["weight"])
 
