@@ -5,12 +5,11 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, Self
 
 import torch
 
-from posenc import fields, limits
+from posenc import __version__, fields, limits
 from posenc.errors import (
     ConfigError,
     RunError,
@@ -204,4 +203,4 @@ def _reals(owner: Any, plain: dict[str, Any]) -> dict[str, Any]:
 
 def current_versions() -> tuple[tuple[str, str], ...]:
     """Return the versions of this library and torch."""
-    return (("posenc", metadata.version("posenc")), ("torch", torch.__version__))
+    return (("posenc", __version__), ("torch", torch.__version__))

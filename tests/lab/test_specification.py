@@ -5,19 +5,23 @@ import json
 import os
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib import metadata
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from posenc import SCHEMES, ConfigError
 from posenc.errors import PosencError, RunError, RunOfAnotherVersion
 from posenc.lab import Specification, Store, SweepTask, local_sweep, specifications, sweep
+from posenc.lab.specification import current_versions
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.tasks import Language
@@ -25,6 +29,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sizes import Sizes
 from tests.lab.small_runs import CORPUS, SIZES, KillingJob, sentences, small_spec
+from tests.lab.worker_processes import ROOT
 from tests.library.small_schemes import SMALL_CONFIGS
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -307,3 +312,14 @@ def test_process_of_a_pool_ends_when_interrupted_or_left_alone(
         ended.get(timeout=0.1)
     leave.set()
     assert ended.get(timeout=60) == 3
+
+
+def test_versions_are_known_in_a_checkout_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert dict(current_versions()) == {"posenc": project["version"], "torch": torch.__version__}
