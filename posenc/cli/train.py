@@ -30,12 +30,15 @@ from posenc.schemes.rope_scaling import AFTER_TRAINING
 from posenc.text import install_command, with_advanced
 
 _ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
+FAILED = 1  # exit status where a run failed
 ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
 
 
 @click.command(
     name="train",
-    help="Train every combination asked for; runs that are in the store are not repeated.",
+    help="Train every combination asked for; runs that are in the store are not repeated. The exit status "
+    "is 2 if an option cannot be used, before anything is trained, and 1 if a run fails: the others are "
+    "stored, and the same command tries it again.",
 )
 @click.option(
     "--scheme",
@@ -122,7 +125,7 @@ def train_schemes(
         spec, state = outcome.specification, outcome.error or outcome.stopped or "done"
         click.echo(f"{spec.run_id}  {run_name(spec)}  {state}")
     if any(outcome.error for outcome in outcomes):
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 def _on_dask(tasks: Sequence[SweepTask], address: str, store: Store) -> list[Outcome]:

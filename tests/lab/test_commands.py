@@ -143,6 +143,13 @@ def test_failed_run_is_named_and_the_others_are_made() -> None:
     assert "The checkpoint cannot be read" in failed
     assert done.endswith("  done")
     assert Store().ids() == [specs_of("alibi")[0].run_id]
+    torn.unlink()
+    assert (
+        run_train("--scheme", "rope", "--scheme", "alibi").exit_code == 0
+    )  # the same command again
+    help_text = " ".join(run("train", "--help").stdout.split())
+    assert "The exit status is 2 if an option cannot be used" in help_text
+    assert "and 1 if a run fails" in help_text
 
 
 @pytest.mark.parametrize("task", ["copy", "recall"])
