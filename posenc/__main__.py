@@ -1,4 +1,4 @@
-"""The command line: `posenc inspect`, `plan`, `identify`, `train`, `runs`, `label`, `export`, `app`."""
+"""The command line: `posenc inspect`, `plan`, `identify`, `train`, `runs`, `export`, `app`."""
 
 import importlib
 import os
@@ -15,7 +15,6 @@ _COMMANDS = {
     "train": "posenc.cli.train:train_schemes",
     "runs": "posenc.cli.runs:list_runs",
     "export": "posenc.cli.runs:export_runs",
-    "label": "posenc.cli.runs:label_run",
     "inspect": "posenc.cli.plan:inspect_config",
     "plan": "posenc.cli.plan:plan_context",
     "identify": "posenc.cli.identify:identify_table",

@@ -4,7 +4,7 @@ import functools
 
 import streamlit as st
 
-from dashboard import run_descriptions, run_labels, runs
+from dashboard import run_descriptions, runs
 from dashboard.controls import uploads
 from dashboard.controls.widgets import button, show, take_value
 from dashboard.server import settings
@@ -38,7 +38,7 @@ def available() -> tuple[str, ...]:
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
     cached = (name for name in candidates if name.startswith("table-") and name in cached_tables)
-    shown = run_labels.shown_runs()
+    shown = runs.all_ids()
     trained = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
     return tuple(dict.fromkeys(("trained", "random", *packaged, *cached, *trained)))
 

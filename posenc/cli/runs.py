@@ -1,4 +1,4 @@
-"""The commands `runs`, `export` and `label`: list a store of runs, write it as CSV, name its runs."""
+"""The commands `runs` and `export`: list a store of runs, write it as CSV."""
 
 import csv
 import io
@@ -10,7 +10,6 @@ import click
 
 from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
-from posenc.lab.labels import Label, Labels, check_name, hidden
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.summary import (
@@ -97,62 +96,17 @@ def run_name(specification: Specification) -> str:
     return " ".join([*parts, f"width={specification.model.width}", f"seed={specification.seed}"])
 
 
-@click.command(name="label", help="Name a run, hide it from lists or show it again; it stays.")
-@click.argument("run")
-@click.option("--name", help="Its new name; an empty text removes the name.")
-@click.option("--owner", default="", help="Owner of the label; default: none.")
-@click.option(
-    "--hide/--show", "hidden", default=None, help="Hide the run in lists, or show it again."
-)
-@STORE
-@PLUGIN
-def label_run(
-    run: str, name: str | None, owner: str, hidden: bool | None, store: str | None
-) -> None:
-    if name is None and hidden is None:
-        raise click.ClickException("Say what to change: --name, --hide or --show.")
-    if name:
-        name = check_name(name)
-    runs = Store(store)
-    empty = Label(run, owner)  # raises before the store is read
-    if not runs.has(run):
-        raise click.ClickException(f"There is no run {run} in {runs.url}.")
-    labels = Labels(runs.url)
-    labels.add(empty)
-    label = labels.change(run, owner, name=name, hidden=hidden)
-    whose = f" for {label.owner}" if label.owner else ""
-    suffix = ", hidden" if label.hidden else ""
-    click.echo(f"{run}  {label.name or 'no name'}{whose}{suffix}")
-    owners = [other.owner for other in labels.all().get(run, ()) if not other.hidden]
-    if label.hidden and owners:
-        others = ", ".join(owner or "an owner without a name" for owner in owners)
-        click.echo(f"It stays in lists, because it is not hidden for {others}: see --owner.")
-
-
 @click.command(name="runs", help="List the runs of the store and their results.")
-@click.option("--hidden", "also_hidden", is_flag=True, help="List hidden runs, too.")
 @READ_STORE
 @PLUGIN
-def list_runs(also_hidden: bool, store: str | None) -> None:
+def list_runs(store: str | None) -> None:
     opened = open_store(store)
-    labels = Labels(opened.url).all()
     listed = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
-    left_out = {run.run_id for run in listed if hidden(labels.get(run.run_id, ()))}
-    if not also_hidden:
-        listed = [run for run in listed if run.run_id not in left_out]
     for run in listed:
         state = run.stopped or f"{run.seconds:,.0f} s"
-        names = "".join(
-            f"  {label.name or 'no name'}{f' ({label.owner})' if label.owner else ''}"
-            f"{', hidden' if label.hidden else ''}"
-            for label in labels.get(run.run_id, ())
-        )
         click.echo(
             f"{run.run_id}  {comparison(run.specification)}  {run_name(run.specification)}  {state}"
-            f"{names}"
         )
-    if left_out and not also_hidden:
-        click.echo(f"{len(left_out)} hidden: --hidden lists them, too.", err=True)
     for curve, compared in _compared(listed, "context"):
         length = curve.specification.train_length
         loss = at_training_length(curve, compared)

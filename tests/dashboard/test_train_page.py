@@ -1,31 +1,26 @@
-"""The Train page: planning, starting, following, stopping, faults of its queue, and who owns a start."""
+"""The Train page: planning, starting, following, stopping, faults of its queue, and who started what."""
 
 import errno
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import limits, run_descriptions, run_labels
+from dashboard import limits, run_descriptions
 from dashboard.pages.train import form
 from dashboard.server.workers import LOADING_SECONDS, Workers, server_workers
 from dashboard.text import duration
-from posenc.checkpoints.file_store import store_url
 from posenc.lab import Store, from_text, specifications, worker
 from posenc.lab.jobs import JobState, Progress, Queue
-from posenc.lab.labels import FOLDER, Label, Labels
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
 from tests.dashboard.page_queue import (
     SPEED,
     TRAIN_LINK,
     SharedServer,
-    empty_page_caches,
     train_waiting,
 )
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit
@@ -244,36 +239,13 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
     assert [reason in text for text in shown] == [True]
 
 
-# Who may name and stop ----------------------------------------------------------------------
+# Who started it ---------------------------------------------------------------------------------
 
-ANN, BOB, NOBODY = "ann@example.org", "bob@example.org", ""
 LINK = TRAIN_LINK | {"schemes": "rope", "task": "copy", "steps": "3"}
 
 
-@pytest.fixture
-def visit_as(monkeypatch: pytest.MonkeyPatch) -> SharedServer:
-    return SharedServer(monkeypatch)
-
-
-def start(name: str) -> AppTest:
-    at = visit("train", LINK)
-    at.text_input(key="run_name").set_value(name).run()
-    return press(at)
-
-
-def block_labels() -> None:
-    """Put a file where the folder of labels would be, so that none can be read or written."""
-    labels = Path(os.environ["POSENC_RUNS"]) / FOLDER
-    labels.parent.mkdir(parents=True, exist_ok=True)
-    if labels.exists():
-        labels.rename(labels.with_name("elsewhere"))
-    labels.write_text("in the way")
-    st.cache_resource.clear()
-
-
-def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queue) -> None:
-    drawn(start("My first try"))
-    assert "My first try." in captions(visit("train"))
+def test_finished_runs_are_linked_and_open_in_extrapolation(queue: Queue) -> None:
+    drawn(press(visit("train", LINK)))
     run = train_waiting(queue)
     at = drawn(visit("train", LINK))
     assert "Trained." in captions(at)
@@ -282,22 +254,12 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
     name = comparison(specification)
     links = [element.proto.query_string for element in at.get("page_link")]
     assert any(f"comparison={name}" in link and "own_runs=true" in link for link in links)
-    assert any(text.startswith("My first try. Task: ") for text in captions(at))
-    Labels(store_url()).change(run, "", name="Renamed", hidden=True)
-    empty_page_caches()
-    assert "Finished on this server" not in [box.value for box in drawn(visit("train")).subheader]
-    # Hidden runs are in no list, but nothing is deleted: links and the same start find them.
-    assert Store().ids() == [run]
+    assert run_descriptions.description(specification) in captions(at)
     link = {"half": "measured", "comparison": name, "schemes": "rope"}
     measured = drawn(visit("extrapolation", link))
     assert not measured.warning
     assert "RoPE" in headline(measured)
     assert any(run_descriptions.description(specification) in text for text in captions(measured))
-    other = drawn(visit("extrapolation", {"half": "measured"}))
-    offered = " ".join(other.segmented_control(key="comparison_control").options)
-    assert "Text, 64 tokens" in offered
-    assert run_descriptions.title(specification) not in offered
-    assert "Trained." in captions(visit("train", LINK))
 
 
 def test_models_that_have_hardly_learned_get_no_verdict(queue: Queue) -> None:
@@ -311,67 +273,21 @@ def test_models_that_have_hardly_learned_get_no_verdict(queue: Queue) -> None:
     assert loss > form.standard_library().pair_loss
 
 
-def test_only_the_owner_stops(queue: Queue, visit_as: SharedServer) -> None:
-    visit_as(ANN)
-    start("Anns")
-    (job,) = queue.jobs()
-    stop = f"stop_{job.name}"
-    visit_as(BOB)
-    forged: dict[str, Any] = {f"{stop}_asked": True}
-    at = drawn(visit("train", **forged))
-    assert stop not in keys_of_buttons(at)
-    assert "Anns (ann@example.org)." in captions(at)
-    assert [each.name for each in queue.jobs()] == [job.name]
-    visit_as(NOBODY)
-    assert stop not in keys_of_buttons(visit("train"))
-    visit_as(ANN)
-    assert stop in keys_of_buttons(visit("train"))
-
-
-def test_unknown_visitor_names_a_start_once(queue: Queue, visit_as: SharedServer) -> None:
-    visit_as(NOBODY)
-    start("First")
-    (job,) = queue.jobs()
-    run = job.specifications[0].run_id
-    queue.cancel(job.name)
-    start("Second")
-    assert Labels(store_url()).all() == {run: (Label(run, "", "First"),)}
-
-
-def test_name_with_markup_is_refused_and_an_owner_s_is_literal(
-    queue: Queue, visit_as: SharedServer
+def test_board_says_who_started_a_job_where_the_proxy_names_them_and_all_may_stop_it(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    visit_as = SharedServer(monkeypatch)
     name = "![x](http://evil.example/p.png)**b**"
     visit_as(name)
-    at = visit("train", LINK)
-    at.text_input(key="run_name").set_value("[a](javascript:alert(1))").run()
-    assert ["begins with a letter" in error for error in errors(at)] == [True]
-    assert "start_training" not in keys_of_buttons(at)
-    start("Fine")
-    shown = [text.value for text in visit("train").main.caption if "evil" in text.value]
-    assert shown
-    assert all("![x](" not in text and "](http" not in text for text in shown)
-
-
-def stoppers(visit_as: SharedServer) -> set[str]:
-    """Return who of three visitors may stop the one start."""
-    (job,) = Queue().jobs()
-
-    def may_stop(person: str) -> bool:
-        visit_as(person)
-        return run_labels.may_stop(job)
-
-    return {*filter(may_stop, (ANN, BOB, NOBODY))}
-
-
-def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
-    queue: Queue, visit_as: SharedServer
-) -> None:
-    block_labels()
-    visit_as(ANN)
-    at = start("Mine")
-    assert ["its name cannot be saved" in toast.value for toast in at.toast] == [True]
-    assert run_labels.all_labels() == {}
-    assert [job.owner for job in queue.jobs()] == [ANN]
-    assert stoppers(visit_as) == {ANN}
-    drawn(visit("train"))
+    press(visit("train", LINK))
+    (job,) = queue.jobs()
+    visit_as("bob@example.org")
+    at = drawn(visit("train"))
+    assert f"Started by {name}." in captions(at)
+    (shown,) = [text.value for text in at.main.caption if "evil" in text.value]
+    assert "![x](" not in shown
+    drawn(press(at, f"stop_{job.name}"))
+    assert queue.jobs() == []
+    visit_as("")
+    press(visit("train", LINK))
+    assert not any(text.startswith("Started by") for text in captions(drawn(visit("train"))))

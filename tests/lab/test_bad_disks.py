@@ -14,7 +14,6 @@ import pytest
 from posenc.errors import QueueUnwritable, RunError
 from posenc.lab import Run, Specification, Store, run_once, worker
 from posenc.lab.jobs import ATTEMPTS, Job, JobState, Progress, Queue
-from posenc.lab.labels import Label, Labels
 from posenc.lab.run_once import checkpoint_of
 from tests.lab.bad_disks import CALLS, FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import (
@@ -171,16 +170,6 @@ def test_unwritable_checkpoint_fails_the_run_only(
         run = run_once(spec, CORPUS, store)
     assert disk.refused
     assert list(store) == [run]
-
-
-def test_labels_that_cannot_be_written_stay_as_they_are(tmp_path: Path) -> None:
-    labels, label = Labels(tmp_path), Label("0" * 20, "ann", "a name")
-    assert labels.add(label)
-    with bad_disk(tmp_path, errno.EROFS):
-        for write in (labels.add, labels.put):
-            with pytest.raises(RunError, match=rf"store of runs cannot be written: {READ_ONLY}"):
-                write(Label("1" * 20, "ann", "another"))
-    assert labels.all() == {label.run_id: (label,)}
 
 
 CHANGES: tuple[Callable[[Queue, Job], object], ...] = (

@@ -37,6 +37,4 @@ MUTANTS_OF_LAB = (
            ("worker.py::test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves",)),
     Mutant("a difference called so without its interval", "lab/summary.py",
            "(self.low > 0 or self.high < 0) and abs", "abs", ("summary",)),
-    Mutant("a label's name may go on after its end", "lab/labels.py",
-           "if not _NAME.fullmatch(bare)", "if not _NAME.match(bare)", ("labels",)),
 )  # fmt: skip

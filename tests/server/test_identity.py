@@ -14,24 +14,21 @@ pytestmark = pytest.mark.usefixtures("isolated_server")
 
 
 def test_visitor_is_known_by_the_header_of_the_proxy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def known(**user: object) -> tuple[str, bool]:
+    def known(**user: object) -> str:
         monkeypatch.setattr(identity.st, "user", user)
-        return identity.name(), identity.may_own()
+        return identity.name()
 
     monkeypatch.setenv("POSENC_PROFILE", "shared")
-    assert known() == ("", False)
+    assert known() == ""
     # A claim of Streamlit's own login, also one that is called as the header is, without a header.
     claims = {"is_logged_in": True, "email": "ann@example.org", "posenc_user": "root"}
-    assert known(**claims) == ("", False)
+    assert known(**claims) == ""
     monkeypatch.setenv("POSENC_USER_HEADER", "X-User")
-    assert known(email="ann@example.org") == ("", False)
-    assert known(posenc_user="bob") == ("bob", True)
-    for odd in ("", " ", "a\nb", "a\u202eb", "x" * 129, None, 7):
-        assert known(posenc_user=odd) == ("", False)
-    monkeypatch.setenv("POSENC_PROFILE", "private")
-    assert known() == ("", False)
-    monkeypatch.delenv("POSENC_USER_HEADER")
-    assert known() == ("", True)  # the one person
+    assert known(email="ann@example.org") == ""
+    for good in ("bob", "ann@example.org", "Zo\u00eb B.", "x" * 128):
+        assert known(posenc_user=good) == good
+    for odd in ("", " ", " bob", "a\nb", "a\u202eb", "a\u00a0b", "x" * 129, None, 7):
+        assert known(posenc_user=odd) == ""
 
 
 def test_table_of_the_login_of_earlier_versions_stops_the_server_without_telling_its_secrets(

@@ -18,11 +18,6 @@ NAME, CONTROL = "comparison", "comparison_control"
 FEW = 6  # comparisons that stand side by side; more are a list to choose from
 
 
-def in_link(default: str) -> str:
-    """Return the comparison that the link names."""
-    return st.query_params.get(NAME, default)
-
-
 def titles(comparisons: Mapping[str, list[RunInfo]]) -> dict[str, str]:
     """Return the title of every comparison; equal ones end with the end of their name."""
     names = {
@@ -41,7 +36,7 @@ def choose(place: DeltaGenerator, comparisons: Mapping[str, list[RunInfo]], defa
     link.read_options(MeasuredChoice)
     labels = titles(comparisons)
     options = [*labels] if default in labels else [default, *labels]
-    name = in_link(default)
+    name = st.query_params.get(NAME, default)
     if name not in options:
         st.warning(
             f"Comparison {plain(name)} is not on this server; {plain(default)} is shown instead.",

@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import run_descriptions, run_labels, run_results, runs
+from dashboard import run_descriptions, run_results, runs
 from dashboard.ab import AB
 from dashboard.charts import loss
 from dashboard.controls import sidebar
@@ -63,7 +63,7 @@ def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> 
     """
     kinds = settings.current.schemes
     default = runs.shipped_comparison(kinds) or fields.defaults(MeasuredChoice)["comparison"]
-    comparisons = runs.comparisons(run_labels.shown_runs(comparison.in_link(default)))
+    comparisons = runs.comparisons(runs.all_ids())
     name = comparison.choose(row, comparisons, default)
     if unreadable := runs.unreadable():
         st.caption(plain(unreadable))

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import run_labels, runs
+from dashboard import runs
 from dashboard.charts.theme import COLOURS
 from dashboard.controls.widgets import button
 from dashboard.frame import page
@@ -84,9 +84,9 @@ def _draw_job(queue: Queue, job: Job) -> None:
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
             st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[run.scheme.kind])
-        if names := run_labels.names_with_owners([*planned]):
-            st.caption(plain(f"{names}."))
-        if settings.current().training and run_labels.may_stop(job):
+        if job.owner:
+            st.caption(plain(f"Started by {job.owner}."))
+        if settings.current().training:
             _draw_stop(queue, job)
 
 
@@ -115,9 +115,7 @@ def draw_link(specifications: list[Specification], label: str = "") -> None:
         own_runs="true",
         schemes=[page.label(kind) for kind in kinds],
     )
-    names = run_labels.names_with_owners(specifications)
-    lead = f"{names}. " if names else ""
-    st.caption(plain(f"{lead}{description(specifications[0])}"))
+    st.caption(plain(description(specifications[0])))
 
 
 def draw_finished(linked: str | None) -> None:
@@ -125,7 +123,7 @@ def draw_finished(linked: str | None) -> None:
     shipped = set(runs.shipped())
     own = [
         [info.specification for info in infos]
-        for name, infos in runs.comparisons(run_labels.shown_runs()).items()
+        for name, infos in runs.comparisons(runs.all_ids()).items()
         if name != linked and any(info.run_id not in shipped for info in infos)
     ]
     if not own:

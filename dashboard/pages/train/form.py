@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import run_descriptions, run_labels, run_results, runs
+from dashboard import run_descriptions, run_results, runs
 from dashboard.charts import loss
 from dashboard.controls import uploads
 from dashboard.controls.widgets import button
@@ -21,10 +21,9 @@ from dashboard.server.workers import LOADING_SECONDS, server_workers
 from dashboard.settings import Setting
 from dashboard.text import duration, plain
 from posenc import fields
-from posenc.errors import PosencError, QueueUnwritable, RunError
+from posenc.errors import PosencError, QueueUnwritable
 from posenc.lab import summary
 from posenc.lab.jobs import JobState
-from posenc.lab.labels import MAX_NAME, check_name
 from posenc.lab.run_once import Speed, calibrate
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
@@ -197,7 +196,7 @@ def _ids_in_training() -> set[str]:
 
 
 def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None:
-    """Draw how long these runs take, the field of their name, and the button that starts them."""
+    """Draw how long these runs take, and the button that starts them."""
     seconds = LOADING_SECONDS + sum(map(speed().seconds, new))
     allowed = settings.current().run_seconds
     st.markdown(
@@ -210,30 +209,20 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
             "schemes, or a smaller model.",
             icon=":material/block:",
         )
-    row = st.container(horizontal=True, vertical_alignment="bottom")
-    name = row.text_input(
-        "Name (optional)",
-        key="run_name",
-        max_chars=MAX_NAME,
-        help="Every visitor sees the name. The command `posenc label` changes it.",
-        width=300,
-    ).strip()
     try:
-        if name:
-            check_name(name)
         if button(
-            row,
+            st,
             "Start",
             key="start_training",
             icon=":material/play_arrow:",
             disabled=seconds > allowed,
         ):
-            _start(new, text, text_name, name)
+            _start(new, text, text_name)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
 
 
-def _start(new: list[Specification], text: bytes | None, text_name: str, name: str) -> None:
+def _start(new: list[Specification], text: bytes | None, text_name: str) -> None:
     """Add a job for these runs to the queue. Raises PosencError where that cannot be done."""
     workers = server_workers()
     seconds = sum(map(speed().seconds, new))
@@ -251,10 +240,6 @@ def _start(new: list[Specification], text: bytes | None, text_name: str, name: s
         owner_jobs=started,
     )
     started.append(job)
-    try:
-        run_labels.label_started(new, name)
-    except RunError:  # a name is no reason to stop
-        st.toast("The job is queued, but its name cannot be saved now.", icon=":material/info:")
     with contextlib.suppress(QueueUnwritable):  # the board says so
         workers.start_if_needed()
     st.rerun()

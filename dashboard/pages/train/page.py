@@ -39,8 +39,8 @@ def draw() -> None:
     board.draw_finished(linked)
     page.how_to_read(
         "One background process trains at low priority; other jobs are queued. A job continues when you "
-        "close this page and is the same for every visitor. Anyone can watch it. Anyone can stop it, "
-        "unless its owner is known: then only the owner can. The same job started again continues from "
+        "close this page and is the same for every visitor. Anyone can watch it and stop it. The "
+        "same job started again continues from "
         "there, also after a restart of the server. Runs with the same sizes, text and seed are one "
         "run, whatever the text is called, so nothing is trained twice. Finished runs are on "
         "Extrapolation; the table of a learned run can be chosen in the sidebar."
