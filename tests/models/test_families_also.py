@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from posenc.models.stack import Stack, merged
-from posenc.models.unread import bears_on_position
 
 from posenc.models.family import FAMILIES
 from posenc.models.row_reader import read_config
+from posenc.models.stack import Stack, merged
+from posenc.models.unread import bears_on_position
 from tests.longer import mostly
 from tests.models.configs import Config
 from tests.models.generate_families import RUN_WITH

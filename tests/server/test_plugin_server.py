@@ -33,8 +33,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Return the words with which Streamlit is called, in place of a server."""
     words: list[list[str]] = []
     monkeypatch.setattr(launcher.cli, "main", lambda given, **more: words.append(given))
-    for name in ("install", "make_output_safe"):
-        monkeypatch.setattr(launcher.logs, name, lambda: None)
+    for name in ("begin_log", "make_output_safe"):
+        monkeypatch.setattr(launcher.output, name, lambda **options: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)
     return words
 
