@@ -32,7 +32,7 @@ from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
 from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
 from posenc.schemes.rope import RopeConfig
-from posenc.text import printable_name, significant, with_advanced
+from posenc.text import joined, printable_name, significant, with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _ASSUME = click.option(
@@ -179,8 +179,8 @@ def _print_plan(plan: ContextPlan) -> None:
     _print_list(
         "Advice by amount of training",
         [
-            f"{advice.title}: {advice.method}. Logit change on short context: {advice.short}. "
-            f"{advice.sentence} ({advice.source})"
+            f"{advice.title}: {joined((advice.method, *advice.equal), 'or')}. Logit change on short "
+            f"context: {advice.short}. {advice.sentence} ({advice.source})"
             if advice.method
             else f"{advice.title}: {advice.sentence}"
             for advice in advice_of(plan)

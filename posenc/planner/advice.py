@@ -13,7 +13,7 @@ class Advice(NamedTuple):
     """The advice for one amount of further training.
 
     method: its label, "" where no source reports one. short: the expected change on short context.
-    sentence: what is known. source: of the sentence.
+    sentence: what is known. source: of the sentence. equal: labels of the methods that share its rank.
     """
 
     title: str
@@ -21,6 +21,7 @@ class Advice(NamedTuple):
     short: str
     sentence: str
     source: str
+    equal: tuple[str, ...] = ()
 
 
 def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
@@ -59,7 +60,8 @@ def _advice(plan: ContextPlan) -> Iterator[Advice]:
     }
     for title, methods in choices.items():
         if methods:
-            yield _advice_of(title, methods[0])
+            equal = [x.method.label for x in methods[1:] if x.rank == methods[0].rank]
+            yield _advice_of(title, methods[0])._replace(equal=tuple(equal))
         else:
             length = times_longer(plan.methods[0].factor)
             how = "without training" if title == "No training" else f"after {title.lower()}"

@@ -206,7 +206,7 @@ def test_page_and_command_name_the_same_methods(name: str) -> None:
     words += ["--trained", str(preset.trained_length)] if preset.trained_length else []
     record = json.loads(CliRunner().invoke(command.main, words, input=json.dumps(config)).stdout)
     assert [row["label"] for row in record["methods"]] == list(read.methods["method"])
-    assert record["advice"] == [one._asdict() for one in read.advice]
+    assert record["advice"] == [one._asdict() | {"equal": [*one.equal]} for one in read.advice]
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "mistral-7b-v0.1", "llama-2-7b"])
@@ -234,6 +234,8 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
             assert ("without training" in one.sentence) == (one.title == "No training")
             continue
         method = methods[one.method]
+        ranks = {label: x.rank for label, x in methods.items() if x.readiness is method.readiness}
+        assert {one.method, *one.equal} == {x for x in ranks if ranks[x] == method.rank}
         assert one.source in sources
         before = f"{method.short.at_zero:.3g}"
         assert one.short.startswith(

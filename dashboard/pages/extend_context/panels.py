@@ -27,7 +27,7 @@ from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.report import COLUMNS, COVERAGE, TRADE_OFFS
 from posenc.planner.warnings import bound_sentence
-from posenc.text import count_of
+from posenc.text import count_of, joined
 
 
 def advice(read: PlannerRead) -> None:
@@ -40,6 +40,9 @@ def advice(read: PlannerRead) -> None:
         with place.container(border=True, height="stretch"):
             st.caption(choice.title)
             st.markdown(f"**{plain(choice.method or 'None reported')}**")
+            if choice.equal:
+                others = plain(joined(choice.equal, "and"))
+                st.markdown(f"Of the same rank: {others}. No source puts them in order.")
             if choice.short:
                 st.markdown(f"Logit change on short context: {choice.short}.")
             st.caption(plain(choice.sentence))
