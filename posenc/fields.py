@@ -49,7 +49,7 @@ class Rule(ABC):
     def describe(self, value: Any) -> str:
         """Return the value as a sentence names it."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return f"{value:,.10g}" if number else self.write(value)
+        return plain_number(value) if number else self.write(value)
 
     def fault(self, text: str) -> str:
         """Return in words what is wrong with a text that `nearest` had to change."""
@@ -97,9 +97,10 @@ class FloatRange(Rule):
     or_zero: bool = False
 
     def allowed(self) -> str:
-        edge = f"from {self.low:g}" if self.closed else f"greater than {self.low:g}"
+        edge = "from" if self.closed else "greater than"
         kind = "0 or a number" if self.or_zero else "a number"
-        return f"{kind} {edge} {'to' if self.closed else 'and at most'} {self.high:g}"
+        most = "to" if self.closed else "and at most"
+        return f"{kind} {edge} {plain_number(self.low)} {most} {plain_number(self.high)}"
 
     def accepts(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -231,7 +232,8 @@ class Numbers(Rule):
 
     def _count(self, least: int) -> str:
         kind = "whole numbers" if self.whole else "numbers"
-        return f"{least:,} to {self.most:,} {kind} from {self.low:g} to {self.high:g}"
+        ends = f"{plain_number(self.low)} to {plain_number(self.high)}"
+        return f"{least:,} to {self.most:,} {kind} from {ends}"
 
     def accepts(self, value: object) -> bool:
         return (
@@ -271,6 +273,11 @@ def quoted_text(text: str) -> str:
     """Return the beginning of a visitor's text in quotes, without what could be markup."""
     shown = re.sub(r"[^\w.,+ -]", "?", text[:_MOST_QUOTED])
     return f"'{shown}{'...' if len(text) > _MOST_QUOTED else ''}'"
+
+
+def plain_number(value: float) -> str:
+    """Return the end of a range as people write it: 1,000,000, 0.001, and 1e12 or 1e-6 for long ones."""
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:,.10g}")
 
 
 def format_number(value: float) -> str:

@@ -49,7 +49,7 @@ class RopeConfig(SchemeConfig):
 
     dim: width of a head, in features (even, 2 to 65,536).
     base: pair m rotates by base^(-2m/d) radians per position, where d features rotate (above 1, at most
-        1e+12).
+        1e12).
     layout: which features form a pair: neighbours (interleaved, as in the paper), or m and m + half
         (half, as in GPT-NeoX).
     partial_rotary_factor: share of the head width that rotates; the rest carries no position (0.001 to

@@ -32,7 +32,7 @@ class SandwichConfig(SchemeConfig):
     """Inner products of sinusoidal rows as a bias (Chi et al. 2022, arXiv 2212.10356, section 5).
 
     heads: number of heads; each compresses the bias by another factor (1 to 1,024).
-    base: pair m has the frequency base^(-2m/width), in radians per position (above 1, at most 1e+12).
+    base: pair m has the frequency base^(-2m/width), in radians per position (above 1, at most 1e12).
     width: width of the sinusoidal rows behind the bias, in features; it belongs to no vector of the
         model (even, 2 to 512).
     """

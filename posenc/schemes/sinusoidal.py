@@ -39,7 +39,7 @@ class SinusoidalConfig(SchemeConfig):
     """Sines and cosines of geometric frequencies (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
 
     dim: width of the vectors, in features; a sine and a cosine for every two (even, 2 to 65,536).
-    base: pair m has the frequency base^(-2m/dim), in radians per position (above 1, at most 1e+12).
+    base: pair m has the frequency base^(-2m/dim), in radians per position (above 1, at most 1e12).
     layout: sine and cosine side by side (interleaved, as in the paper), or all sines before all cosines
         (half).
     """

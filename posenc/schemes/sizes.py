@@ -23,7 +23,7 @@ class Sizes:
     """The numbers of one comparison; `config` makes the config of a scheme from them.
 
     dim: model dimension, in features; a multiple of twice the heads (even, 2 to 65,536).
-    base: base of the frequencies (above 1, at most 1e+12).
+    base: base of the frequencies (above 1, at most 1e12).
     heads: number of heads, each dim / heads wide (1 to 1,024).
     length: number of positions that are compared, from 0 (1 to 2,147,483,647).
     train_length: number of positions that are seen in training (1 to 1,048,576).

@@ -45,7 +45,7 @@ class TransformerXLConfig(TrainableConfig):
     dim: width of the model and of the sinusoids, in features (even, 2 to 65,536).
     heads: number of heads, each dim / heads wide (1 to 1,024).
     base: pair m of the sinusoids has the frequency base^(-2m/dim), in radians per position (above 1, at
-        most 1e+12).
+        most 1e12).
     """
 
     kind: Literal["transformer_xl"] = "transformer_xl"

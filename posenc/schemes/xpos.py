@@ -44,8 +44,8 @@ class XposConfig(SchemeConfig):
     """RoPE whose pairs decay with the distance (Sun et al. 2022, arXiv 2212.10554, section 3).
 
     dim: width of a head, in features (even, 2 to 65,536).
-    base: pair m rotates by base^(-2m/dim) radians per position (above 1, at most 1e+12).
-    scale_base: positions over which the fastest pair shrinks to two sevenths (64 to 65536).
+    base: pair m rotates by base^(-2m/dim) radians per position (above 1, at most 1e12).
+    scale_base: positions over which the fastest pair shrinks to two sevenths (64 to 65,536).
     origin: position that is not scaled; far from it keys overflow, in float16 soonest (0 to 1,048,576).
     """
 

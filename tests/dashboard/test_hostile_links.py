@@ -250,7 +250,7 @@ def test_nonsense_gives_every_control_its_default_and_a_notice(text: str) -> Non
 @pytest.mark.parametrize(
     ("name", "text", "notice"),
     [
-        ("base", "-5", "Base must be a number from 2 to 1e+12, not '-5'; 2 is used instead."),
+        ("base", "-5", "Base must be a number from 2 to 1e12, not '-5'; 2 is used instead."),
         ("base", "nan", "not 'nan'; the default (10,000) is used instead."),
         ("dim", "9" * 600_000, "9...'; the default (512) is used instead."),
         ("schemes", "foo,rope", "'foo' is not in the list Schemes; RoPE is used instead."),

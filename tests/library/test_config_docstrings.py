@@ -43,6 +43,18 @@ def test_help_is_the_line_of_the_nearest_class_with_what_is_indented_below() -> 
     assert helps == {"dim": "Width of the rotated features.", "base": "Its own text.", "factor": ""}
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1e8, "100,000,000"), (1e12, "1e12"), (1e-6, "1e-6"), (0.001, "0.001"), (0.35, "0.35"),
+     (2.0, "2"), (-3, "-3"), (1_048_576, "1,048,576"), (2.5e-11, "2.5e-11"), (0, "0")],
+)  # fmt: skip
+def test_ends_of_ranges_are_written_as_people_write_them(number: float, words: str) -> None:
+    rule = fields.FloatRange(low=number, high=2e12)
+    assert rule.allowed() == f"a number from {words} to 2e12"
+    numbers = fields.Numbers(low=number, high=2e12, least=1, most=2)
+    assert numbers.allowed_list() == f"a list of 1 to 2 numbers from {words} to 2e12"
+
+
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_docstring_of_a_config_describes_every_field_with_its_range(kind: str) -> None:
     config = SCHEMES[kind]
@@ -52,7 +64,7 @@ def test_docstring_of_a_config_describes_every_field_with_its_range(kind: str) -
         for end in ("low", "high"):
             number = getattr(rule, end, None)
             if number is not None:
-                words = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+                words = fields.plain_number(number)
                 assert re.search(rf"(?<![\d.,]){re.escape(words)}(?![\d,])", described[name]), name
         if getattr(rule, "multiple_of", 1) == 2:
             assert "even" in described[name], name

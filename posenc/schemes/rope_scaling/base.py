@@ -54,7 +54,7 @@ def rotations_field(default: float, label: str) -> Any:
 class ScaledRopeConfig(RopeConfig):
     """RoPE with a divisor for every frequency.
 
-    factor: how many times the trained length the model is to read (1 to 4096).
+    factor: how many times the trained length the model is to read (1 to 4,096).
 
     after_training: whether a factor and the trained length are all that it needs.
     """
@@ -177,7 +177,7 @@ class RotationRampConfig(ScaledRopeConfig):
 class RopeLinearConfig(ScaledRopeConfig):
     """RoPE with every position divided by one factor (Chen et al. 2023, arXiv 2306.15595, section 2.3).
 
-    factor: how many times the trained length the model is to read; divides every frequency (1 to 4096).
+    factor: how many times the trained length the model is to read; divides every frequency (1 to 4,096).
     """
 
     kind: str = "rope_linear"

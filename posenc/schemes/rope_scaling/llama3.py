@@ -27,9 +27,9 @@ class RopeLlama3Config(RotationRampConfig):
 
     The ramp is linear in the number of waves that fit into the trained length.
 
-    low_freq_factor: pairs with fewer waves in the trained length are divided by the factor (1e-06 to
-        1e+06).
-    high_freq_factor: pairs with more waves in the trained length are kept (1e-06 to 1e+06).
+    low_freq_factor: pairs with fewer waves in the trained length are divided by the factor (1e-6 to
+        1,000,000).
+    high_freq_factor: pairs with more waves in the trained length are kept (1e-6 to 1,000,000).
     """
 
     kind: str = "rope_llama3"

@@ -42,9 +42,9 @@ class RopeLongConfig(ScaledRopeConfig):
     """RoPE with a divisor for each pair, other ones for long texts (Ding et al. 2024, arXiv 2402.13753).
 
     short_factor: divisors in texts up to the trained length: one number for all pairs or one for each;
-        empty stands for 1 (0.001 to 1e+06).
+        empty stands for 1 (0.001 to 1,000,000).
     long_factor: divisors in longer texts: one number for all pairs or one for each; empty stands for an
-        example, a geometric series from 1 to the scale factor (0.001 to 1e+06).
+        example, a geometric series from 1 to the scale factor (0.001 to 1,000,000).
     trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
     attention_factor: multiplies queries and keys; 0 stands for the one made from the scale factor (0.01
         to 100).

@@ -60,7 +60,7 @@ class RopeNtkConfig(ScaledRopeConfig):
 class RopeDynamicConfig(RopeNtkConfig):
     """RoPE whose base grows with the text (dynamic NTK, Peng et al. 2023, arXiv 2309.00071, section 3.3).
 
-    factor: how fast the base grows past the trained length (1 to 4096).
+    factor: how fast the base grows past the trained length (1 to 4,096).
     trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
     length: length of the text, in positions; 0 stands for no more than the trained length (0 to
         2,147,483,647).

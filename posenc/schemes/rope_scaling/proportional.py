@@ -24,7 +24,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
 
     partial_rotary_factor: share of the pairs that rotate: the fastest ones, with the frequencies of the
         whole head; the others have frequency 0 (0 to 1).
-    factor: divides every frequency (1 to 4096).
+    factor: divides every frequency (1 to 4,096).
     """
 
     kind: str = "rope_proportional"

@@ -53,9 +53,9 @@ class RopeYarnConfig(ScaledRopeConfig):
     """RoPE with YaRN's ramp over pairs, as in public code (Peng et al. 2023, arXiv 2309.00071).
 
     trained_length: positions that the unscaled model was trained on (2 to 2,147,483,647).
-    beta_fast: pairs with more turns than this in the trained length are kept (1e-06 to 1e+06).
-    beta_slow: pairs with fewer turns than this in the trained length are divided by the factor (1e-06 to
-        1e+06).
+    beta_fast: pairs with more turns than this in the trained length are kept (1e-6 to 1,000,000).
+    beta_slow: pairs with fewer turns than this in the trained length are divided by the factor (1e-6 to
+        1,000,000).
     mscale: DeepSeek's weight of ln(factor) in the numerator of the attention factor; 0 stands for not
         given (0 to 10).
     mscale_all_dim: DeepSeek's weight of ln(factor) in the denominator of the attention factor; 0 stands
@@ -137,10 +137,10 @@ class RopeYarnConfig(ScaledRopeConfig):
 class RopeYarnPaperConfig(RotationRampConfig):
     """RoPE with YaRN's ramp as printed, over turns (Peng et al. 2023, arXiv 2309.00071, 3.2 and 3.4).
 
-    beta_fast: pairs with more turns than this in the trained length are kept; the paper's beta (1e-06 to
-        1e+06).
+    beta_fast: pairs with more turns than this in the trained length are kept; the paper's beta (1e-6 to
+        1,000,000).
     beta_slow: pairs with fewer turns than this in the trained length are divided by the factor; the
-        paper's alpha (1e-06 to 1e+06).
+        paper's alpha (1e-6 to 1,000,000).
     attention_factor: multiplies queries and keys; 0 stands for the one made from the scale factor (0.01
         to 100).
     """
