@@ -1,6 +1,7 @@
-"""Charts of trained models by length: a line per scheme and variant, named at its end."""
+"""Charts of trained models by length: a line per scheme and variant, with names at the ends."""
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,9 @@ from posenc.lab.summary import Curve
 from posenc.lab.tasks import Copy, Recall
 
 TALL = 300
+LEGEND_ROW = 24  # pixels that a row of a legend takes of the height
+# The chart is as wide as names at the ends of lines need, or is drawn where it has no screen to fit.
+WIDE = "!(containerSize()[0] < 480)"
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
 
 
@@ -98,18 +102,17 @@ def by_length(
     *,
     perplexity: bool = False,
     bands: bool = True,
-    labels: bool = True,
     height: int = TALL,
 ) -> Spec:
     """Return the chart of a frame: lines coloured by scheme, dashed by variant, training marked.
 
-    bands: from the lowest seed to the highest. labels: at the ends of lines, not in a legend.
+    bands: from the lowest seed to the highest.
     """
     reads = sorted(drawn["read"].unique(), key=lambda read: (read != TRAINED, read))
     names = tuple(drawn["name"].unique())
     # Few contexts are measured: each has a tick, where its label has room.
     ticks = tuple(sorted({*drawn["x"].tolist()})) if measure == "context" else ()
-    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, labels, height)
+    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, height)
 
 
 @functools.cache
@@ -121,7 +124,6 @@ def _by_length(
     measure: str,
     perplexity: bool,
     bands: bool,
-    labels: bool,
     height: int,
 ) -> Spec:
     axes = AXES[measure]
@@ -131,15 +133,12 @@ def _by_length(
     shares = alt.Scale(domain=[0, 1]) if measure in UNITS else alt.Scale(zero=False)
     y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=shares)
     colour = scheme_colour(kinds)
-    colour = colour.legend(None) if labels else colour
     own = {"x": x, "color": colour, "detail": "name:N"}
     dashes = alt.Scale(
         domain=list(reads), range=[DASHES[i % len(DASHES)] for i in range(len(reads))]
     )
     legend = alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke")
-    read = alt.StrokeDash(
-        "read:N", scale=dashes, legend=None if labels or len(reads) < 2 else legend
-    )
+    read = alt.StrokeDash("read:N", scale=dashes, legend=None if len(reads) < 2 else legend)
     pale = alt.when(f"datum.read == '{TRAINED}'").then(alt.value(1)).otherwise(alt.value(0.55))
     line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point={"size": 18})
     early = alt.Chart().transform_filter("datum.early")
@@ -157,16 +156,17 @@ def _by_length(
     if axes.chance is not None:
         guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
         layers.append(guess.encode(y="min(chance):Q"))
-    if labels:
-        ends = alt.Chart().transform_filter("isValid(datum.label) && !datum.early")
-        texts = [
-            ends.mark_text(align="left", dx=8, fontSize=12, aria=False).encode(x=x),
-            # From the left edge: beyond its end stand the other lines.
-            early.mark_text(align="left", dx=3, dy=-12, fontSize=12, aria=False).encode(
-                x=alt.value(0)
-            ),
-        ]
-        layers += [text.encode(y="label_y:Q", text="label:N", color=colour) for text in texts]
-    # Legends take of the height.
-    layered = alt.layer(*layers).properties(height=height if labels else height + 100)
+    named = f"isValid(datum.label) && {WIDE}"
+    ends = alt.Chart().transform_filter(f"{named} && !datum.early")
+    inside = alt.Chart().transform_filter(f"{named} && datum.early")
+    texts = [
+        ends.mark_text(align="left", dx=8, fontSize=12, aria=False).encode(x=x),
+        # From the left edge: beyond its end stand the other lines.
+        inside.mark_text(align="left", dx=3, dy=-12, fontSize=12, aria=False).encode(
+            x=alt.value(0)
+        ),
+    ]
+    layers += [text.encode(y="label_y:Q", text="label:N", color=colour) for text in texts]
+    rows = math.ceil(len(reads) / 2) if len(reads) > 1 else 0  # of the legend below
+    layered = alt.layer(*layers).properties(height=height + rows * LEGEND_ROW)
     return spec_of(layered)

@@ -57,11 +57,6 @@ def kinds(shown: AB[Setting] | AB[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(kind for kind in SCHEMES if any(kind in names for names in both))
 
 
-def on_phone() -> bool:
-    """Whether the visitor's browser calls itself mobile; a linked chart cannot wrap by itself."""
-    return "Mobi" in st.context.headers.get("User-Agent", "")
-
-
 def presenting() -> bool:
     """Whether this visitor presents: no sidebar, larger type."""
     return bool(st.session_state.get(PRESENT, st.query_params.get(PRESENT) == "true"))
@@ -306,9 +301,7 @@ def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:
 
 
 def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
-    """Draw a table that stands open; on a phone its tools would lie over the sentence before it."""
-    if on_phone():
-        st.space("medium")
+    """Draw a table that stands open."""
     st.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
 
 

@@ -65,12 +65,10 @@ def rows_of_both(
          "Current minus pinned setting: ", {"together": 1}),
     ]  # fmt: skip
     rows = [row for row in rows if row[1]]
-    # Names in a row of their own, so that matrices stay level where one is long.
-    headings = st.columns(len(rows)) if beside and not page.on_phone() else None
     places = st.columns(len(rows)) if beside else [st.container() for _ in rows]
     for i, (name, shown, row_key, shades, lead, own_layout) in enumerate(rows):
-        if beside:
-            (headings or places)[i].markdown(f"**{plain(name)}**")
+        if beside:  # with room for a long name, so that matrices stay level
+            places[i].container(key=f"setting_{row_key}").markdown(f"**{plain(name)}**")
         with places[i]:
             saved = f"{names['B']} minus {names['A']}" if shown is changed else name
             page.matrices(

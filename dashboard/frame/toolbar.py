@@ -12,7 +12,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from dashboard.components import browser
 from dashboard.controls import link as links
 from dashboard.controls import page_controls, pin, sidebar
-from dashboard.frame import export, page, page_contents
+from dashboard.frame import export, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.page_contents import PageContents
 from dashboard.settings import Setting
@@ -33,24 +33,17 @@ def follow_link() -> None:
 
 
 class Toolbar:
-    """The places of the title and the tools; drawn above the page, filled before and after it.
-
-    On a phone the tools stand in one menu under the title.
-    """
+    """The places of the title and the tools; drawn above the page, filled before and after it."""
 
     def __init__(self) -> None:
-        phone = page.on_phone()
         row = st.container(
             horizontal=True,
-            horizontal_alignment="left" if phone else "distribute",
+            horizontal_alignment="distribute",
             vertical_alignment="center",
             gap="small",
         )
-        place = row.container(width="stretch" if phone else "content")
-        page_contents.current().heading = place.container()
-        tools: Any = row.container(horizontal=True, vertical_alignment="center", width="content")
-        if phone:
-            tools = tools.popover("Tools", icon=":material/more_vert:", type="tertiary")
+        page_contents.current().heading = row.container(width="content")
+        tools = row.container(horizontal=True, vertical_alignment="center", width="content")
         self.controls = None
         if presenting() and page_controls.any_here():
             self.controls = _menu(tools, "Controls", "tune")
@@ -95,15 +88,14 @@ class Toolbar:
 
 
 def _menu(tools: Any, name: str, icon: str, key: str = "") -> Any:
-    """Draw a menu, on a phone an expander of the one menu; it is filled while it is open."""
-    look = {
-        "icon": f":material/{icon}:",
-        "key": key or f"menu_{name.lower()}",
-        "on_change": "rerun",
-    }
-    if page.on_phone():
-        return tools.expander(name, **look)
-    return tools.popover(name, type="tertiary", **look)
+    """Draw a menu, which is filled while it is open."""
+    return tools.popover(
+        name,
+        type="tertiary",
+        icon=f":material/{icon}:",
+        key=key or f"menu_{name.lower()}",
+        on_change="rerun",
+    )
 
 
 def _python(contents: PageContents) -> None:

@@ -114,17 +114,6 @@ def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
     assert [as_read(text) for text in numbers["found"]] == ["60,611 positions", "62,832 positions"]
 
 
-def test_code_of_a_claim_is_closed_on_a_phone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("dashboard.frame.page.on_phone", lambda: True)
-    at = drawn(visit("claims", claim_code_slowest=True))
-    (drawer,) = [expander for expander in at.main.expander if expander.label == "Code"]
-    assert not drawer.proto.expanded
-    assert [code.value for code in drawer.code] == [code.value for code in at.main.code]
-    assert drawer.code[0].value.startswith("def slowest")
-
-
 def test_opened_two_right_draws_its_attention_weights() -> None:
     _, found = matrices(drawn(visit("claims", claim_code_two_right=True)))
     for title, weights in (

@@ -5,7 +5,8 @@
 //   a page that has some.
 // - Less room beside a page in a window of a projector or a small laptop, and Start's cards and the charts of
 //   At a glance by the width.
-// - A chart with a width of its own fits a narrow window, and code has smaller letters there. The title of a
+// - A chart with a width of its own fits a narrow window; there code has smaller letters, and fewer lines
+//   where there is much of it. Names of A and B leave the matrices below them level. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
 // - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
 //   where a slider or a field would take them. These are as high as the numbers of the steps beside them.
@@ -22,7 +23,14 @@ const STYLE = `
 :is(.st-key-cards, .st-key-curves) {
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
-@media (max-width: 640px) { [data-testid=stCode] code { font-size: 0.75rem !important; } }
+[class*=st-key-setting_] { min-height: 3em; }
+@media (max-width: 640px) {
+  [data-testid=stCode] code { font-size: 0.75rem !important; }
+  [class*=st-key-claim_code] [data-testid=stCode] { max-height: 14rem; overflow: auto; }
+  [class*=st-key-setting_] { min-height: 0; }
+  [data-testid=stMain] :is(.stDataFrame) { margin-top: 2rem; } /* its tools stand over it */
+  :is(.st-key-back_step, .st-key-next_step) kbd { display: none; } /* keys that a phone has not */
+}
 :is(.st-key-back_step, .st-key-next_step) button { min-height: 2rem; padding-block: 0; }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
 .stVegaLiteChart:has(.role-title) { overflow: clip; }

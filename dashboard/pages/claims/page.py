@@ -89,10 +89,9 @@ def _draw_claim(claim: Claim, both: AB[data.ClaimsRead]) -> None:
         if verdict.numbers:
             st.table(numbers(verdict.numbers, verdict.control))
         st.caption(f"How it is tested. The verdict depends on {plain(data.reads(claim))}.")
-        place = st.expander("Code", type="compact") if page.on_phone() else st.container()
         for function in (claim.test, *claim.steps):
             code = inspect.getsource(function)
-            place.code(code[code.index("def ") :], language="python")  # without its decorator
+            st.code(code[code.index("def ") :], language="python")  # without its decorator
 
 
 def line(claim: Claim, verdicts: AB[Verdict]) -> str:

@@ -143,9 +143,9 @@ def _draw_picture(
     if not curves:
         st.caption("These models were not evaluated along one long text.")
         return
-    perplexity, labels = unit == "perplexity", not page.on_phone()
+    perplexity = unit == "perplexity"
     frame = loss.frame(curves, perplexity=perplexity)
-    spec = loss.by_length(frame, trained, measure, perplexity=perplexity, labels=labels)
+    spec = loss.by_length(frame, trained, measure, perplexity=perplexity)
     title = f"Models trained on: {run_descriptions.title(shown[0].specification)}"
     page.picture(frame, spec, key=f"measured_{measure}", title=title)
 

@@ -196,7 +196,8 @@ def evaluate_longer(guess: str) -> Lesson:
         return Lesson(
             title,
             f"Four small models, {lengths}: whose loss rises least? Choose your guess to see the curves.",
-            frame=drawn.assign(y=drawn["y"].mask(past)),
+            # Names stand at the heights of the ends.
+            frame=drawn.assign(y=drawn["y"].mask(past), label=None),
         )
     holding = [label for label, result in results.items() if result.effect is Effect.HOLDS]
     broken = [label for label, result in results.items() if result.effect is Effect.BREAKS]

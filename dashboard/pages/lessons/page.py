@@ -45,7 +45,6 @@ def draw() -> None:
     way = controls.container(horizontal=True, vertical_alignment="bottom", width="content")
     header = st.container()
     step = sidebar.choices(options.LessonChoice, way).step
-    phone = page.on_phone()
     for name, go, key, end in (
         ("Back", _go_back, "PageUp", step == "1"),
         ("Next", _go_on, "PageDown", step == "5" and st.session_state.get("answer_of_step_5")),
@@ -56,7 +55,7 @@ def draw() -> None:
             on_click=go,
             args=(step,),
             disabled=bool(end),
-            shortcut=None if phone else key,
+            shortcut=key,
         )
     lesson, draw_picture = _read(step, controls)
     with header:
@@ -236,8 +235,5 @@ def _draw_losses(lesson: Lesson) -> None:
     )
     if lesson.frame.empty:
         return
-    answered = bool(lesson.question)
-    spec = loss.by_length(
-        lesson.frame, data.MAIN, "context", bands=False, labels=answered, height=CHART_HEIGHT
-    )
-    page.picture(lesson.frame, spec, key=f"lesson_loss_{answered}", title=lesson.title)
+    spec = loss.by_length(lesson.frame, data.MAIN, "context", bands=False, height=CHART_HEIGHT)
+    page.picture(lesson.frame, spec, key="lesson_loss", title=lesson.title)

@@ -287,7 +287,7 @@ def _draw_chart(curves: list[Curve]) -> None:
     if curves:
         kinds = tuple(dict.fromkeys(curve.specification.scheme.kind for curve in curves))
         frame = loss.frame(curves)
-        spec = loss.by_length(frame, kinds, curves[0].measure, labels=not page.on_phone())
+        spec = loss.by_length(frame, kinds, curves[0].measure)
         title = f"Models trained on: {run_descriptions.title(curves[0].specification)}"
         page.picture(frame, spec, key="trained", title=title)
 
