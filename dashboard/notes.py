@@ -1,9 +1,11 @@
 """Sentences that pages share: names of schemes, what a panel really is, what to beware of."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
+from dashboard.blocks import Definition, Text
 from dashboard.models import numbers_of
 from dashboard.results import Similarity
 from dashboard.settings import Setting
@@ -11,6 +13,8 @@ from dashboard.text import listed, number, plain
 from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
 
+# The answer of a page that none of the chosen schemes has a place on.
+NO_SCHEME = "None of the chosen schemes can be shown here."
 _ROUNDING = 1e-6  # of float32 read-outs
 
 
@@ -73,4 +77,48 @@ def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
     return (
         f"Above 1, where the colours end: {listed(beyond)}. The ratio of a kernel that is not an inner "
         "product of vectors is not a cosine. Tables and the read-out have the exact values."
+    )
+
+
+def warnings(results: Mapping[str, Similarity]) -> list[Text]:
+    """Return warnings of another device, of undefined similarities and of kernels beyond one."""
+    texts = []
+    for kind, result in results.items():
+        if result.kernel.notice:
+            texts.append(Text(result.kernel.notice, "warning", icon="memory"))
+        if result.undefined:
+            sentence = (
+                f"{label(kind)}: {result.undefined} positions have no cosine similarity, because their "
+                "vector is zero or not finite."
+            )
+            texts.append(Text(sentence, "warning", icon="info"))
+    beyond = kernels_beyond_one(results)
+    return [*texts, Text(beyond, "info")] if beyond else texts
+
+
+def last_row(setting: Setting) -> str:
+    """Return a sentence on the jump at the last row of the bundled table, "" where it is not shown."""
+    bundled = setting.learned_source == "trained" and not setting.model
+    if bundled and "learned" in setting.schemes:
+        rows = setting.request("learned", "cpu").build("cpu").max_length or 0
+        if rows <= setting.length:
+            return (
+                f"Learned jumps at position {rows - 1:,}: the last row of its table is hardly trained, "
+                "because only the last prediction uses it."
+            )
+    return ""
+
+
+def similarity_definition(*functions: Callable[..., Any]) -> Definition:
+    """Return the definition of position similarity, which pages share."""
+    return Definition(
+        r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
+        "K is the position kernel: the inner product of the stored vectors "
+        "(learned, sinusoidal), the expected logit of unit content (RoPE), or the factor on the attention "
+        "weight (ALiBi and other biases). Scaled to a unit diagonal it is "
+        "position similarity, a cosine; for ALiBi "
+        r"that is $e^{-s|i-j|}$. A kernel that distinguishes before from after is scaled in the same way, "
+        "but the result is not a cosine. A scheme that adds nothing without content has no kernel and is "
+        "left out.",
+        functions,
     )

@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -159,21 +159,6 @@ def cosine(request: Request) -> Similarity:
         high=similarity.high.numpy(),
         undefined=similarity.undefined,
     )
-
-
-@cached
-def cosine_change(b: Request, a: Request) -> MatrixValues:
-    """Return the cosine similarity of B minus that of A, over the positions both show.
-
-    Subtracted in float64, rounded once.
-    """
-    drawn = min(b.length, a.length, limits.MAX_DRAWN_CELLS)
-    # The cosine of two positions is the same however many there are: those drawn are enough.
-    of_b, of_a = (
-        analysis.scheme_similarity(request, _values(request).value)
-        for request in (replace(b, length=drawn), replace(a, length=drawn))
-    )
-    return smallest(analysis.similarity_change(of_b, of_a, drawn))
 
 
 @cached

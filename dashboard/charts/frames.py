@@ -118,12 +118,13 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
-    """Return a frame of numbers without what only draws: the training length.
+    """Return a frame of numbers without what only draws: the training length, and what is renamed to "".
 
     Names are words again: Streamlit's table would draw a column of categories as one to choose from.
     """
     words = {name: "str" for name, kind in frame.dtypes.items() if kind == "category"}
-    shown = frame.drop(columns="boundary", errors="ignore").astype(words)
+    drawn_only = ["boundary", *(name for name, text in renamed.items() if not text)]
+    shown = frame.astype(words).drop(columns=drawn_only, errors="ignore")
     return shown.rename(columns=dict(renamed))
 
 

@@ -7,7 +7,7 @@ that two pages draw in different places, and would name a model by its label. Op
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -19,6 +19,8 @@ from dashboard.settings import Setting, from_text, record
 from dashboard.text import listed
 from posenc import fields
 from posenc.schemes.sizes import own_defaults, own_rules
+
+Options = TypeVar("Options")
 
 RULES = fields.rules(Setting) | own_rules()
 DEFAULTS = fields.defaults(Setting) | own_defaults()
@@ -124,6 +126,20 @@ def read_options(owner: type) -> None:
     if changed:  # and run again: a widget is drawn from the address as it was when the run began
         st.query_params.update(changed)
         st.rerun()
+
+
+def options(owner: type[Options]) -> Options:
+    """Return a page's options before their controls are drawn: what those hold, else what the link says."""
+    read_options(owner)
+    values, _ = parse_options(_query(), owner)
+    run = get_script_run_ctx()
+    back = run is not None and run.is_history_navigation  # the controls still hold what was left
+    for name, rule in fields.rules(owner).items():
+        chosen = st.session_state.get(name)
+        value = None if chosen is None else rule.nearest(widget_text(rule, chosen))
+        if value is not None and not (back and name in st.query_params):
+            values[name] = value
+    return owner(**values)
 
 
 def _query() -> dict[str, list[str]]:

@@ -4,31 +4,16 @@ A page says so by its `used_controls`. A control that is not drawn keeps its val
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import streamlit as st
 
+from dashboard.blocks import SHOWN as SHOWN
+from dashboard.blocks import Uses
 from dashboard.settings import Setting
 from posenc import fields
 from posenc.schemes.sizes import own_rules
 
-
-@dataclass(frozen=True)
-class UsedControls:
-    """What a page reads of a setting.
-
-    itself: the controls that it reads whatever schemes are chosen. schemes: whether it reads what the
-    chosen schemes are made of, too. never: what it does not read even where a scheme could.
-    drawn: the controls that it draws itself, so that the sidebar has them under Exact values alone.
-    """
-
-    itself: tuple[str, ...] = ()
-    schemes: bool = True
-    never: tuple[str, ...] = ()
-    drawn: tuple[str, ...] = ()
-
-
-SHOWN = ("schemes", "length", "train_length", "device")  # of pages that draw positions
+UsedControls = Uses  # the name by which pages that draw themselves know it
 
 
 def note(used: UsedControls | Callable[[], UsedControls]) -> None:

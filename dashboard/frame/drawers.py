@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard import run_results
 from dashboard.charts import csv_file
 from dashboard.frame import page_contents
+from dashboard.frame.export import file_name
 from dashboard.server import incidents
 
 HOW_TO_READ, DEFINITION, DATA, CODE, GLOSSARY = (
@@ -97,12 +98,12 @@ def _glossary() -> None:
 
 
 def _data() -> None:
-    tables = page_contents.current().tables
+    contents = page_contents.current()
+    tables = contents.tables
     for name, make in tables.items():
-        key = f"numbers_{name.replace(' ', '_')}"
-        drawer = st.expander(
-            name.capitalize(), len(tables) == 1, key=key, on_change="rerun", type="compact"
-        )
+        key = f"numbers_{contents.table_keys.get(name, name).replace(' ', '_')}"
+        title = name[:1].upper() + name[1:]
+        drawer = st.expander(title, len(tables) == 1, key=key, on_change="rerun", type="compact")
         if drawer.open:
             with drawer:
                 _table(name, make)
@@ -114,7 +115,7 @@ def _table(name: str, make: Callable[[], pd.DataFrame]) -> None:
     st.download_button(
         "Download CSV",
         csv_file.written(frame),
-        file_name=f"posenc-{name.replace(' ', '-')}.csv",
+        file_name=f"posenc-{file_name(name)}.csv",
         mime="text/csv",
         key=f"csv_{name.replace(' ', '_')}",
         on_click="ignore",

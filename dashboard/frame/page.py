@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard import notes
 from dashboard.ab import AB
 from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
@@ -216,31 +217,14 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
 
 def show_notices(results: Mapping[str, Similarity]) -> None:
     """Warn of another device, of undefined similarities and of kernels beyond one."""
-    for kind, result in results.items():
-        if result.kernel.notice:
-            st.warning(result.kernel.notice, icon=":material/memory:")
-        if result.undefined:
-            st.warning(
-                f"{SCHEMES[kind].label}: {result.undefined} positions have no cosine similarity, "
-                "because their vector is zero or not finite.",
-                icon=":material/info:",
-            )
-    if past := kernels_beyond_one(results):
-        st.info(past, icon=":material/info:")
+    for text in notes.warnings(results):
+        draw = st.warning if text.look == "warning" else st.info
+        draw(text.text, icon=f":material/{text.icon or 'info'}:")
 
 
 def last_row(shown: AB[Setting]) -> str:
     """Return a sentence on the jump at the last row of the bundled table, "" where it is not shown."""
-    for setting in shown.each:
-        bundled = setting.learned_source == "trained" and not setting.model
-        if bundled and "learned" in setting.schemes:
-            rows = setting.request("learned", "cpu").build("cpu").max_length or 0
-            if rows <= setting.length:
-                return (
-                    f"Learned jumps at position {rows - 1:,}: the last row of its table is hardly trained, "
-                    "because only the last prediction uses it."
-                )
-    return ""
+    return next(filter(None, map(notes.last_row, shown.each)), "")
 
 
 def how_to_read(text: str) -> None:
@@ -264,17 +248,8 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
 
 def define_similarity(*functions: Callable[..., Any]) -> None:
     """Put the definition of position similarity, which pages share, into the drawers."""
-    definition(
-        r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
-        "K is the position kernel: the inner product of the stored vectors "
-        "(learned, sinusoidal), the expected logit of unit content (RoPE), or the factor on the attention "
-        "weight (ALiBi and other biases). Scaled to a unit diagonal it is "
-        "position similarity, a cosine; for ALiBi "
-        r"that is $e^{-s|i-j|}$. A kernel that distinguishes before from after is scaled in the same way, "
-        "but the result is not a cosine. A scheme that adds nothing without content has no kernel and is "
-        "left out.",
-        *functions,
-    )
+    shared = notes.similarity_definition(*functions)
+    definition(shared.latex, shared.words, *shared.functions)
 
 
 def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:

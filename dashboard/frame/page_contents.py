@@ -29,6 +29,7 @@ class PageContents:
     pinned: list[str] = field(default_factory=list)  # the same of A
     pictures: dict[str, Picture | Row] = field(default_factory=dict)
     tables: dict[str, Callable[[], pd.DataFrame]] = field(default_factory=dict)  # made when asked
+    table_keys: dict[str, str] = field(default_factory=dict)  # where a table's name may change
     drawers: dict[str, Callable[[], object]] = field(default_factory=dict)  # drawn when opened
     script: str | None = None
 

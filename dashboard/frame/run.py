@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.components import browser
 from dashboard.controls import link, page_controls, pin
-from dashboard.frame import drawers, page, page_contents
+from dashboard.frame import bridge, drawers, page, page_contents
 from dashboard.frame.page import PRESENT, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
 from dashboard.server import incidents, run_queue, settings, workers
@@ -57,7 +57,8 @@ def draw(
     st.session_state["page"] = chosen.url_path
     (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
     page_module = importlib.import_module(f"dashboard.pages.{folder}.page")
-    page_controls.note(page_module.used_controls)
+    is_function = hasattr(page_module, "Options")
+    page_controls.note(page_module.USES if is_function else page_module.used_controls)
     # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
     closed = presenting() or not page_controls.any_here()
     st.set_page_config(
@@ -82,7 +83,10 @@ def draw(
         with incidents.show_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
             # would lose its value on the way between them.
-            page_module.draw()
+            if is_function:
+                bridge.draw(page_module)
+            else:
+                page_module.draw()
         drawers.draw()
         toolbar.after(setting)
         st.session_state["link_notices"] = []  # now: a page may run again before it is drawn
@@ -92,7 +96,9 @@ def draw(
 @functools.cache
 def _options(folders: tuple[str, ...]) -> frozenset[str]:
     """Return the names that links give the options of all pages, drawn or not."""
-    names = (f"dashboard.pages.{folder}.options" for folder in folders)
+    names = (
+        f"dashboard.pages.{folder}.{module}" for folder in folders for module in ("options", "page")
+    )
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
     owners = [member for module in modules for member in vars(module).values()]
     ruled = [fields.rules(owner) for owner in owners if is_dataclass(owner)]

@@ -233,7 +233,7 @@ def opened(*names: str) -> dict[str, Any]:
 
 def table(at: AppTest, name: str) -> pd.DataFrame:
     """The full numbers under a page, opened by their name."""
-    *_, drawer = [one for one in at.expander if one.label == name.capitalize()]  # of Data
+    *_, drawer = [one for one in at.expander if one.label == name[:1].upper() + name[1:]]  # of Data
     return drawer.dataframe[0].value
 
 

@@ -23,6 +23,7 @@ import dashboard
 from dashboard import results
 from dashboard.controls import pin
 from dashboard.frame import drawers
+from dashboard.frame.export import file_name
 from dashboard.pages.pca import data as pca
 from dashboard.settings import Setting
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
@@ -37,7 +38,6 @@ from tests.dashboard.pages import (
     charts,
     drawn,
     headline,
-    of,
     turn_to,
     visit,
 )
@@ -104,10 +104,16 @@ def opened_page(place: str, name: str) -> Visit:
         at = drawn(pages.visit_place(place, SETTINGS[name], drawers=[drawers.HOW_TO_READ]))
         sentences = page_texts.page_texts(at)
         assert files == {}  # nothing is sent while its drawer is closed
-        for key, value in pages.opened(*at.session_state["page_contents"].tables).items():
+        for key, value in pages.opened(*shown_tables(at)).items():
             at.session_state[key] = value
         drawn(at.run())
     return Visit(at, files, sentences)
+
+
+def shown_tables(at: AppTest) -> list[str]:
+    """Return what a page calls its tables where it opens them."""
+    contents = at.session_state["page_contents"]
+    return [contents.table_keys.get(name, name) for name in contents.tables]
 
 
 def fields_read(node: Any, derived: set[str]) -> set[str]:
@@ -156,11 +162,11 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
     # Every table has its numbers as CSV, in full.
     names = list(at.session_state["page_contents"].tables)
     boxes = {box.label: box for box in at.expander}
-    tables = [boxes[name.capitalize()] for name in names]
-    files = [f"posenc-{table.replace(' ', '-')}.csv" for table in names]
+    tables = [boxes[name[:1].upper() + name[1:]] for name in names]
+    files = [f"posenc-{file_name(table)}.csv" for table in names]
     assert {*page.files} == {*files}
     for file, box in zip(files, tables, strict=True):
-        assert re.fullmatch(r"posenc-[a-z-]+\.csv", file)
+        assert re.fullmatch(r"posenc-[a-z0-9-]+\.csv", file)
         same_numbers(page.files[file], box.dataframe[0].value)
     if name in ("least", "pinned"):
         texts = all_texts(at)
@@ -265,18 +271,6 @@ def test_panels_say_real_width_heads_and_rounding(page: str) -> None:
     assert sum("96 dimensions" in note for note in odd) >= 2
     rounded = any("rounded to bfloat16" in note for note in odd)
     assert rounded == (page != "extrapolation")  # which reads formulas exactly
-
-
-def test_learned_table_is_blank_past_its_last_row() -> None:
-    link = {"length": "64", "train_length": "20", "reference": "30", "learned_source": "random"}
-    at = drawn(visit("similarity", link, from_one_position=True))
-    header, shown = pages.matrices(at)
-    rows, columns = np.indices((64, 64))
-    assert np.array_equal(np.isnan(shown["Learned"]), (rows >= 20) | (columns >= 20))
-    assert not np.isnan(shown["RoPE"]).any()
-    assert {panel["boundary"] for panel in header["panels"]} == {20}
-    assert "Learned: no row exists at position 30." in pages.captions(at)
-    assert of(charts(at)[1], "learned").empty
 
 
 # Words --------------------------------------------------------------------------------------------

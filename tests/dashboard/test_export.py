@@ -146,7 +146,7 @@ OWN = config_token(YARN)
 SENTENCE = {"sentence": 'a \'b\' """ \\ {x} \U0001f415 a', "causal": "true", "pattern_head": "3"}
 LEARNED = TINY | {"train_length": "2", "table": "learned"}
 PLAN = {"context": "9000", "methods": "none,yarn"}
-FOUND, BY_DISTANCE = "what this table is", "similarity by distance"
+FOUND, BY_DISTANCE = "what this table is", "Position similarity by distance"
 SCRIPTS = [
     ("encoding", ODD | {"learned_source": "random"}, "first entries"),
     ("overview", ODD, "measured properties"),
@@ -254,7 +254,7 @@ def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
     link = {"length": "12", "train_length": "8", "schemes": "rope"}
     at = drawn(visit("similarity", link | {"a": "dim~64~length~12~base~500"}))
     files, picture = export(at), sheet(at).pictures["similarity"]
-    stored = pd.read_csv(io.BytesIO(files["numbers/similarity-by-distance.csv"]))
+    stored = pd.read_csv(io.BytesIO(files["numbers/position-similarity-by-distance.csv"]))
     assert set(stored["setting"]) == {"A", "B"}
     assert json.loads(files["pinned.json"])["base"] == 500
     assert json.loads(files["settings.json"])["base"] == 10_000

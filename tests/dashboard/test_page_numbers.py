@@ -56,24 +56,15 @@ def frequencies(kind: str, small: Small) -> torch.Tensor:
     return tensor(independent.inverse_frequencies(width, small["base"]))
 
 
-# Similarity and At a glance -----------------------------------------------------------------------
-
-
-BY_DISTANCE = "similarity by distance"
+# At a glance -----------------------------------------------------------------------
 
 
 def check_similarity(at: AppTest, name: str, drawn_curves: pd.DataFrame, small: Small) -> None:
-    """Compare matrices, the full curves and the drawn ones with the kernel's cosine similarity."""
+    """Compare the full curves and the drawn ones with the kernel's cosine similarity."""
     full = table(at, name)
     for kind in KINDS:
         cosine = cosines(kernel(kind, small))
         n = len(cosine)
-        # Matrices and drawn curves travel in float32: 6e-8 of 1.
-        if name == BY_DISTANCE:
-            shown = matrices(at)[1][LABELS[kind]]
-            whole = np.full((small["length"], small["length"]), np.nan)
-            whole[:n, :n] = cosine
-            assert np.allclose(shown, whole, atol=1e-7, rtol=1e-6, equal_nan=True)
         ranges = by_hand.diagonals(cosine)
         if kind == "alibi":  # the range of the heads beside their mean
             ranges = np.exp(by_hand.biases(small))[:, :, 0].T.tolist()
@@ -83,40 +74,9 @@ def check_similarity(at: AppTest, name: str, drawn_curves: pd.DataFrame, small: 
         })  # fmt: skip
         own = of(full, kind)[[*expected]]
         assert np.allclose(own, expected, atol=1e-12)
+        # Drawn curves travel in float32: 6e-8 of 1.
         line = of(drawn_curves, kind)[["x", "y", "low", "high"]]
         assert np.allclose(line, own, atol=1e-7, rtol=1e-6)
-
-
-def test_similarity_page_shows_cosines_of_the_kernel(small: Small) -> None:
-    one_row = "similarity to one position"
-    at = open_small("similarity", small, BY_DISTANCE, one_row, reference="10", key_position="12")
-    (one_cell,) = [
-        text for text in pages.captions(at) if text.startswith("Query 10, key 12, distance 2: ")
-    ]
-    check_similarity(at, BY_DISTANCE, charts(at)[0], small)
-    row = table(at, one_row)
-    for kind in KINDS:
-        cosine = cosines(kernel(kind, small))
-        if len(cosine) <= 10:
-            assert of(row, kind).empty
-        else:
-            assert np.allclose(of(row, kind)["cosine"], cosine[10], atol=1e-12)
-            assert of(row, kind)["position"].tolist() == list(range(len(cosine)))
-        below = [k for k, value in enumerate(mean_by_distance(cosine)) if value < 0.5]
-        stays = f"{LABELS[kind]} does not drop below 0.5 within the positions shown"
-        fact = f"{below[0]:,} ({LABELS[kind]}" if below else stays
-        assert fact in headline(at)
-        if len(cosine) > 12:
-            assert f"{cosine[10, 12]:.3g} ({LABELS[kind]})" in one_cell
-    (pinned,) = [
-        text
-        for text in pages.captions(
-            open_small("similarity", small, reference="0", key_position="29")
-        )
-        if text.startswith("Query 0, key 29, ")
-    ]
-    short = by_hand.known_positions("learned", small) <= 29
-    assert ("no row 29 (Learned)" in pinned) == short
 
 
 PROPERTIES = ("positions", "smallest_distance", "neighbour_mean", "norm_low", "norm_high",
@@ -253,7 +213,7 @@ def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:
         )  # half a period, a whole one, and one and a half
 
 
-@pytest.mark.parametrize("page", ["similarity", "pca"])
+@pytest.mark.parametrize("page", ["pca"])
 def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown(page: str) -> None:
     rows = Setting().request("learned", "cpu").build("cpu").state_dict()["weight"]
     sizes = rows.norm(dim=1)

@@ -72,13 +72,13 @@ A: Small = {"dim": 64, "heads": 4, "base": 500.0, "length": 40, "train_length": 
 B: Small = {"dim": 96, "heads": 4, "base": 9000.0, "length": 48, "train_length": 24}
 THEN = Setting(**A, learned_source="random")
 NOW = {name: f"{value:.0f}" for name, value in B.items()} | {"learned_source": "random"}
-CURVES = "similarity by distance"
+CURVES = "Position similarity by distance"
 
 
 def test_difference_of_matrices_is_b_minus_a() -> None:
     at = drawn(visit("similarity", NOW | {"a": pin.to_token(THEN)}, **pages.opened(CURVES)))
     assert pages.notices(at) == []
-    (_, now), (_, then), (header, change) = rows_of_matrices(at)
+    (_, then), (_, now), (header, change) = rows_of_matrices(at)
     assert header["scale"]["low"] == -header["scale"]["high"]
     settings: list[Small] = [
         pages.DEFAULT | {"learned_source": "random"} | small for small in (B, A)
@@ -118,7 +118,7 @@ def test_difference_is_drawn_of_what_the_changed_controls_affect(
     link = {"dim": "64", "heads": "2", "length": "16", "a": f"dim~64~length~16~{then}"}
     at = drawn(visit("similarity", link | {"base": "9000"}))
     assert any(caption.startswith(sentence) for caption in captions(at))
-    assert [[*row] for _, row in rows_of_matrices(at)] == [changed] * 3  # B, A and the difference
+    assert [[*row] for _, row in rows_of_matrices(at)] == [changed] * 3  # A, B and the difference
     names = [pages.as_read(text.value) for text in at.main.markdown]
     assert any("base 9,000" in name and name.startswith("**B: ") for name in names)
     assert any("base 500" in name and name.startswith("**A: ") for name in names)
@@ -146,7 +146,7 @@ def test_rows_of_a_and_b_hold_the_same_schemes_after_some_are_removed() -> None:
     for page in ("similarity", "relative_offsets"):
         at = drawn(visit(page, NOW | {"schemes": "rope", "a": pinned}))
         rows = [{title.partition(",")[0] for title in row} for _, row in rows_of_matrices(at)]
-        assert rows == [{"RoPE"}] * 3, page  # B, A and the difference
+        assert rows == [{"RoPE"}] * 3, page  # A, B and the difference
 
 
 def test_words_of_a_difference_name_no_schemes() -> None:

@@ -26,8 +26,7 @@ from dashboard.pages.encoding import data as encoding
 from dashboard.pages.extrapolation import formula
 from dashboard.pages.pca import data as pca
 from dashboard.pages.relative_offsets import data as relative_offsets
-from dashboard.pages.similarity import data as similarity
-from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.pages.similarity import page as similarity
 from dashboard.pages.start import data as start
 from dashboard.settings import Setting
 from posenc import Request
@@ -35,25 +34,25 @@ from posenc.schemes.learned import LearnedConfig
 from tests.dashboard.pages import drawn, opened, setting, visit
 
 READ = {
-    "start": start, "encoding": encoding, "overview": at_a_glance, "similarity": similarity,
+    "start": start, "encoding": encoding, "overview": at_a_glance,
     "pca": pca, "relative_offsets": relative_offsets, "extrapolation": formula,
 }  # fmt: skip
 SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
 
 
 def test_equal_questions_share_one_result() -> None:
-    first = similarity.read(SMALL, SimilarityChoice())
-    assert similarity.read(Setting(**dataclasses.asdict(SMALL)), SimilarityChoice()) is first
-    assert similarity.read(SMALL, SimilarityChoice(reference=3)) is not first
-    assert similarity.read(SMALL.replace(base=77.0), SimilarityChoice()) is not first
+    first = similarity.page(SMALL, similarity.Options())
+    assert similarity.page(Setting(**dataclasses.asdict(SMALL)), similarity.Options()) is first
+    assert similarity.page(SMALL, similarity.Options(reference=3)) is not first
+    assert similarity.page(SMALL.replace(base=77.0), similarity.Options()) is not first
     assert at_a_glance.read(SMALL) is not first
 
 
 def test_result_that_lacks_a_scheme_is_computed_anew() -> None:
     asked = SMALL.replace(learned_source=f"table-{'0' * 12}")
-    first = similarity.read(asked, SimilarityChoice())
+    first = similarity.page(asked, similarity.Options())
     assert first.reasons
-    assert similarity.read(asked, SimilarityChoice()) is not first
+    assert similarity.page(asked, similarity.Options()) is not first
     assert not [key for key in cache.RESULTS if key[0] == similarity.__name__]
 
 

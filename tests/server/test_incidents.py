@@ -28,6 +28,7 @@ FOLDERS = {
 }
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
+    "similarity": ("similarity", "pages.similarity.page", "page", {}),
     "check_my_encoding": (
         "check_my_encoding",
         "pages.check_my_encoding.data",
@@ -39,7 +40,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "train": ("train", "pages.train.form", "draw", {}),
     "extrapolation, measured": (
         "extrapolation",
-        "compute.run_results",
+        "run_results",
         "headline",
         {"half": "measured"},
     ),

@@ -1,142 +1,209 @@
 """Similarity: which positions look alike to attention, pair by pair and by offset."""
 
-import streamlit as st
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 
-from dashboard import results
-from dashboard.ab import AB
+import numpy as np
+
+from dashboard import notes, results
+from dashboard.blocks import SHOWN, Columns, Controls, Matrices, Page, Text, Uses, line_chart
+from dashboard.cache import cached
 from dashboard.charts import frames, lines, theme
-from dashboard.components.matrix import MatrixValues, Panel, Scale
-from dashboard.controls import sidebar
-from dashboard.controls.page_controls import SHOWN, UsedControls
-from dashboard.frame import page, panels
-from dashboard.pages.similarity import data
-from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.charts.theme import Spec
+from dashboard.components.matrix import Panel, Scale
+from dashboard.results import Array, Similarity
 from dashboard.script import requests_in_python, whole_script
-from dashboard.server.incidents import show_callback_errors
+from dashboard.settings import Setting
+from dashboard.settings.setting import MAX_SHOWN_LENGTH
+from dashboard.text import listed, number
 from posenc import fields
 from posenc.analysis import similarity
 from posenc.schemes import SCHEMES
 
+USES = Uses(SHOWN)
 FROM_ZERO = Scale(0.0, 1.0, "sequential", "position similarity")
 FROM_MINUS_ONE = Scale(-1.0, 1.0, "diverging", "position similarity")
-
-used_controls = UsedControls(SHOWN)
-
-
-def draw() -> None:
-    """Draw the page."""
-    settings = page.settings()
-    header, pictures, colours = st.container(), st.container(), st.container()
-    by_distance, one_position = st.columns(2)
-    with one_position:
-        st.subheader("From one position", anchor=False)
-        cell = st.container(horizontal=True)
-    places = {"reference": cell, "key_position": cell, "from_zero": colours}
-    chosen = sidebar.choices(SimilarityChoice, places)
-    read = settings.map(lambda setting: data.read(setting, chosen))
-    current = read.current
-    with header:
-        page.show_excluded(read, current.results, "Similarity")
-        page.head("Similarity", read.map(lambda result: result.headline))
-        page.show_notices(current.results)
-    with pictures:
-        _draw_matrices(read, FROM_ZERO if chosen.from_zero else FROM_MINUS_ONE)
-    kinds = page.kinds(settings)
-    with by_distance:
-        st.subheader("By distance", anchor=False)
-        st.caption(
-            "Line: mean over all pairs at a distance. Band: from the lowest pair to the highest; for a "
-            "mean of heads, from the lowest head to the highest."
-        )
-        page.curves(
-            read.map(lambda result: lines.labelled(frames.drawn(result.by_offset))),
-            lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
-            labels=True, key="by_offset", title="Position similarity by distance",
-        )  # fmt: skip
-    with one_position:
-        st.caption(current.cell)
-        page.curves(
-            read.map(lambda result: lines.labelled(frames.drawn(result.one_row))),
-            lines.by_offset, kinds, "key position", "position similarity", band=False,
-            labels=True, key="one_row",
-            title=f"Position similarity of query {current.reference:,} and each key",
-        )  # fmt: skip
-        if chosen.reference != current.reference:
-            st.caption(
-                f"The last position shown is {current.reference:,}; it is used as the query."
-            )
-        if current.missing:
-            st.caption(
-                f"{page.names(current.missing)}: no row exists at position {current.reference:,}."
-            )
-
-    if jump := page.last_row(settings):
-        st.caption(jump)
-    page.how_to_read(
-        "Content is fixed; only position varies. Row i, column j is the position similarity of "
-        "query i and key j: 1 is identical, 0 unrelated, below 0 opposed. Compare shapes, not "
-        "heights. If every diagonal of a matrix has one colour, only the distance matters. Cells "
-        "without a value are hatched: a learned table ends at its last row. The dashed line is "
-        "the training length. Click a cell to pin it; the link holds the pinned cell."
-    )
-    page.define_similarity(similarity.cosine_curve, similarity.cosine_matrix)
-    page.numbers(
-        read.map(lambda result: result.by_offset),
-        "similarity by distance",
-        {"x": "distance", "y": "mean"},
-    )
-    page.numbers(
-        read.map(lambda result: result.one_row),
-        "similarity to one position",
-        {"x": "position", "y": "cosine"},
-    )
-    page.script(whole_script(data.IMPORTS, requests_in_python(settings.current), data.SCRIPT))
+GUIDE = (
+    "Content is fixed; only position varies. Row i, column j is the position similarity of "
+    "query i and key j: 1 is identical, 0 unrelated, below 0 opposed. Compare shapes, not "
+    "heights. If every diagonal of a matrix has one colour, only the distance matters. Cells "
+    "without a value are hatched: a learned table ends at its last row. The dashed line is "
+    "the training length. Click a cell to pin it; the link holds the pinned cell."
+)
+IMPORTS = """
+import posenc
+from posenc.analysis import scheme_similarity
+"""
+SCRIPT = """
+print("scheme,distance,mean,low,high,spread")
+for request in requests.values():
+    found = scheme_similarity(request)
+    rows = zip(found.distances, found.mean, found.low, found.high, found.deviation)
+    for row in rows:
+        print(request.config.label, *(value.item() for value in row), sep=",")
+"""
 
 
-def _draw_matrices(read: AB[data.Read], scale: Scale) -> None:
-    """Draw similarity of B, and where a setting is pinned of A and their difference."""
-    settings = read.map(lambda result: result.setting)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the page asks beside the shared numbers: the pinned cell, and the colours."""
 
-    def change(current: Panel, _: Panel) -> MatrixValues:
-        (kind,) = (kind for kind in read.current.results if SCHEMES[kind].label == current.title)
-        requests = settings.map(lambda setting: results.request(setting, kind))
-        return results.cosine_change(requests.current, requests.pinned or requests.current)
+    reference: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_LENGTH - 1,
+        label="Query",
+        help="The position whose similarity to every key is drawn. A click on a matrix pins query and key.",
+    ).field(0)
+    key_position: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_LENGTH - 1,
+        label="Key",
+        help="The position whose similarity to the query is stated below.",
+    ).field(0)
+    from_zero: bool = fields.Flag(
+        label="Colours from 0 to 1",
+        help="Negative similarity takes the colour of 0. Otherwise all matrices use -1 to 1.",
+    ).field(False)
 
-    panels.rows_of_both(
-        read.map(_panels),
-        lambda _: scale,
+
+@cached
+def page(setting: Setting, options: Options) -> Page:
+    """Return the page."""
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    similarities, reasons = results.per_scheme(results.cosine, requests)
+    if not similarities:
+        return Page(title="Similarity", headline=notes.NO_SCHEME, reasons=reasons)
+    query, key = (min(n, setting.length - 1) for n in (options.reference, options.key_position))
+    rows = {kind: results.reference_row(requests[kind], query) for kind in similarities}
+    boundary = frames.boundary(setting)
+    scale = FROM_ZERO if options.from_zero else FROM_MINUS_ONE
+    chart = partial(line_chart, names=tuple(similarities), labels=True)
+    matrices = Matrices(
         key="similarity",
+        panels=_panels(setting, similarities),
+        scale=scale,
         unit="similarity",
-        cell=(read.current.reference, read.current.key),
-        on_cell=pin_cell,
-        change=change,
-        text_alternative=(
-            f"Position similarity of query and key for {page.names(tuple(read.current.results))}, from "
-            f"{scale.low:g} to 1; the arrow keys read a cell, and the tables below hold the numbers of "
-            "the curves."
+        cell=(query, key),
+        takes_cell=("reference", "key_position"),
+        text=f"Position similarity of query and key for {notes.names(tuple(similarities))}, from "
+        f"{scale.low:g} to 1; the arrow keys read a cell, and the tables below hold the numbers of the "
+        "curves.",
+    )
+    by_distance = [
+        Text("By distance", "heading"),
+        Text(
+            "Line: mean over all pairs at a distance. Band: from the lowest pair to the highest; for a "
+            "mean of heads, from the lowest head to the highest.",
+            "caption",
         ),
+        *chart(
+            key="by_offset",
+            title="Position similarity by distance",
+            frame=frames.by_offset(similarities, boundary),
+            draw=by_distance_spec,
+            columns={"x": "distance", "y": "mean"},
+        ),
+    ]
+    from_one_position = [
+        Text("From one position", "heading"),
+        Controls(("reference", "key_position")),
+        Text(cell(rows, query, key), "caption", both="cell"),
+        *chart(
+            key="one_row",
+            title=f"Position similarity of query {query:,} and each key",
+            frame=frames.lines(rows, boundary),
+            draw=by_key_spec,
+            columns={"x": "position", "y": "cosine"},
+        ),
+        *_missing(options.reference, query, rows),
+    ]
+    jump = notes.last_row(setting)
+    return Page(
+        title="Similarity",
+        headline=headline(similarities),
+        reasons=reasons,
+        blocks=(
+            *notes.warnings(similarities),
+            matrices,
+            Controls(("from_zero",)),
+            Columns((by_distance, from_one_position)),
+            *([Text(jump, "caption", both="last row")] if jump else []),
+        ),
+        guide=GUIDE,
+        definition=notes.similarity_definition(similarity.cosine_curve, similarity.cosine_matrix),
+        script=whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
     )
 
 
-@show_callback_errors
-def pin_cell(key: str) -> None:
-    """Take the cell that a visitor pinned in a row of matrices as the page's query and key."""
-    cell = st.session_state[key].cell
-    rules = fields.rules(SimilarityChoice)
-    for name, position in zip(("reference", "key_position"), cell or (), strict=False):
-        if rules[name].accepts(position):
-            st.session_state[name] = position
+def by_distance_spec(kinds: tuple[str, ...]) -> Spec:
+    """Return position similarity by distance, with a band."""
+    return lines.by_offset(kinds, "query-key distance (tokens)", "position similarity", labels=True)
 
 
-def _panels(read: data.Read) -> list[Panel]:
+def by_key_spec(kinds: tuple[str, ...]) -> Spec:
+    """Return position similarity of one query and each key."""
+    return lines.by_offset(kinds, "key position", "position similarity", band=False, labels=True)
+
+
+def first_below_half(similarity: Similarity) -> int | None:
+    """Return the first distance at which mean similarity is under one half, None if it never is."""
+    below = np.flatnonzero(similarity.mean < 0.5)
+    return int(below[0]) if len(below) else None
+
+
+def headline(results: Mapping[str, Similarity]) -> str:
+    """Say how far apart two positions still look alike, per scheme."""
+    distances, sentences = [], []
+    for kind, result in results.items():
+        label, below = SCHEMES[kind].label, first_below_half(result)
+        start = f", {result.kernel.start}" if result.kernel.untrained else ""
+        if not np.isfinite(result.mean).any():
+            sentences.append(f"{label} has no similarity at all.")
+        elif below is None:
+            sentences.append(f"{label} does not drop below 0.5 within the positions shown{start}.")
+        else:
+            distances.append(f"{below:,} ({label}{start})")
+    if distances:
+        first = f"Position similarity first drops below 0.5 at distance {', '.join(distances)}."
+        sentences.insert(0, first)
+    return " ".join(sentences)
+
+
+def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -> str:
+    """Say how similar one query and one key are, and which scheme has no row at the key."""
+    values, absent = [], []
+    for kind, row in rows.items():
+        label = SCHEMES[kind].label
+        if row is not None and key < len(row[1]):
+            values.append(f"{number(float(row[1][key]))} ({label})")
+        elif row is not None:
+            absent.append(label)
+    if absent:
+        values.append(f"no row {key:,} ({listed(absent)})")
+    similarities = ", ".join(values) or "no scheme has a value"
+    return f"Query {query:,}, key {key:,}, distance {abs(query - key):,}: {similarities}."
+
+
+def _missing(asked: int, query: int, rows: Mapping[str, object]) -> list[Text]:
+    """Say that another query is used than was asked for, and which schemes have no row there."""
+    texts = []
+    if asked != query:
+        texts.append(f"The last position shown is {query:,}; it is used as the query.")
+    if missing := tuple(kind for kind, row in rows.items() if row is None):
+        texts.append(f"{notes.names(missing)}: no row exists at position {query:,}.")
+    return [Text(text, "caption") for text in texts]
+
+
+def _panels(setting: Setting, similarities: Mapping[str, Similarity]) -> list[Panel]:
     """Return the panels of similarity, the training length drawn where it is inside."""
-    setting, drawn_panels = read.setting, []
-    for kind, result in read.results.items():
+    panels = []
+    for kind, result in similarities.items():
         drawn = result.matrix.shape[0]
-        note = page.panel_note(setting, kind, result.kernel.provenance)
+        note = notes.panel_note(setting, kind, result.kernel.provenance)
         if drawn < setting.length:
             note += f"; the first {drawn} of {setting.length:,} positions"
-        drawn_panels.append(
+        panels.append(
             Panel(
                 title=SCHEMES[kind].label,
                 values=result.matrix,
@@ -145,4 +212,4 @@ def _panels(read: data.Read) -> list[Panel]:
                 color=theme.COLOURS[kind],
             )
         )
-    return drawn_panels
+    return panels

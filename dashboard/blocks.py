@@ -1,0 +1,259 @@
+"""What a page shows, as values: a page is a function of a Setting and of its options to a `Page`.
+
+Nothing here draws and nothing imports Streamlit. `render` draws blocks in Streamlit; `compare` joins the
+blocks of two settings.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dashboard.charts import frames, lines, overlay
+from dashboard.charts.theme import Spec
+from dashboard.components.clock import Face
+from dashboard.components.matrix import Panel, Scale
+from dashboard.components.matrix import Row as MatrixRow
+
+Look = Literal["plain", "caption", "heading", "info", "warning"]
+Names = Mapping[str, str]  # what A and B are called
+
+
+# Text -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text in Markdown. both: what it says, in a word, where that of A stands under it."""
+
+    text: str
+    look: Look = "plain"
+    help: str = ""
+    icon: str = ""
+    both: str = ""
+
+
+# Pictures and numbers -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chart:
+    """A chart: a specification that its names alone decide, and the frame that is poured into it.
+
+    names: of its lines or bars. draw: returns the specification of these names. columns: what the data
+    call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
+    to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a reader
+    hears instead of a picture that does not describe itself. pinned: the names of A and B where both are
+    in it.
+    """
+
+    key: str
+    title: str
+    frame: pd.DataFrame
+    names: tuple[str, ...]
+    draw: Callable[[tuple[str, ...]], Spec]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    x: str = "x"
+    labels: bool = False
+    alt: str | None = None
+    pinned: Names | None = None
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The specification, of both settings where they are compared."""
+        spec = self.draw(self.names)
+        return spec if self.pinned is None else overlay.of_both(spec, self.pinned)
+
+    @cached_property
+    def drawn(self) -> pd.DataFrame:
+        """The frame as it is drawn: thinned and narrow."""
+        drawn = frames.named(frames.drawn(self.frame, self.x) if self.x else self.frame)
+        return lines.labelled(drawn) if self.labels and self.pinned is None else drawn
+
+    @cached_property
+    def sent(self) -> pa.Table | pd.DataFrame:
+        """The drawn frame as it travels."""
+        return frames.arrow(self.drawn)
+
+    def numbers(self) -> pd.DataFrame:
+        """The rows in full, under the names that people read."""
+        return frames.plotless(self.frame, self.columns)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Matrices:
+    """A row of matrices under one crosshair and one colour scale; see `components.matrix.Row`.
+
+    scale: the colours, or how they follow from all panels that share them. unit: what a value is, in the
+    plural. text: what a reader hears instead. cell: the pinned query and key. takes_cell: the options that
+    a click on a cell sets. name: of its setting, beside another.
+    """
+
+    key: str
+    panels: Sequence[Panel]
+    scale: Scale | Callable[[Sequence[Panel]], Scale]
+    unit: str
+    text: str
+    row_label: str = "query position"
+    column_label: str = "key position"
+    height: int | None = None
+    together: int = 1
+    cell: tuple[int, int] | None = None
+    takes_cell: tuple[str, str] | None = None
+    name: str = ""
+
+    def row(self, title: str) -> MatrixRow:
+        """Return the row as its component draws it. title: of the page, over a saved picture."""
+        return MatrixRow(
+            panels=self.panels,
+            key=self.key,
+            scale=self.scale if isinstance(self.scale, Scale) else self.scale(self.panels),
+            text_alternative=self.text,
+            title=", ".join(filter(None, (title, self.name))),
+            row_label=self.row_label,
+            column_label=self.column_label,
+            height=self.height,
+            together=self.together,
+            cell=self.cell,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Clocks:
+    """Clocks under one slider of positions.
+
+    first: where the slider stands at first; last: its last position. trained: the training length. text:
+    what a reader hears instead. two: whether no more than two stand in a line.
+    """
+
+    key: str
+    faces: Sequence[Face]
+    first: int
+    last: int
+    trained: int
+    text: str
+    two: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Data:
+    """Numbers that no picture shows, for the drawer Data and the export. columns: as for a Chart."""
+
+    title: str
+    frame: pd.DataFrame
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def numbers(self) -> pd.DataFrame:
+        """The rows in full, under the names that people read."""
+        return frames.plotless(self.frame, self.columns)
+
+
+# What a visitor changes -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """The controls of these fields, shared or of the page, in a row.
+
+    narrowed: the largest number that is offered now.
+    """
+
+    names: Sequence[str]
+    narrowed: Mapping[str, int] = field(default_factory=dict)
+
+
+# What holds other blocks ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Blocks beside each other, under each other on a phone. widths: of the columns, one another."""
+
+    parts: Sequence[Sequence["Block"]]
+    widths: Sequence[float] = ()
+
+
+Block = Text | Chart | Matrices | Clocks | Data | Controls | Columns
+
+
+# A page ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What a page reads of a setting; a control of anything else is not drawn.
+
+    itself: the fields that it reads whatever schemes are chosen. schemes: whether it reads what the chosen
+    schemes are made of, too. never: what it does not read even where a scheme could. drawn: what it draws
+    itself, so that the sidebar has its exact value alone.
+    """
+
+    itself: tuple[str, ...] = ()
+    schemes: bool = True
+    never: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
+
+
+SHOWN = ("schemes", "length", "train_length", "device")  # of pages that draw positions
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A formula in LaTeX, words on it, and the functions that compute it."""
+
+    latex: str
+    words: str
+    functions: tuple[Callable[..., Any], ...] = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Page:
+    """A title, the sentence that answers the page's question, and what is under it.
+
+    reasons: why schemes have no place on it, by scheme. beside: the sentence of A. guide: how to read it.
+    script: the same as Python.
+    """
+
+    title: str
+    headline: str
+    blocks: Sequence[Block] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    beside: str = ""
+    guide: str = ""
+    definition: Definition | None = None
+    script: str = ""
+
+    @property
+    def all_blocks(self) -> tuple[Block, ...]:
+        """Every block that is made, those inside others too."""
+        return tuple(walk(self.blocks))
+
+
+def walk(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield blocks and those inside them; what a closed drawer would hold is not made."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Columns):
+            for part in block.parts:
+                yield from walk(part)
+
+
+def line_chart(*, log: bool = False, **chart: Any) -> list[Block]:
+    """Return a chart of lines, and a sentence on which of them coincide.
+
+    log: whether y is drawn on a log scale. chart: the fields of a `Chart` with columns x and y.
+    """
+    lines_of_all = Chart(**chart)
+    sentence = lines.coinciding(lines_of_all.drawn, log=log)
+    return [lines_of_all, Text(sentence, "caption")] if sentence else [lines_of_all]
+
+
+def has_values(panel: Panel) -> bool:
+    """Whether any number of a matrix is not 0."""
+    values = panel.values.dense()
+    numbers = values[~np.isnan(values)]
+    return not numbers.size or bool(numbers.any())

@@ -1,0 +1,90 @@
+"""A chart of two settings: the specification of one, its marks told apart by setting.
+
+A chart knows nothing of A and B. Here lines of B become solid and those of A dashed, whatever strokes
+schemes have; bars stand beside each other; points and areas of A are pale; tooltips say whose value it is.
+Frame: the rows of B, then those of A, with a column `setting`.
+"""
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from dashboard.charts.theme import SETTINGS, SETTINGS_LEGEND, Spec
+
+LONG_NAME = 24  # letters of a setting's name, of which two do not fit beside each other
+_FIELD = {"field": "setting", "type": "nominal"}
+
+
+def both(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of B with those of A under them, and a column that tells them apart."""
+    parts = [frame.assign(setting=name) for name, frame in (("B", b), ("A", a)) if len(frame)]
+    return pd.concat(parts, ignore_index=True) if parts else b.assign(setting="B")
+
+
+def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
+    """Return the specification for both settings. names: what the legend calls A and B."""
+    text = f"datum.label == 'A' ? {json.dumps(names['A'])} : {json.dumps(names['B'])}"
+    legend = {
+        "title": None, "orient": "bottom", "labelExpr": text, "labelLimit": 240, "symbolType": "stroke",
+        "columns": 1 if max(map(len, names.values())) > LONG_NAME else 2,
+    }  # fmt: skip
+    spec = copy.deepcopy(spec)
+    layers = spec.get("layer", [spec])
+    for layer in layers:
+        _tell_apart(layer, legend)
+    if "layer" in spec:  # names at line ends have no room for two lines of a scheme
+        spec["layer"] = [layer for layer in layers if "label_y" not in json.dumps(layer)]
+    spec["height"] += SETTINGS_LEGEND
+    return spec
+
+
+def _tell_apart(layer: Spec, legend: Mapping[str, Any]) -> None:
+    """Tell the marks of a layer apart by setting, in place."""
+    if not _draws_rows(layer):
+        return
+    encoding, kind = layer["encoding"], layer["mark"]["type"]
+    domain = {"domain": [*SETTINGS]}
+    match kind:
+        case "line":
+            dashes = domain | {"range": [[5, 4], [1, 0]]}
+            encoding["strokeDash"] = _FIELD | {"scale": dashes, "legend": legend}
+        case "area":
+            encoding["detail"] = _FIELD
+            layer["mark"]["fillOpacity"] = 0.55
+        case "bar" | "point" | "circle":
+            pale = domain | {"range": [0.45, 1.0]}
+            encoding["opacity"] = _FIELD | {"scale": pale, "legend": legend}
+            if kind == "bar":
+                encoding["xOffset"] = _FIELD
+    pivot = next((step for step in layer.get("transform", ()) if "pivot" in step), None)
+    if pivot is not None:
+        _read_both(layer, pivot)
+    elif isinstance(encoding.get("tooltip"), list):
+        encoding["tooltip"].insert(1, _FIELD | {"title": "setting"})
+
+
+def _draws_rows(layer: Spec) -> bool:
+    """Whether a layer draws the rows of a setting; a rule at the training length draws one for all."""
+    channels = layer["encoding"].values()
+    return not any(isinstance(one, dict) and one.get("aggregate") for one in channels)
+
+
+def _read_both(layer: Spec, pivot: Spec) -> None:
+    """Make a readout list every line twice, for B and for A, in place."""
+    place, *rows = layer["encoding"]["tooltip"]
+    texts = {step["as"]: step["calculate"] for step in layer["transform"] if "as" in step}
+    line = f"datum.{pivot['pivot']} + ', ' + datum.setting"
+    layer["transform"] = [{"calculate": line, "as": "line"}, pivot | {"pivot": "line"}]
+    layer["encoding"]["tooltip"] = [place]
+    for row in rows:
+        name = row["title"]
+        for setting in SETTINGS:
+            of_setting = f"{name}, {setting}"
+            text = texts[name].replace(json.dumps(name), json.dumps(of_setting))
+            layer["transform"].append({"calculate": text, "as": of_setting})
+            layer["encoding"]["tooltip"].append(
+                {"field": of_setting.replace(".", "\\."), "title": of_setting, "type": "nominal"}
+            )

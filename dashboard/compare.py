@@ -1,0 +1,206 @@
+"""Two settings on one page: the blocks of B, the current one, joined with those of A, the pinned one.
+
+A page never knows that it is compared. The blocks of B decide the layout; a block of A belongs to that of
+the same kind and key, wherever it stands. Lines are overlaid; matrices of A, of B and their difference
+stand beside each other; of other texts and of controls those of B are shown. What A alone has comes last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+
+from dashboard.blocks import (
+    Block,
+    Chart,
+    Clocks,
+    Columns,
+    Data,
+    Matrices,
+    Names,
+    Page,
+    Text,
+    has_values,
+    walk,
+)  # fmt: skip
+from dashboard.charts import overlay
+from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, minus
+from dashboard.text import listed, plain
+
+Identity = tuple[type[Block], str]
+
+
+def pages(b: Page, a: Page, names: Names, changed: Sequence[str]) -> Page:
+    """Return one page of both settings.
+
+    names: what A and B are called, by what differs. changed: the labels of the controls that differ.
+    """
+    of_a = "The same result." if a.headline == b.headline else a.headline
+    alone = {kind: reason for kind, reason in a.reasons.items() if b.reasons.get(kind) != reason}
+    return replace(
+        b,
+        headline=f"{plain(names['B'])}. {b.headline}",
+        beside=f"{plain(names['A'])}. {of_a}",
+        reasons={
+            **b.reasons,
+            **{f"{kind}, A": f"Pinned setting, A: {reason}" for kind, reason in alone.items()},
+        },
+        blocks=_Both(names, changed).merged(b.blocks, a.blocks),
+    )
+
+
+def identity(block: Block) -> Identity | None:
+    """Return what tells a block from others of its kind, None where it is not compared."""
+    match block:
+        case Chart(key=name) | Matrices(key=name) | Clocks(key=name):
+            return type(block), name
+        case Data(title=name):
+            return type(block), name
+        case Text(both=name) if name:
+            return type(block), name
+    return None
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Joins blocks. names: of A and B. changed: the controls that differ. of_a: blocks not joined yet."""
+
+    names: Names
+    changed: Sequence[str]
+    of_a: dict[Identity, Block] = field(default_factory=dict)
+
+    def merged(self, b: Sequence[Block], a: Sequence[Block]) -> list[Block]:
+        """Return the blocks of both."""
+        of_a = {name: block for block in walk(a) if (name := identity(block))}
+        both = replace(self, of_a=of_a)
+        blocks = both.joined(b)
+        return [*blocks, *(new for block in of_a.values() for new in both.alone(block))]
+
+    def joined(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return blocks of B, each joined with its own of A."""
+        joined: list[Block] = []
+        for block in blocks:
+            name = identity(block)
+            joined += self.block(block, None if name is None else self.of_a.pop(name, None))
+        return joined
+
+    def block(self, b: Block, a: Block | None) -> list[Block]:
+        """Return what is drawn of a block of B and of its own of A, where A has it."""
+        match b, a:
+            case Chart(), Chart() | None:
+                return [self.chart(b, a)]
+            case Matrices(), Matrices() | None:
+                return self.matrices(b, a)
+            case Data(), Data() | None:
+                return [replace(b, frame=overlay.both(b.frame, _frame(a)))]
+            case Clocks(), Clocks():
+                return [self.clocks(b, a)]
+            case Text(), Text() if a.text != b.text:
+                return [b, replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
+            case Columns(), _:
+                parts = [self.joined(part) for part in b.parts]
+                if any(isinstance(block, Columns) for part in parts for block in part):
+                    return [block for part in parts for block in part]  # too narrow beside others
+                return [replace(b, parts=parts)]
+        return [b]
+
+    def alone(self, a: Block) -> list[Block]:
+        """Return what is drawn of a block that A alone has."""
+        match a:
+            case Chart():
+                frame = overlay.both(pd.DataFrame(), a.frame)
+                return [replace(a, frame=frame, pinned=self.names)]
+            case Matrices():
+                return [_heading(self.names["A"]), replace(a, name=self.names["A"])]
+            case Data():
+                return [replace(a, frame=overlay.both(pd.DataFrame(), a.frame))]
+            case Text():
+                return [replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
+        return [a]
+
+    def chart(self, b: Chart, a: Chart | None) -> Chart:
+        """Return the chart of both frames."""
+        names = dict.fromkeys((*b.names, *(a.names if a else ())))
+        frame = overlay.both(b.frame, _frame(a))
+        return replace(b, frame=frame, names=(*names,), pinned=self.names)
+
+    def clocks(self, b: Clocks, a: Clocks) -> Clocks:
+        """Return the clocks of both, those of one scheme beside each other."""
+        faces = [
+            replace(face, subtitle=f"{self.names[setting]}; {face.subtitle}")
+            for title in dict.fromkeys(face.title for face in (*b.faces, *a.faces))
+            for setting, clocks in (("A", a), ("B", b))
+            for face in clocks.faces
+            if face.title == title
+        ]
+        return replace(b, faces=faces, last=max(b.last, a.last), two=True)
+
+    def matrices(self, b: Matrices, a: Matrices | None) -> list[Block]:
+        """Return the matrices of A, those of B and their difference beside each other.
+
+        Panels belong together by their title; those that are equal in both are named and left out.
+        """
+        pinned = {panel.title: panel for panel in (() if a is None else a.panels)}
+        changes = [
+            replace(
+                panel,
+                values=_difference(panel, pinned[panel.title]),
+                subtitle="B minus A",
+                boundary=None,
+            )
+            for panel in b.panels
+            if panel.title in pinned
+        ]
+        equal = [panel.title for panel in changes if not has_values(panel)]
+        note: list[Block] = [Text(self.unchanged(equal), "caption")] if equal else []
+        of_a, of_b, changes = (
+            [panel for panel in row if panel.title not in equal]
+            for row in (pinned.values(), b.panels, changes)
+        )
+        if not (of_a or of_b):  # nothing differs
+            return [*note, b]
+        both = [*b.panels, *pinned.values()]
+        scale = b.scale if isinstance(b.scale, Scale) else b.scale(both)
+        rows = [
+            (self.names["A"], f"{b.key}_pinned", of_a, scale, self.names["A"]),
+            (self.names["B"], b.key, of_b, scale, self.names["B"]),
+        ]
+        if changes:
+            colours = Scale.around_zero(
+                [panel.values for panel in changes], f"difference of {b.unit}"
+            )
+            difference = f"{self.names['B']} minus {self.names['A']}"
+            heading = "Difference: B minus A"
+            rows.append((heading, f"{b.key}_change", changes, colours, difference))
+        columns: list[list[Block]] = []
+        for heading, key, panels, colours, name in rows:
+            text, together = f"{heading}. {b.text}", 1 if panels is changes else b.together
+            row = replace(
+                b, key=key, panels=panels, scale=colours, name=name, text=text, together=together
+            )
+            columns += [[_heading(heading), row]] if panels else []
+        return [*note, Columns(columns)]
+
+    def unchanged(self, titles: Sequence[str]) -> str:
+        """Say which controls, changed from A to B, leave the matrices of these titles as they are."""
+        names = listed([*dict.fromkeys(title.partition(", ")[0] for title in titles)])
+        if not self.changed:
+            return f"A and B are equal for {names}."
+        controls = listed([f"the {label}" for label in self.changed])
+        verb = "do" if len(self.changed) > 1 else "does"
+        sentence = f"T{controls[1:]} {verb} not affect {names}"
+        return f"{sentence}: no matrices are drawn of what is equal in A and B."
+
+
+def _heading(name: str) -> Text:
+    return Text(f"**{plain(name)}**")
+
+
+def _frame(block: Chart | Data | None) -> pd.DataFrame:
+    return pd.DataFrame() if block is None else block.frame
+
+
+def _difference(b: Panel, a: Panel) -> MatrixValues:
+    """Return what B draws minus what A draws, where both draw."""
+    rows, columns = map(min, zip(b.values.shape, a.values.shape, strict=True))
+    return minus(*(Full(panel.values.dense()[:rows, :columns]) for panel in (b, a)))

@@ -1,0 +1,46 @@
+"""A page that is a function, drawn inside the frame of pages that draw themselves."""
+
+from types import ModuleType
+
+from dashboard import compare
+from dashboard.blocks import Chart, Data, Matrices, Page
+from dashboard.charts import theme
+from dashboard.controls import link, pin
+from dashboard.frame import page as old
+from dashboard.frame import page_contents
+from dashboard.frame.page_contents import Picture
+from dashboard.render import Renderer
+
+
+def draw(module: ModuleType) -> None:
+    """Draw the page of a module at what is chosen, and give the frame what it exports and explains."""
+    settings, options = old.settings(), link.options(module.Options)
+    pages = settings.map(lambda setting: module.page(setting, options))
+    page: Page = pages.current
+    if pages.pinned is not None:
+        changed = [label for label, *_ in pin.changed(settings)]
+        page = compare.pages(page, pages.pinned, pin.names(settings), changed)
+    old.title(page.title)
+    renderer = Renderer(page.title, module.Options, old.presenting())
+    renderer.page(page)
+    contents = page_contents.current()
+    contents.sentences += filter(None, [pages.current.headline])
+    if pages.pinned is not None:
+        contents.pinned.append(f"Pinned setting, A (pinned.json): {pages.pinned.headline}")
+    for block in renderer.drawn:
+        if isinstance(block, Chart):
+            spec = theme.titled(block.spec, block.title, page.title, projected=False)
+            contents.pictures[block.key] = Picture(spec, block.drawn)
+        elif isinstance(block, Matrices):
+            contents.pictures[block.key] = block.row(page.title)
+        if isinstance(block, Chart | Data) and len(block.frame):
+            contents.tables[block.title] = block.numbers
+            contents.table_keys[block.title] = (
+                block.key if isinstance(block, Chart) else block.title
+            )
+    if page.guide:
+        old.how_to_read(page.guide)
+    if page.definition is not None:
+        old.definition(page.definition.latex, page.definition.words, *page.definition.functions)
+    if page.script:
+        old.script(page.script)

@@ -1,0 +1,131 @@
+"""Blocks in Streamlit: one function for each kind of block, and the only place that draws a page."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from dashboard.blocks import (
+    Block,
+    Chart,
+    Clocks,
+    Columns,
+    Controls,
+    Data,
+    Matrices,
+    Page,
+    Text,
+)  # fmt: skip
+from dashboard.charts import theme
+from dashboard.components.clock.component import clock_row
+from dashboard.components.matrix.component import matrix_row
+from dashboard.controls import sidebar, widgets
+from dashboard.controls.link import RULES
+from dashboard.server import incidents
+from dashboard.text import plain
+from posenc import fields
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Draws the blocks of one page for one visitor.
+
+    title: of the page. options: the class of its options. presenting: whether type is larger. drawn: what
+    was drawn so far, that of open drawers too.
+    """
+
+    title: str
+    options: type
+    presenting: bool
+    drawn: list[Block] = field(default_factory=list)
+
+    def page(self, page: Page) -> None:
+        """Draw the headline of a page and its blocks; a fault in one block leaves the others."""
+        if page.headline:
+            st.markdown(f"**{page.headline}**")
+        if page.beside:
+            st.caption(page.beside)
+        for reason in dict.fromkeys(page.reasons.values()):
+            st.info(plain(reason), icon=":material/info:")
+        for block in page.blocks:
+            with incidents.show_errors():
+                self.block(block, st)
+
+    def blocks(self, blocks: Sequence[Block], place: Any) -> None:
+        """Draw blocks under each other."""
+        for block in blocks:
+            self.block(block, place)
+
+    def block(self, block: Block, place: Any) -> None:
+        """Draw a block."""
+        self.drawn.append(block)
+        match block:
+            case Text():
+                _text(block, place)
+            case Chart():
+                self._chart(block, place)
+            case Matrices():
+                watch = block.takes_cell and functools.partial(
+                    take_cell, block.key, block.takes_cell, self.options
+                )
+                with place.container(gap=None):
+                    matrix_row(block.row(self.title), watch or None)
+            case Clocks():
+                with place.container(gap=None):
+                    clock_row(
+                        block.faces, key=block.key, first=block.first, last=block.last, two=block.two,
+                        trained=block.trained, text_alternative=block.text,
+                    )  # fmt: skip
+            case Data():
+                pass  # of the drawer and the export
+            case Controls():
+                self._controls(block, place)
+            case Columns():
+                columns = place.columns(list(block.widths) or len(block.parts), gap="medium")
+                for column, part in zip(columns, block.parts, strict=True):
+                    self.blocks(part, column)
+
+    def _chart(self, chart: Chart, place: Any) -> None:
+        spec = theme.for_projector(chart.spec) if self.presenting else chart.spec
+        spec = theme.titled(spec, chart.title, self.title, projected=self.presenting)
+        width = "content" if "width" in chart.spec else "stretch"
+        place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.alt)
+
+    def _controls(self, block: Controls, place: Any) -> None:
+        """Draw controls beside each other; one alone takes the place that it has."""
+        row = place
+        if len(block.names) > 1:
+            row = place.container(horizontal=True, vertical_alignment="bottom")
+        own = fields.rules(self.options)
+        for name in block.names:
+            if name in own:
+                sidebar.choices(self.options, {name: row}, narrowed=block.narrowed)
+            else:
+                widgets.control(row, name, RULES[name])
+
+
+def _text(text: Text, place: Any) -> None:
+    help = text.help or None
+    match text.look:
+        case "heading":
+            place.subheader(text.text, anchor=False, help=help)
+        case "caption":
+            place.caption(text.text, help=help)
+        case "info":
+            place.info(text.text, icon=f":material/{text.icon or 'info'}:")
+        case "warning":
+            place.warning(text.text, icon=f":material/{text.icon or 'warning'}:")
+        case _:
+            place.markdown(text.text, help=help)
+
+
+@incidents.show_callback_errors
+def take_cell(key: str, names: tuple[str, str], options: type) -> None:
+    """Take the cell that a visitor pinned in a row of matrices as two options of the page."""
+    cell = st.session_state[key].cell
+    rules = fields.rules(options)
+    for name, position in zip(names, cell or (), strict=False):
+        if rules[name].accepts(position):
+            st.session_state[name] = position

@@ -1,0 +1,248 @@
+"""Two settings on one page: what of A and B stands where, and how charts tell them apart."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dashboard import compare
+from dashboard.blocks import Block, Chart, Clocks, Columns, Controls, Data, Matrices, Page, Text
+from dashboard.charts import lines, overlay
+from dashboard.components.clock import Face
+from dashboard.components.matrix import Full, Panel, Scale
+from dashboard.pages.similarity import page as similarity
+from dashboard.settings import Setting
+from tests.dashboard.called_pages import block_of, panel_values
+
+NAMES = {"A": "A: base 500", "B": "B: base 10,000"}
+
+
+def page_of(*blocks: Block, headline: str = "It is so.", **more: Any) -> Page:
+    return Page(title="Title", headline=headline, blocks=blocks, **more)
+
+
+def both(b: Page, a: Page, changed: tuple[str, ...] = ("base",)) -> Page:
+    return compare.pages(b, a, NAMES, changed)
+
+
+def curve(*values: float, kinds: tuple[str, ...] = ("rope",), key: str = "curve") -> Chart:
+    frame = pd.DataFrame({"scheme": "RoPE", "x": range(len(values)), "y": values})
+    return Chart(key=key, title="Curve", frame=frame, names=kinds, draw=draw_lines, labels=True)
+
+
+def draw_lines(kinds: tuple[str, ...]) -> dict[str, Any]:
+    return lines.by_offset(kinds, "x", "y", band=False, labels=True)
+
+
+def row(panels: dict[str, list[list[float]]], key: str = "row", **more: Any) -> Matrices:
+    drawn = [Panel(title=title, values=Full(np.float32(cells))) for title, cells in panels.items()]
+    scale = Scale(0.0, 1.0)
+    return Matrices(key=key, panels=drawn, scale=scale, unit="values", text="Cells.", **more)
+
+
+def test_headlines_say_in_what_the_settings_differ() -> None:
+    page = both(page_of(headline="Of B."), page_of(headline="Of A."))
+    assert (page.headline, page.beside) == (r"B\: base 10,000. Of B.", r"A\: base 500. Of A.")
+    same = both(page_of(), page_of())
+    assert same.beside == r"A\: base 500. The same result."
+
+
+def test_reason_of_a_is_told_where_b_has_another_or_none() -> None:
+    b = page_of(reasons={"learned": "No table.", "rope": "No base."})
+    a = page_of(reasons={"learned": "No table.", "rope": "No width.", "alibi": "No head."})
+    assert [*both(b, a).reasons.values()] == [
+        "No table.", "No base.", "Pinned setting, A: No width.", "Pinned setting, A: No head."
+    ]  # fmt: skip
+
+
+def test_chart_holds_the_rows_of_b_then_those_of_a_and_all_names() -> None:
+    page = both(page_of(curve(1, 2)), page_of(curve(3, 4, 5, kinds=("rope", "alibi"))))
+    chart = block_of(page, Chart, "curve")
+    assert chart.frame["y"].tolist() == [1, 2, 3, 4, 5]
+    assert chart.frame["setting"].tolist() == ["B", "B", "A", "A", "A"]
+    assert chart.names == ("rope", "alibi")
+    assert "label_y" not in chart.drawn
+    assert chart.numbers()["setting"].tolist() == ["B", "B", "A", "A", "A"]
+
+
+def test_block_belongs_to_that_of_its_key_wherever_it_stands() -> None:
+    b = page_of(Columns(([curve(1, key="left")], [curve(2, key="right")])))
+    a = page_of(curve(3, key="right"), curve(4, key="left"))
+    page = both(b, a)
+    assert block_of(page, Chart, "left").frame["y"].tolist() == [1, 4]
+    assert block_of(page, Chart, "right").frame["y"].tolist() == [2, 3]
+    assert len(page.blocks) == 1
+
+
+def test_what_a_alone_has_comes_last() -> None:
+    page = both(page_of(Text("Of B.")), page_of(Text("Of A."), curve(3), row({"RoPE": [[1.0]]})))
+    text, chart, heading, matrices = page.blocks
+    assert isinstance(text, Text)
+    assert isinstance(chart, Chart)
+    assert chart.frame["setting"].tolist() == ["A"]
+    assert isinstance(heading, Text)
+    assert heading.text == r"**A\: base 500**"
+    assert isinstance(matrices, Matrices)
+    assert matrices.row("Title").title == "Title, A: base 500"
+
+
+def test_matrices_of_a_stand_left_of_b_and_of_their_difference() -> None:
+    b = row({"RoPE": [[1.0, 0.5], [0.0, 1.0]], "ALiBi": [[1.0]]}, together=2)
+    a = row({"ALiBi": [[1.0]], "RoPE": [[0.5]]}, together=2)
+    note, columns = both(page_of(b), page_of(a)).blocks
+    assert isinstance(note, Text)
+    assert note.text.startswith("The base does not affect ALiBi: ")
+    assert isinstance(columns, Columns)
+    headings = [part[0] for part in columns.parts]
+    rows: list[Any] = [part[1] for part in columns.parts]
+    assert [text.text for text in headings if isinstance(text, Text)] == [
+        r"**A\: base 500**", r"**B\: base 10,000**", r"**Difference\: B minus A**"
+    ]  # fmt: skip
+    assert [matrices.key for matrices in rows] == ["row_pinned", "row", "row_change"]
+    assert [[panel.title for panel in matrices.panels] for matrices in rows] == [["RoPE"]] * 3
+    assert rows[2].panels[0].values.dense().tolist() == [[0.5]]  # where both draw
+    assert [matrices.scale.kind for matrices in rows] == ["sequential", "sequential", "diverging"]
+    assert (rows[2].scale.low, rows[2].scale.high) == (-0.5, 0.5)
+    assert [matrices.together for matrices in rows] == [2, 2, 1]
+
+
+def test_matrices_that_are_equal_are_drawn_once_with_a_sentence() -> None:
+    b, a = row({"RoPE": [[1.0]], "ALiBi": [[0.5]]}), row({"RoPE": [[1.0]], "ALiBi": [[0.5]]})
+    note, drawn = both(page_of(b), page_of(a), ("base", "heads")).blocks
+    assert isinstance(note, Text)
+    assert note.text == (
+        "The base and the heads do not affect RoPE and ALiBi: no matrices are drawn of what is equal in A "
+        "and B."
+    )
+    assert drawn is b
+    equal, _ = both(page_of(b), page_of(a), ()).blocks
+    assert isinstance(equal, Text)
+    assert equal.text == "A and B are equal for RoPE and ALiBi."
+
+
+def test_scale_that_follows_from_panels_follows_from_those_of_both() -> None:
+    def scale(panels: Any) -> Scale:
+        return Scale.around_zero([panel.values for panel in panels], "")
+
+    b, a = row({"RoPE": [[1.0]]}), row({"RoPE": [[-3.0]]})
+    pair = [dataclasses.replace(block, scale=scale) for block in (b, a)]
+    page = both(page_of(pair[0]), page_of(pair[1]))
+    for key in ("row", "row_pinned"):
+        assert block_of(page, Matrices, key).scale == Scale(-3.0, 3.0, "diverging", "")
+
+
+def test_columns_with_three_matrices_each_go_under_each_other() -> None:
+    b = page_of(Columns(([row({"RoPE": [[1.0]]})], [Text("Words.")])))
+    page = both(b, page_of(row({"RoPE": [[0.0]]})))
+    assert [type(block) for block in page.blocks] == [Columns, Text]
+
+
+def test_text_of_a_stands_under_that_of_b_only_where_it_says_so_and_differs() -> None:
+    b = page_of(Text("B says.", "caption", both="cell"), Text("Guide."), Text("Same.", both="same"))
+    a = page_of(Text("A says.", "caption", both="cell"), Text("Other."), Text("Same.", both="same"))
+    blocks = [block for block in both(b, a).blocks if isinstance(block, Text)]
+    assert [block.text for block in blocks] == [
+        "B says.", r"A\: base 500. A says.", "Guide.", "Same."
+    ]  # fmt: skip
+    assert blocks[1].look == "caption"
+
+
+def test_controls_are_those_of_b() -> None:
+    controls = Controls(("reference",))
+    assert list(both(page_of(controls), page_of(Controls(("reference",)))).blocks) == [controls]
+
+
+def test_data_holds_the_rows_of_both() -> None:
+    b, a = (Data(title="Words", frame=pd.DataFrame({"word": [word]})) for word in ("b", "a"))
+    (data,) = both(page_of(b), page_of(a)).blocks
+    assert isinstance(data, Data)
+    assert data.numbers().to_dict("list") == {"word": ["b", "a"], "setting": ["B", "A"]}
+
+
+def test_clocks_of_a_scheme_stand_beside_each_other() -> None:
+    def clocks(last: int, *titles: str) -> Clocks:
+        faces = [
+            Face(title=title, subtitle="pairs", color="#000000", pairs=(0,), inv_freq=np.ones(1))
+            for title in titles
+        ]
+        return Clocks(key="clock", faces=faces, first=0, last=last, trained=8, text="Hands.")
+
+    (both_clocks,) = both(page_of(clocks(9, "RoPE")), page_of(clocks(12, "RoPE", "Other"))).blocks
+    assert isinstance(both_clocks, Clocks)
+    assert [(face.title, face.subtitle) for face in both_clocks.faces] == [
+        ("RoPE", "A: base 500; pairs"), ("RoPE", "B: base 10,000; pairs"),
+        ("Other", "A: base 500; pairs"),
+    ]  # fmt: skip
+    assert both_clocks.last == 12
+    assert both_clocks.two
+
+
+def test_joined_page_leaves_both_pages_as_they_are() -> None:
+    b, a = (
+        similarity.page(Setting(base=base, length=12), similarity.Options())
+        for base in (1e4, 500.0)
+    )
+    before = panel_values(b, "similarity")
+    page = both(b, a)
+    assert "similarity_change" not in [block.key for block in b.all_blocks if hasattr(block, "key")]
+    change, of_a = panel_values(page, "similarity_change"), panel_values(page, "similarity_pinned")
+    for title, values in change.items():
+        assert np.allclose(values, before[title] - of_a[title], atol=1e-7)
+    assert [*change] == ["Sinusoidal", "RoPE"]
+
+
+# Specifications -------------------------------------------------------------------------------
+
+
+def layers_of(spec: dict[str, Any], mark: str) -> list[dict[str, Any]]:
+    return [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
+
+
+def test_lines_of_b_are_solid_and_those_of_a_dashed_with_a_legend_of_names() -> None:
+    alone = draw_lines(("rope", "alibi"))
+    text = json.dumps(alone)
+    spec = overlay.of_both(alone, NAMES)
+    (line,) = layers_of(spec, "line")
+    assert line["encoding"]["strokeDash"]["scale"] == {
+        "domain": ["A", "B"], "range": [[5, 4], [1, 0]]
+    }  # fmt: skip
+    assert '"A: base 500"' in line["encoding"]["strokeDash"]["legend"]["labelExpr"]
+    assert "label_y" not in json.dumps(spec)
+    assert spec["height"] > alone["height"]
+    assert json.dumps(alone) == text  # the chart alone is as it was
+
+
+def test_readout_lists_every_line_for_a_and_for_b() -> None:
+    spec = overlay.of_both(draw_lines(("rope", "alibi")), NAMES)
+    (readout,) = [layer for layer in spec["layer"] if "pivot" in json.dumps(layer)]
+    titles = [row["title"] for row in readout["encoding"]["tooltip"]]
+    assert titles == ["x", "RoPE, A", "RoPE, B", "ALiBi, A", "ALiBi, B"]
+    derived = [step["as"] for step in readout["transform"] if "as" in step]
+    assert derived == ["line", "RoPE, A", "RoPE, B", "ALiBi, A", "ALiBi, B"]
+    assert {step["pivot"] for step in readout["transform"] if "pivot" in step} == {"line"}
+
+
+def test_rule_at_the_training_length_is_drawn_once_for_both() -> None:
+    alone, spec = draw_lines(("rope",)), overlay.of_both(draw_lines(("rope",)), NAMES)
+    boundary = [layer for layer in spec["layer"] if "boundary" in json.dumps(layer)]
+    assert boundary == [layer for layer in alone["layer"] if "boundary" in json.dumps(layer)]
+
+
+@pytest.mark.parametrize("mark", ["bar", "point"])
+def test_bars_and_points_of_a_are_pale_and_tooltips_say_whose_they_are(mark: str) -> None:
+    spec = {
+        "height": 100, "mark": {"type": mark},
+        "encoding": {"x": {"field": "x"}, "tooltip": [{"field": "x"}, {"field": "y"}]},
+    }  # fmt: skip
+    encoding = overlay.of_both(spec, NAMES)["encoding"]
+    assert encoding["opacity"]["scale"] == {"domain": ["A", "B"], "range": [0.45, 1.0]}
+    assert [row["field"] for row in encoding["tooltip"]] == ["x", "setting", "y"]
+    assert ("xOffset" in encoding) == (mark == "bar")
+
+
+def test_frame_of_two_without_rows_still_has_the_column_of_settings() -> None:
+    empty = pd.DataFrame({"x": []})
+    assert list(overlay.both(empty, empty)) == ["x", "setting"]
