@@ -37,6 +37,13 @@ class Text:
     both: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A formula in LaTeX."""
+
+    latex: str
+
+
 # Pictures and numbers -------------------------------------------------------------------------
 
 
@@ -139,6 +146,15 @@ class Clocks:
     two: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """An SVG as text, what it shows in words, and its width in CSS pixels."""
+
+    svg: str
+    alt: str
+    width: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Data:
     """Numbers that no picture shows, for the drawer Data and the export. columns: as for a Chart."""
@@ -166,6 +182,18 @@ class Controls:
     narrowed: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A link to a page by its folder. label: by default its name in the menu.
+
+    changes: of what is shown there.
+    """
+
+    page: str
+    label: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
 # What holds other blocks ----------------------------------------------------------------------
 
 
@@ -177,7 +205,27 @@ class Columns:
     widths: Sequence[float] = ()
 
 
-Block = Text | Chart | Matrices | Clocks | Data | Controls | Columns
+@dataclass(frozen=True, eq=False)
+class Row:
+    """Blocks in a line that wraps. border: around them. spread: over the whole width, not from the left."""
+
+    blocks: Sequence["Block"]
+    border: bool = False
+    spread: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Cards:
+    """Blocks in cells of equal width and height, by the name of each cell. across: most in a line."""
+
+    key: str
+    cells: Mapping[str, Sequence["Block"]]
+    across: int = 4
+
+
+Block = (
+    Text | Formula | Chart | Matrices | Clocks | Drawing | Data | Controls | Link | Columns | Row | Cards
+)  # fmt: skip
 
 
 # A page ---------------------------------------------------------------------------------------
@@ -237,9 +285,15 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
     """Yield blocks and those inside them; what a closed drawer would hold is not made."""
     for block in blocks:
         yield block
-        if isinstance(block, Columns):
-            for part in block.parts:
-                yield from walk(part)
+        match block:
+            case Columns():
+                for part in block.parts:
+                    yield from walk(part)
+            case Row():
+                yield from walk(block.blocks)
+            case Cards():
+                for part in block.cells.values():
+                    yield from walk(part)
 
 
 def line_chart(*, log: bool = False, **chart: Any) -> list[Block]:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from dashboard.blocks import (
     Block,
+    Cards,
     Chart,
     Clocks,
     Columns,
@@ -19,6 +20,7 @@ from dashboard.blocks import (
     Matrices,
     Names,
     Page,
+    Row,
     Text,
     has_values,
     walk,
@@ -87,6 +89,8 @@ class _Both:
     def block(self, b: Block, a: Block | None) -> list[Block]:
         """Return what is drawn of a block of B and of its own of A, where A has it."""
         match b, a:
+            case Chart(), Chart() if b.names == a.names and b.frame.equals(a.frame):
+                return [b]  # such as measured losses, which no setting changes
             case Chart(), Chart() | None:
                 return [self.chart(b, a)]
             case Matrices(), Matrices() | None:
@@ -102,6 +106,12 @@ class _Both:
                 if any(isinstance(block, Columns) for part in parts for block in part):
                     return [block for part in parts for block in part]  # too narrow beside others
                 return [replace(b, parts=parts)]
+            case Row(), _:
+                return [replace(b, blocks=self.joined(b.blocks))]
+            case Cards(), _:
+                return [
+                    replace(b, cells={name: self.joined(part) for name, part in b.cells.items()})
+                ]
         return [b]
 
     def alone(self, a: Block) -> list[Block]:

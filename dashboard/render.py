@@ -1,7 +1,7 @@
 """Blocks in Streamlit: one function for each kind of block, and the only place that draws a page."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,13 +9,18 @@ import streamlit as st
 
 from dashboard.blocks import (
     Block,
+    Cards,
     Chart,
     Clocks,
     Columns,
     Controls,
     Data,
+    Drawing,
+    Formula,
+    Link,
     Matrices,
     Page,
+    Row,
     Text,
 )  # fmt: skip
 from dashboard.charts import theme
@@ -27,17 +32,21 @@ from dashboard.server import incidents
 from dashboard.text import plain
 from posenc import fields
 
+PRESENT = "present"  # of links
+DIAL = 135  # CSS pixels of a slider beside others
+
 
 @dataclass(frozen=True)
 class Renderer:
     """Draws the blocks of one page for one visitor.
 
-    title: of the page. options: the class of its options. presenting: whether type is larger. drawn: what
-    was drawn so far, that of open drawers too.
+    title: of the page. options: the class of its options. pages: all pages by folder, for links.
+    presenting: whether type is larger. drawn: what was drawn so far, that of open drawers too.
     """
 
     title: str
     options: type
+    pages: Mapping[str, Any]
     presenting: bool
     drawn: list[Block] = field(default_factory=list)
 
@@ -78,6 +87,25 @@ class Renderer:
                         block.faces, key=block.key, first=block.first, last=block.last, two=block.two,
                         trained=block.trained, text_alternative=block.text,
                     )  # fmt: skip
+            case Formula():
+                place.latex(block.latex)
+            case Drawing():
+                place.image(block.svg, width=block.width, alt=block.alt)
+            case Link():
+                query = {_name(name): _text_of(value) for name, value in block.changes.items()}
+                place.page_link(
+                    self.pages[block.page], label=block.label, query_params=query or None
+                )
+            case Row():
+                row = place.container(
+                    horizontal=True, vertical_alignment="center", border=block.border,
+                    horizontal_alignment="distribute" if block.spread else "left",
+                )  # fmt: skip
+                self.blocks(block.blocks, row)
+            case Cards():
+                grid = place.grid(block.across, gap="xsmall", key=block.key)
+                for cell in block.cells.values():
+                    self.blocks(cell, grid.container(border=True, height="stretch", gap=None))
             case Data():
                 pass  # of the drawer and the export
             case Controls():
@@ -103,7 +131,17 @@ class Renderer:
             if name in own:
                 sidebar.choices(self.options, {name: row}, narrowed=block.narrowed)
             else:
-                widgets.control(row, name, RULES[name])
+                rule = RULES[name]
+                slider = widgets.has_stops(rule) and row is not place
+                widgets.control(row.container(width=DIAL) if slider else row, name, rule)
+
+
+def _name(changed: str) -> str:
+    return PRESENT if changed == "presenting" else changed
+
+
+def _text_of(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _text(text: Text, place: Any) -> None:

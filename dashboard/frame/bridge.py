@@ -2,6 +2,8 @@
 
 from types import ModuleType
 
+import streamlit as st
+
 from dashboard import compare
 from dashboard.blocks import Chart, Data, Matrices, Page
 from dashboard.charts import theme
@@ -21,7 +23,7 @@ def draw(module: ModuleType) -> None:
         changed = [label for label, *_ in pin.changed(settings)]
         page = compare.pages(page, pages.pinned, pin.names(settings), changed)
     old.title(page.title)
-    renderer = Renderer(page.title, module.Options, old.presenting())
+    renderer = Renderer(page.title, module.Options, st.session_state["pages"], old.presenting())
     renderer.page(page)
     contents = page_contents.current()
     contents.sentences += filter(None, [pages.current.headline])

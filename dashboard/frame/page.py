@@ -25,6 +25,7 @@ from dashboard.notes import label as label
 from dashboard.notes import names as names
 from dashboard.notes import panel_note as panel_note
 from dashboard.notes import panel_notes as panel_notes
+from dashboard.render import PRESENT as PRESENT
 from dashboard.results import Similarity
 from dashboard.script import uploaded
 from dashboard.server.incidents import PageEnded
@@ -32,7 +33,6 @@ from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc.schemes import SCHEMES
 
-PRESENT = "present"
 LONG_NAME = 18  # letters
 
 

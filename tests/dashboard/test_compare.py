@@ -38,7 +38,10 @@ def draw_lines(kinds: tuple[str, ...]) -> dict[str, Any]:
 
 
 def row(panels: dict[str, list[list[float]]], key: str = "row", **more: Any) -> Matrices:
-    drawn = [Panel(title=title, values=Full(np.float32(cells))) for title, cells in panels.items()]
+    drawn = [
+        Panel(title=title, values=Full(np.array(cells, np.float32)))
+        for title, cells in panels.items()
+    ]
     scale = Scale(0.0, 1.0)
     return Matrices(key=key, panels=drawn, scale=scale, unit="values", text="Cells.", **more)
 
@@ -66,6 +69,12 @@ def test_chart_holds_the_rows_of_b_then_those_of_a_and_all_names() -> None:
     assert chart.names == ("rope", "alibi")
     assert "label_y" not in chart.drawn
     assert chart.numbers()["setting"].tolist() == ["B", "B", "A", "A", "A"]
+
+
+def test_chart_that_no_setting_changes_is_drawn_once() -> None:
+    chart = block_of(both(page_of(curve(1, 2)), page_of(curve(1, 2))), Chart, "curve")
+    assert "setting" not in chart.frame
+    assert chart.pinned is None
 
 
 def test_block_belongs_to_that_of_its_key_wherever_it_stands() -> None:
@@ -187,7 +196,7 @@ def test_joined_page_leaves_both_pages_as_they_are() -> None:
     )
     before = panel_values(b, "similarity")
     page = both(b, a)
-    assert "similarity_change" not in [block.key for block in b.all_blocks if hasattr(block, "key")]
+    assert [*before] == [*panel_values(b, "similarity")]
     change, of_a = panel_values(page, "similarity_change"), panel_values(page, "similarity_pinned")
     for title, values in change.items():
         assert np.allclose(values, before[title] - of_a[title], atol=1e-7)

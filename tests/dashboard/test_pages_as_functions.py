@@ -1,6 +1,7 @@
 """Every page that is a function, at the ends of every range: its answer, its blocks, twice the same."""
 
 import importlib
+import inspect
 import itertools
 import json
 from collections import Counter
@@ -18,7 +19,7 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import fields, limits
 from tests.dashboard.pages import KINDS
 
-FOLDERS = ("similarity",)
+FOLDERS = ("similarity", "start")
 SETTINGS = {
     "default": Setting(),
     "least": Setting(
@@ -87,7 +88,7 @@ def test_page_has_an_answer_and_legal_blocks_and_is_the_same_twice(
     assert [title for title, count in Counter(titles).items() if count > 1] == []
     for block in page.all_blocks:
         check_block(block)
-    fresh = vars(module)["page"].__wrapped__(SETTINGS[name], choice)
+    fresh = inspect.unwrap(module.page)(SETTINGS[name], choice)
     assert described(fresh) == described(page)
 
 

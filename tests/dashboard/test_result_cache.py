@@ -27,14 +27,13 @@ from dashboard.pages.extrapolation import formula
 from dashboard.pages.pca import data as pca
 from dashboard.pages.relative_offsets import data as relative_offsets
 from dashboard.pages.similarity import page as similarity
-from dashboard.pages.start import data as start
 from dashboard.settings import Setting
 from posenc import Request
 from posenc.schemes.learned import LearnedConfig
 from tests.dashboard.pages import drawn, opened, setting, visit
 
 READ = {
-    "start": start, "encoding": encoding, "overview": at_a_glance,
+    "encoding": encoding, "overview": at_a_glance,
     "pca": pca, "relative_offsets": relative_offsets, "extrapolation": formula,
 }  # fmt: skip
 SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")

@@ -4,10 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dashboard.blocks import Matrices
 from dashboard.pages.similarity.page import FROM_MINUS_ONE, FROM_ZERO, Options, page
 from dashboard.settings import Setting
 from tests.dashboard import independent_kernels as by_hand
-from tests.dashboard.called_pages import chart, numbers, panel_values, small_setting, texts
+from tests.dashboard.called_pages import (
+    block_of,
+    chart,
+    numbers,
+    panel_values,
+    small_setting,
+    texts,
+)
 from tests.dashboard.independent_kernels import SETTINGS, Small, kernel, mean_by_distance
 from tests.dashboard.pages import KINDS, LABELS, cosines, of
 
@@ -80,8 +88,8 @@ def test_learned_table_is_blank_past_its_last_row() -> None:
     rows, columns = np.indices((64, 64))
     assert np.array_equal(np.isnan(values["Learned"]), (rows >= 20) | (columns >= 20))
     assert not np.isnan(values["RoPE"]).any()
-    (matrices,) = [block for block in shown.blocks if hasattr(block, "panels")]
-    assert {panel.boundary for panel in matrices.panels} == {20}
+    row = block_of(shown, Matrices, "similarity")
+    assert {panel.boundary for panel in row.panels} == {20}
 
 
 def test_query_past_the_positions_shown_is_the_last_one() -> None:
@@ -104,7 +112,7 @@ def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown() ->
 def test_colours_start_at_zero_on_request() -> None:
     for from_zero, scale in ((False, FROM_MINUS_ONE), (True, FROM_ZERO)):
         shown = page(Setting(length=12), Options(from_zero=from_zero))
-        assert [block.scale for block in shown.blocks if hasattr(block, "panels")] == [scale]
+        assert block_of(shown, Matrices, "similarity").scale == scale
 
 
 def test_page_of_a_missing_table_alone_says_why_and_is_not_cached() -> None:

@@ -1,21 +1,23 @@
 """Start: where each scheme acts, what the shipped models measured, and where its links lead."""
 
-import base64
 import re
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from dashboard import runs
+from dashboard.blocks import Block, Cards, Chart, Drawing, Formula, Page, Row, Text
 from dashboard.charts import loss, theme
 from dashboard.charts.lines import LABEL_GAP
 from dashboard.pages.start import diagram
+from dashboard.pages.start.page import Options, page
 from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc import SCHEMES
-from tests.dashboard.pages import KINDS, charts, drawn, messages, of, visit
+from tests.dashboard.called_pages import chart, numbers, small_setting, texts
+from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance
+from tests.dashboard.pages import KINDS, LABELS, cosines, drawn, messages, of, visit
 from tests.dashboard.shipped_runs import means
 
 WHERE = {
@@ -34,13 +36,13 @@ LIT = {
 
 
 @pytest.fixture(scope="module")
-def at() -> AppTest:
-    return drawn(visit("start"))
+def shown() -> Page:
+    return page(Setting(), Options())
 
 
-def drawings(at: AppTest) -> list[Any]:
-    sent = [one for one in messages(at) if one.DESCRIPTOR.name == "ImageList"]
-    return [one.imgs[0] for one in sent]
+def cards(shown: Page) -> dict[str, Sequence[Block]]:
+    (block,) = [block for block in shown.blocks if isinstance(block, Cards)]
+    return dict(block.cells)
 
 
 @pytest.mark.parametrize("kind", WHERE)
@@ -51,15 +53,21 @@ def test_drawing_lights_the_part_on_which_a_scheme_acts(kind: str) -> None:
     assert re.findall(filled, svg) == [box for box, place in LIT.items() if place == WHERE[kind]]
 
 
-def test_each_card_has_drawing_formula_summary_and_measured_badge(at: AppTest) -> None:
-    images = drawings(at)
-    for kind, image in zip(KINDS[:4], images, strict=True):
-        svg = base64.b64decode(image.url.partition("base64,")[2]).decode()
-        assert theme.COLOURS[kind] in svg
-        assert WHERE[kind] in image.alt
-    assert [one.value for one in at.main.caption[1:5]] == [SCHEMES[k].summary for k in KINDS[:4]]
-    assert len(at.main.latex) == 4
-    badges = re.findall(r":(\w+)-badge\[(.*?)\]", " ".join(text.value for text in at.main.markdown))
+def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -> None:
+    assert [*cards(shown)] == [*KINDS[:4]]
+    badges: list[tuple[str, str]] = []
+    for kind, (top, drawing, formula, summary) in cards(shown).items():
+        assert isinstance(top, Row)
+        assert isinstance(drawing, Drawing)
+        assert theme.COLOURS[kind] in drawing.svg
+        assert WHERE[kind] in drawing.alt
+        assert isinstance(formula, Formula)
+        assert formula.latex == compact_formula(Setting().config(kind))
+        assert isinstance(summary, Text)
+        assert summary.text == SCHEMES[kind].summary
+        label, badge = [text.text for text in top.blocks if isinstance(text, Text)]
+        assert label == f"**{LABELS[kind]}**"
+        badges += re.findall(r":(\w+)-badge\[(.*?)\]", badge)
     expected = [("gray", f"ends at {LENGTH} tokens")]
     for kind in ("sinusoidal", "rope", "alibi"):
         change = LOSS[kind][LONGEST] - LOSS[kind][LENGTH]
@@ -68,10 +76,12 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(at: AppTest) -
         colour, word = ("green", "holds") if holds else ("red", "breaks")
         expected.append((colour, f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"))
     assert badges == expected
-    assert "small models trained on 128 tokens, evaluated at 2,048." in at.main.caption[0].value
+    (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
+    assert "small models trained on 128 tokens, evaluated at 2,048." in sentence
     held, degraded = (f"{np.log(times):.3f} nats" for times in (1.05, 1.1))
-    (rules,) = [one for one in at.main.caption if one.value.startswith("Holds: ")]
-    assert rules.value == (
+    words = [block for block in shown.all_blocks if isinstance(block, Text)]
+    (rules,) = [text for text in words if text.text.startswith("Holds: ")]
+    assert rules.text == (
         f"Holds: loss at most {held} higher. Degrades: at most {degraded} higher. "
         f"Breaks: more than {degraded} higher."
     )
@@ -80,17 +90,21 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(at: AppTest) -
     )
 
 
-def test_links_to_pages_have_the_names_of_the_menu(at: AppTest) -> None:
+def test_links_to_pages_have_the_names_of_the_menu() -> None:
+    at = drawn(visit("start"))
     links = [one for one in messages(at) if one.DESCRIPTOR.name == "PageLink"]
     assert [(one.label, one.page) for one in links] == [
         ("Learn in five steps", "learn"), ("Present in class", "learn"), ("At a glance", "overview"),
         ("Extrapolation", "extrapolation"), ("Extend a model's context", "context_planner"),
         ("Check my encoding", "check_my_encoding"),
     ]  # fmt: skip
+    assert [one.query_string for one in links if one.label.startswith("Present")] == [
+        "present=true"
+    ]
 
 
-def test_measured_lines_are_the_means_of_the_shipped_runs(at: AppTest) -> None:
-    measured = charts(at)[1]
+def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:
+    measured = chart(shown, "loss").drawn
     for kind in KINDS[:4]:
         rows, expected = of(measured, kind), LOSS[kind]
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(expected, rel=1e-12)
@@ -116,6 +130,16 @@ def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:
 
 
 def test_scheme_without_shipped_runs_has_a_card_without_badge() -> None:
-    at = drawn(visit("start", {"schemes": "rope_yarn"}))
-    assert not [text for text in at.main.markdown if "badge" in text.value]
-    assert len(drawings(at)) == len(charts(at)) == 1
+    shown = page(Setting(schemes=("rope_yarn",)), Options())
+    assert not [text for text in texts(shown) if "badge" in text]
+    assert [*cards(shown)] == ["rope_yarn"]
+    assert [block.key for block in shown.all_blocks if isinstance(block, Chart)] == ["start"]
+
+
+def test_curves_are_cosines_of_the_kernel() -> None:
+    for small in SETTINGS.values():
+        full = numbers(page(small_setting(small), Options()), "start")
+        for kind in KINDS:
+            mean = mean_by_distance(cosines(kernel(kind, small)))
+            assert of(full, kind)["distance"].tolist() == list(range(len(mean)))
+            assert np.allclose(of(full, kind)["mean"], mean, atol=1e-12)

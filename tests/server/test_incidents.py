@@ -28,7 +28,7 @@ FOLDERS = {
 }
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
-    "similarity": ("similarity", "pages.similarity.page", "page", {}),
+    **{page: (page, f"pages.{page}.page", "page", {}) for page in ("similarity", "start")},
     "check_my_encoding": (
         "check_my_encoding",
         "pages.check_my_encoding.data",

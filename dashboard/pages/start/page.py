@@ -1,148 +1,166 @@
 """Start: what each scheme does, what happens past the training length, and where to go on."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import pandas as pd
-import streamlit as st
-
-from dashboard import run_results, runs
-from dashboard.ab import AB
+from dashboard import notes, results, run_results, runs
+from dashboard.blocks import (
+    Block,
+    Cards,
+    Chart,
+    Columns,
+    Controls,
+    Drawing,
+    Formula,
+    Link,
+    Page,
+    Row,
+    Text,
+    Uses,
+    line_chart,
+)  # fmt: skip
+from dashboard.cache import cached
 from dashboard.charts import frames, lines, loss, theme
-from dashboard.controls.page_controls import UsedControls
-from dashboard.controls.widgets import control
-from dashboard.frame import page
-from dashboard.pages.start import data, diagram
-from dashboard.scheme_facts import compact_formula
+from dashboard.charts.theme import Spec
+from dashboard.pages.start.diagram import attention_block
+from dashboard.results import Similarity
+from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
-from posenc import fields
 from posenc.analysis import similarity
 from posenc.lab.summary import Curve, Effect
 from posenc.schemes import SchemeConfig
 
+USES = Uses(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
 TITLE = "How Transformers know where words are"
 HEIGHT = 228
-DIAL = 135  # CSS pixels of a slider under the left picture
 DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
-BADGES: dict[Effect | None, Literal["green", "orange", "red", "gray"]] = {
-    Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray",
+BADGES = {Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray"}
+GUIDE = (
+    "Each line of the left picture shows how position similarity changes when query and key "
+    "move apart. Content is fixed; only position varies. Compare shapes, not heights. A line "
+    "that falls and stays low favours near tokens. Where a line rises again, some far "
+    "positions look like near ones. RoPE acts on the width of one head, sinusoidal on the "
+    "whole model: at equal width their lines coincide. The right picture shows small trained "
+    "models."
+)
+LINKS = ("at_a_glance", "extrapolation", "extend_context", "check_my_encoding")
+# What the data call columns of a frame of losses; those that only draw have no name.
+LOSS_COLUMNS = {
+    "x": "context length", "y": "loss", "read": "", "name": "", "early": "", "label": "", "label_y": "",
 }  # fmt: skip
 
 
-used_controls = UsedControls(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Start asks nothing beside the shared numbers."""
 
 
-def draw() -> None:
-    """Draw the page."""
-    settings = page.settings()
-    read = settings.map(data.read)
-    page.show_excluded(read, read.current.results, TITLE)
-    page.head(TITLE, settings.map(_headline))
-    page.show_notices(read.current.results)
-    measured = settings.map(lambda setting: runs.shipped_loss(setting.schemes))
-    if measured.current:
-        lengths = run_results.lengths(measured.current)
-        st.caption(f"Badges: change of the loss (nats per byte) in small models {lengths}.")
-    curves = {curve.specification.scheme.kind: curve for curve in measured.current}
-    cards = st.grid(4, gap="xsmall", key="cards")
-    for kind, where in read.current.places.items():
-        with cards.container(border=True, height="stretch", gap=None):
-            _card(settings.current.config(kind), where, curves.get(kind))
-    left, right = st.columns(2, gap="medium")
-    with left:
-        _similarity(settings, read)
-    with right:
-        _loss(settings, measured)
-    row = st.container(border=True, horizontal=True, horizontal_alignment="distribute")
-    page.link(row, "lessons")
-    page.link(row, "lessons", "Present in class", present="true")
-    for folder in ("at_a_glance", "extrapolation", "extend_context", "check_my_encoding"):
-        page.link(row, folder)
-
-    page.how_to_read(
-        "Each line of the left picture shows how position similarity changes when query and key "
-        "move apart. Content is fixed; only position varies. Compare shapes, not heights. A line "
-        "that falls and stays low favours near tokens. Where a line rises again, some far "
-        "positions look like near ones. RoPE acts on the width of one head, sinusoidal on the "
-        "whole model: at equal width their lines coincide. The right picture shows small trained "
-        "models."
-    )
-    page.define_similarity(similarity.similarity_by_offset)
-    page.numbers(
-        read.map(lambda result: result.curves), "start curves", {"x": "distance", "y": "mean"}
+@cached
+def page(setting: Setting, options: Options) -> Page:
+    """Return the page."""
+    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
+    similarities, reasons = results.per_scheme(results.cosine, requests)
+    if not similarities:
+        return Page(title=TITLE, headline=notes.NO_SCHEME, reasons=reasons)
+    places, _ = results.per_scheme(lambda request: place(request.build("cpu")), requests)
+    measured = runs.shipped_loss(setting.schemes)
+    curves = {curve.specification.scheme.kind: curve for curve in measured}
+    cards = {
+        kind: _card(setting.config(kind), where, curves.get(kind)) for kind, where in places.items()
+    }
+    badges = []
+    if measured:
+        lengths = run_results.lengths(measured)
+        sentence = f"Badges: change of the loss (nats per byte) in small models {lengths}."
+        badges = [Text(sentence, "caption")]
+    learn = (Link("lessons"), Link("lessons", "Present in class", {"presenting": True}))
+    return Page(
+        title=TITLE,
+        headline=f"Compare {notes.names(setting.schemes)}: what they do, and what happens past the "
+        "training length.",
+        reasons=reasons,
+        blocks=(
+            *notes.warnings(similarities),
+            *badges,
+            Cards("cards", cards),
+            Columns((_similarity(setting, similarities), _loss(measured))),
+            Row((*learn, *map(Link, LINKS)), border=True, spread=True),
+        ),
+        guide=GUIDE,
+        definition=notes.similarity_definition(similarity.similarity_by_offset),
     )
 
 
-def _headline(setting: Setting) -> str:
-    names = page.names(setting.schemes)
-    return f"Compare {names}: what they do, and what happens past the training length."
-
-
-def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
-    """Draw where a scheme acts, its formula, and how it does past the training length."""
-    top = st.container(
-        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
-    )
-    top.markdown(f"**{config.label}**")
+def _card(config: SchemeConfig, where: str, curve: Curve | None) -> list[Block]:
+    """Return where a scheme acts, its formula, and how it does past the training length."""
+    top = [Text(f"**{config.label}**")]
     if curve is not None:
         past = run_results.past_training(curve)
-        top.badge(past.text, color=BADGES[past.effect])
-    st.image(
-        diagram.attention_block(place, theme.COLOURS[config.kind]),
-        width=DIAGRAM,
-        alt=f"An attention block: {config.label} acts on {place or 'nothing'}.",
-    )
-    st.latex(compact_formula(config))
-    st.caption(config.summary)
-
-
-def _similarity(settings: AB[Setting], read: AB[data.Start]) -> None:
-    """Draw similarity by distance, with the controls that move it under it."""
-    notes = {kind: result.kernel.provenance for kind, result in read.current.results.items()}
-    title = "Position similarity by distance"
-    st.subheader(
-        title,
-        anchor=False,
-        help="\n\n".join(
-            filter(None, (page.panel_notes(settings.current, notes), page.last_row(settings)))
+        top.append(Text(f":{BADGES[past.effect]}-badge[{past.text}]"))
+    return [
+        Row(top, spread=True),
+        Drawing(
+            attention_block(where, theme.COLOURS[config.kind]),
+            alt=f"An attention block: {config.label} acts on {where or 'nothing'}.",
+            width=DIAGRAM,
         ),
-    )
-    page.curves(
-        read.map(lambda result: frames.drawn(result.curves)),
-        lines.by_offset,
-        page.kinds(settings),
-        "query-key distance (tokens)",
-        "position similarity",
-        band=False,
-        height=HEIGHT,
-        key="start",
-        title=title,
-    )
-    rules = fields.rules(Setting)
-    row = st.container(horizontal=True, vertical_alignment="center")
-    for name in ("base", "dim"):
-        control(row.container(width=DIAL), name, rules[name])
-    control(row, "equal_width", rules["equal_width"])
+        Formula(compact_formula(config)),
+        Text(config.summary, "caption"),
+    ]
 
 
-def _loss(settings: AB[Setting], measured: AB[list[Curve]]) -> None:
-    """Draw the loss of the shipped models by context length."""
-    if not measured.current:
-        return
-    specification = measured.current[0].specification
+def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> list[Block]:
+    """Return similarity by distance, with the controls that move it under it."""
+    title = "Position similarity by distance"
+    provenances = {kind: result.kernel.provenance for kind, result in similarities.items()}
+    help = (notes.panel_notes(setting, provenances), notes.last_row(setting))
+    return [
+        Text(title, "heading", help="\n\n".join(filter(None, help))),
+        *line_chart(
+            key="start",
+            title=title,
+            frame=frames.by_offset(similarities),
+            names=tuple(similarities),
+            draw=by_distance_spec,
+            columns={"x": "distance", "y": "mean"},
+        ),
+        Controls(("base", "dim", "equal_width")),
+    ]
+
+
+def by_distance_spec(kinds: tuple[str, ...]) -> Spec:
+    """Return position similarity by distance, without a band."""
+    return lines.by_offset(
+        kinds, "query-key distance (tokens)", "position similarity", band=False, height=HEIGHT
+    )
+
+
+def _loss(measured: Sequence[Curve]) -> list[Block]:
+    """Return the loss of the shipped models by context length."""
+    if not measured:
+        return []
+    specification = measured[0].specification
     title = f"Measured loss, trained on {specification.train_length:,} tokens"
-    st.subheader(
-        title,
-        anchor=False,
-        help=f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, mean of "
-        f"{measured.current[0].seeds} seeds. The dashed line is their training length.",
-    )
-    kinds = page.kinds(settings)
-    drawn = _loss_frame(kinds)
-    spec = loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT)
-    page.picture(drawn, spec, key="loss", title=title)
-    st.caption(run_results.rules(), help=run_results.rules_in_percent())
+    frame = loss.frame(measured)
 
+    def by_length(kinds: tuple[str, ...]) -> Spec:
+        return loss.by_length(frame, kinds, "context", bands=False, height=HEIGHT)
 
-@st.cache_resource(max_entries=64, ttl=runs.RETRY_SECONDS, show_spinner=False)
-def _loss_frame(kinds: tuple[str, ...]) -> pd.DataFrame:
-    return loss.frame(runs.shipped_loss(kinds))
+    return [
+        Text(
+            title,
+            "heading",
+            help=f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
+            f"mean of {measured[0].seeds} seeds. The dashed line is their training length.",
+        ),
+        Chart(
+            key="loss",
+            title=title,
+            frame=frame,
+            names=tuple(dict.fromkeys(curve.specification.scheme.kind for curve in measured)),
+            draw=by_length,
+            x="",
+            columns=LOSS_COLUMNS,
+        ),
+        Text(run_results.rules(), "caption", help=run_results.rules_in_percent()),
+    ]
