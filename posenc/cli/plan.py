@@ -19,6 +19,7 @@ from posenc.planner import (
     RANKING_RULES,
     ContextPlan,
     layer_notes,
+    left_out_sentences,
     length_rows,
     loss_by_position_script,
     order_sentences,
@@ -29,8 +30,8 @@ from posenc.planner import (
 )
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
+from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
-from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
 from posenc.schemes.rope import RopeConfig
 from posenc.text import joined, printable_name, significant, with_advanced
 
@@ -159,7 +160,9 @@ def _script(plan: ContextPlan, name: str) -> str:
     for method in plan.methods:
         if method.method.name == name and (script := loss_by_position_script(plan, method)):
             return script
-    why = next(iter(plan.left_out), f"{METHODS[name].label}: nothing to paste, or no scaling.")
+    why = next(
+        iter(left_out_sentences(plan)), f"{METHODS[name].label}: nothing to paste, or no scaling."
+    )
     raise UsageError(f"There is no script for {why}")
 
 
@@ -202,7 +205,7 @@ def _print_plan(plan: ContextPlan) -> None:
         click.echo(f"{RANKING}\n{EXPLAINED}")
         _print_list("What puts them in order", order_sentences(plan))
         _print_list("How this is ranked", RANKING_RULES)
-    _print_list("Left out", plan.left_out)
+    _print_list("Left out", left_out_sentences(plan))
     sizes = ", ".join(f"{significant(gib, 4)} GiB in {name}" for name, gib in plan.cache.items())
     click.echo(f"\nKV cache of one sequence of {plan.target:,} tokens: {sizes}.")
     notes = full_cache_note(plan.model, plan.target), precision_sentence(plan), bound_sentence(plan)

@@ -4,14 +4,23 @@
 a longer context, with the source of every statement.
 """
 
-from posenc.planner.layer_notes import LayerNote, layer_notes
 from posenc.planner.methods import METHODS, Method
 from posenc.planner.paste import Paste, loss_by_position_script, paste
 from posenc.planner.plan import ContextPlan, MethodPlan, plan
 from posenc.planner.ranking import Readiness
+from posenc.planner.recommendation import recommendation
 from posenc.planner.report import COLUMNS, Column
-from posenc.planner.sentences import RANKING, RANKING_RULES, length_rows, order_sentences
-from posenc.planner.warnings import PlanWarning, recommendation, warnings_of
+from posenc.planner.sentences import (
+    RANKING,
+    RANKING_RULES,
+    LayerNote,
+    PlanWarning,
+    layer_notes,
+    left_out_sentences,
+    length_rows,
+    order_sentences,
+    warnings_of,
+)
 
 __all__ = [
     "COLUMNS",
@@ -27,6 +36,7 @@ __all__ = [
     "PlanWarning",
     "Readiness",
     "layer_notes",
+    "left_out_sentences",
     "length_rows",
     "loss_by_position_script",
     "order_sentences",

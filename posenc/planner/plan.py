@@ -15,6 +15,7 @@ from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
 from posenc.models.rope_formats import softmax_scale
+from posenc.planner import facts
 from posenc.planner.evidence import (
     MeasuredRatio,
     ModelEvidence,
@@ -24,11 +25,11 @@ from posenc.planner.evidence import (
     measured_at,
     statements,
 )
-from posenc.planner.layer_notes import own_length
+from posenc.planner.facts import Fact
+from posenc.planner.layers import own_length
 from posenc.planner.methods import (
     CONFIGURED,
     DEFAULT_METHODS,
-    LARGER_BASE,
     METHODS,
     NEW_LENGTH,
     NO_NEW_DISTANCE,
@@ -141,7 +142,8 @@ class ContextPlan:
     where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
     distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
     assumed: assumptions, a sentence each. evidence: what is published of the model. known_lengths: what
-    is claimed of it and what benchmarks measured, in tokens.
+    is claimed of it and what benchmarks measured, in tokens. warnings: what to mind, the most important
+    first.
     """
 
     name: str
@@ -153,7 +155,7 @@ class ContextPlan:
     trained: RopeConfig | None
     methods: tuple[MethodPlan, ...]
     comparisons: tuple[Compared, ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[Fact, ...]
     first_negative: int | None
     base_window: BaseWindow | None
     base_searched: bool
@@ -163,6 +165,7 @@ class ContextPlan:
     assumed: tuple[str, ...]
     evidence: ModelEvidence | None
     known_lengths: PresetLengths | None
+    warnings: tuple[Fact, ...] = ()
 
     @property
     def kind(self) -> LayerKind:
@@ -263,7 +266,7 @@ def plan(
         if window is None and searched:
             window = smallest_base(trained.rotary_dim, reach)
     plans: list[MethodPlan] = []
-    left_out: list[str] = []
+    left_out: list[Fact] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
         own = own_length(model, kind)
         in_training = scaled_in_training(model, kind, length, evidence)
@@ -277,11 +280,11 @@ def plan(
             )
         for method, config in _configs(scheme, trained, current, names, lengths, window, evidence):
             if config is None:
-                left_out.append(_why_left_out(method, trained, current, window))
+                why = facts.left_out(method, trained, current, window, configured=False)
+                left_out.append(why)
             elif config == scheme != trained:
-                left_out.append(
-                    f"{method.label}: the model is configured with {scheme.words} already."
-                )
+                why = facts.left_out(method, trained, scheme, window, configured=True)
+                left_out.append(why)
             else:
                 plans.append(
                     _method_plan(method, config, trained, current, lengths, evidence, model)
@@ -295,7 +298,7 @@ def plan(
     order = [CONFIGURED, *METHODS]
     plans.sort(key=lambda method: (method.rank, order.index(method.method.name)))
     standings = [method.standing for method in plans]
-    return ContextPlan(
+    found = ContextPlan(
         name=name or model.model_type,
         model=model,
         target=context,
@@ -316,6 +319,7 @@ def plan(
         evidence=evidence,
         known_lengths=lengths_of(model),
     )
+    return replace(found, warnings=facts.warnings(found))
 
 
 @dataclass(frozen=True)
@@ -404,22 +408,6 @@ def _configs(
                 if least is not None and length == evidence.preset.trained_length:
                     scaled = scaled.replace(factor=least)
             yield method, scaled
-
-
-def _why_left_out(
-    method: Method, trained: RopeConfig, current: RopeConfig, window: BaseWindow | None
-) -> str:
-    if method.name == UNSCALED.name:
-        return f"{method.label}: the model was trained with {current.words}, at every length."
-    if method is LARGER_BASE:
-        if window is None:
-            return f"{method.label}: no base is known here at which B(k) stays at or above 0."
-        return (
-            f"{method.label}: B(k) stays at or above 0 at the model's base of {trained.base:,.10g}."
-        )
-    if type(trained) is not RopeConfig:
-        return f"{method.label}: it is for plain RoPE, and this model has {trained.label}."
-    return f"{method.label}: the factor or the base it needs is out of range."
 
 
 def _method_plan(

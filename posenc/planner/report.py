@@ -8,13 +8,12 @@ from typing import Any
 
 from posenc.models.model_config import LayerKind, ModelConfig, cache_gib
 from posenc.planner.advice import advice_of, at_inference
-from posenc.planner.layer_notes import layer_notes
 from posenc.planner.paste import paste
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import Compared
+from posenc.planner.recommendation import bound_sentence, recommendation
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
-from posenc.planner.sentences import RANKING_RULES
-from posenc.planner.warnings import bound_sentence, recommendation, warnings_of
+from posenc.planner.sentences import RANKING_RULES, layer_notes, left_out_sentences, warnings_of
 
 Value = str | int | float | None
 
@@ -138,7 +137,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "advice": [advice._asdict() for advice in advice_of(plan)],
         "at_inference": [dataclasses.asdict(method) for method in at_inference(plan)],
         "methods": [_method_record(method, plan) for method in plan.methods],
-        "left_out": list(plan.left_out),
+        "left_out": left_out_sentences(plan),
         "warnings": [dataclasses.asdict(warning) for warning in warnings_of(plan)],
         "layers": [dataclasses.asdict(note) for note in notes],
         "assumed": [*plan.assumed, *plan.model.assumed],

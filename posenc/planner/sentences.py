@@ -1,12 +1,17 @@
 """Facts of a plan as English: sentences.toml has one template per fact."""
 
 import dataclasses
+import string
 import tomllib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+from posenc.models.model_config import ModelConfig
 from posenc.planner.evidence import Benchmark, Comparison
+from posenc.planner.facts import Fact
+from posenc.planner.layers import layer_facts
 from posenc.planner.methods import LARGER_BASE
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import (
@@ -17,7 +22,7 @@ from posenc.planner.ranking import (
     Compared,
     clearly_ahead,
 )
-from posenc.text import joined
+from posenc.text import count_of, joined, short_number
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
 _MEASURES: dict[str, str] = _TEMPLATES["measures"]
@@ -28,6 +33,80 @@ RANKING_RULES = tuple(
     rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in _TEMPLATES["ranking"]["rules"]
 )
 _ASIDE_POINTS = 2.0  # from which a measure in percent that does not decide is told
+
+
+class _Sentences(string.Formatter):
+    """Fills a template in: {n:count pair} is 2 pairs, {n:verb reaches reach} agrees with n."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a number as its template asks for it."""
+        match format_spec.split():
+            case ["count", noun]:
+                return count_of(value, noun)
+            case ["verb", one, many]:
+                return one if value == 1 else many
+            case ["short"]:
+                return short_number(value)
+        text: str = super().format_field(value, format_spec)
+        return text
+
+
+_SENTENCES = _Sentences()
+
+
+def _say(template: str, fact: Fact) -> str:
+    return _SENTENCES.vformat(template, (), fact.numbers)
+
+
+@dataclass(frozen=True)
+class PlanWarning:
+    """A warning. rule: what is checked. sentence: what was computed. source: of the rule."""
+
+    rule: str
+    sentence: str
+    source: str
+
+
+def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
+    """Return the warnings about a plan beside its assumptions and layer notes, the most important first."""
+    found = []
+    for fact in plan.warnings:
+        template = _TEMPLATES["warnings"][fact.word]
+        texts = {part: _say(template[part], fact) for part in ("rule", "sentence", "source")}
+        found.append(PlanWarning(**texts))
+    return found
+
+
+def left_out_sentences(plan: ContextPlan) -> list[str]:
+    """Return why methods are not compared, a sentence each."""
+    return [_say(_TEMPLATES["left_out"][fact.word], fact) for fact in plan.left_out]
+
+
+@dataclass(frozen=True)
+class LayerNote:
+    """What happens in one kind of layer at the target, and the source of that.
+
+    works: whether positions up to the target have a value; that is no promise of quality.
+    """
+
+    layers: str
+    sentence: str
+    source: str
+    works: bool = True
+
+
+def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> list[LayerNote]:
+    """Return a note for each kind of layer, or for several of one sentence, the farthest seeing first."""
+    templates = _TEMPLATES["layers"]
+    return [
+        LayerNote(
+            layers=" and ".join(f"{count_of(n, 'layer')} ({name})" for n, name in each.layers),
+            sentence=" ".join(_say(templates[fact.word]["sentence"], fact) for fact in each.facts),
+            source=templates[each.facts[0].word]["source"],
+            works=each.works,
+        )
+        for each in layer_facts(model, target, trained_length)
+    ]
 
 
 def length_rows(plan: ContextPlan) -> list[dict[str, str]]:

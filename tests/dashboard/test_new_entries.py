@@ -22,7 +22,7 @@ from posenc.identification import identify
 from posenc.identification.scalings import CANDIDATES, usual_configs
 from posenc.lab.specification import Specification
 from posenc.models import rope_parameters
-from posenc.planner.layer_notes import length_note
+from posenc.planner.layers import length_fact
 from posenc.planner.methods import METHODS
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
@@ -71,7 +71,7 @@ def test_registered_scaling_without_entries_is_not_read_planned_or_identified(
     ):
         rope_parameters(config)
     assert "every_other" not in METHODS
-    assert length_note(config, 64, reach=64, trained_length=32)[1] == "computed"
+    assert length_fact(config, 64, reach=64, trained_length=32).word == "rope_past"
     angles = torch.arange(90, dtype=torch.float64)[:, None] * config.frequencies().inv_freq
     assert identify(angles.cos().float(), angles.sin().float()).config != config
 

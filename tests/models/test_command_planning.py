@@ -27,8 +27,8 @@ from posenc.planner import (
 )
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import DEFAULT_METHODS
+from posenc.planner.recommendation import bound_sentence
 from posenc.planner.report import plan_record
-from posenc.planner.warnings import bound_sentence
 from tests.models.configs import LLAMA, of_type, preset_config
 
 PLAN = ["plan", "-", "--context", "16384", "--methods"]

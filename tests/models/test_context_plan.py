@@ -14,7 +14,7 @@ from posenc.analysis import known_base, smallest_base
 from posenc.analysis.base_search import _KNOWN, MAX_LENGTH
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib, full_cache_note
-from posenc.planner import METHODS, ContextPlan, MethodPlan, plan, warnings_of
+from posenc.planner import METHODS, ContextPlan, MethodPlan, left_out_sentences, plan, warnings_of
 from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.report import COVERAGE, TRADE_OFFS, layer_rows, plan_record, ranked
 from posenc.planner.scaling_effects import (
@@ -286,11 +286,11 @@ def test_a_context_is_planned_within_its_range() -> None:
 
 def test_a_method_that_cannot_be_planned_is_left_out_with_its_reason() -> None:
     left_out = plan_config(LLAMA, 9_001).left_out
-    assert [reason.split(":")[0] for reason in left_out] == ["Larger base"]
-    left_out = plan_config(LLAMA | {"rope_theta": 1e9}, 16_384, search_base=True, scan=64).left_out
-    assert "1,000,000,000" in left_out[0]  # which satisfies B(k) already
+    assert [(each.word, each.numbers["label"]) for each in left_out] == [("no_base", "Larger base")]
+    found = plan_config(LLAMA | {"rope_theta": 1e9}, 16_384, search_base=True, scan=64)
+    assert "1,000,000,000" in left_out_sentences(found)[0]  # which satisfies B(k) already
     block = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
-    *scalings, _ = plan_config(LLAMA | {"rope_scaling": block}, 16_384).left_out
+    *scalings, _ = left_out_sentences(plan_config(LLAMA | {"rope_scaling": block}, 16_384))
     assert len(scalings) == len(DEFAULT_METHODS) - 2  # all but none and base
     assert all("p-RoPE" in reason for reason in scalings)
 

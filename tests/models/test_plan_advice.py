@@ -14,7 +14,7 @@ import torch
 from posenc.checkpoints.sources import RESULTS
 from posenc.models import read_config
 from posenc.models.presets import MODELS
-from posenc.planner import layer_notes, paste, plan, recommendation, warnings_of
+from posenc.planner import layer_notes, left_out_sentences, paste, plan, recommendation, warnings_of
 from posenc.planner.advice import at_inference
 from posenc.planner.evidence import (
     MEASURED,
@@ -25,8 +25,8 @@ from posenc.planner.evidence import (
     measured_at,
 )
 from posenc.planner.ranking import MEASURED_LIMIT, Readiness, readiness
+from posenc.planner.recommendation import suggested
 from posenc.planner.report import EXPLAINED
-from posenc.planner.warnings import suggested
 from posenc.schemes.base import NoneConfig
 from tests.models.configs import (
     LLAMA,
@@ -186,7 +186,7 @@ def test_advice_of_makers_ends_where_theirs_does() -> None:
     assert scaled.methods[0].readiness is Readiness.RECOMMENDED
     # Its own scaling is one row, unless another factor is planned.
     assert [one.config.kind for one in scaled.methods].count("rope_yarn") == 1
-    assert "YaRN: the model is configured with YaRN by 4 already." in scaled.left_out
+    assert "YaRN: the model is configured with YaRN by 4 already." in left_out_sentences(scaled)
     shorter = plan_config(preset_config("qwen3-8b"), 65_536, scan=64)
     assert method(shorter, "yarn").config.words == "YaRN by 2"
 

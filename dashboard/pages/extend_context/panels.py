@@ -15,6 +15,7 @@ from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     RANKING,
     layer_notes,
+    left_out_sentences,
     length_rows,
     loss_by_position_script,
     order_sentences,
@@ -25,8 +26,8 @@ from posenc.planner.advice import at_inference
 from posenc.planner.methods import CONFIGURED, UNSCALED
 from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.plan import ContextPlan, MethodPlan
+from posenc.planner.recommendation import bound_sentence
 from posenc.planner.report import COLUMNS, COVERAGE, TRADE_OFFS
-from posenc.planner.warnings import bound_sentence
 from posenc.text import count_of, joined
 
 
@@ -210,7 +211,7 @@ def warnings(read: PlannerRead) -> None:
             st.markdown(
                 f"{plain(warning.sentence)}  \n*{plain(warning.rule)} Source: {plain(warning.source)}.*"
             )
-        for reason in read.plan.left_out:
+        for reason in left_out_sentences(read.plan):
             st.caption(plain(reason))
 
 

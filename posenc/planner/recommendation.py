@@ -1,23 +1,14 @@
-"""A plan in a few sentences, and warnings, each with its rule and the source of the rule."""
+"""A plan in a few sentences: how much longer the target is, and what to do first."""
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
-
-from posenc.planner.evidence import IN_CODE, PAPER_AND_CODE, measured_factor
-from posenc.planner.layer_notes import layer_notes
+from posenc.planner.evidence import measured_factor
 from posenc.planner.methods import (
     CONFIGURED,
     LARGER_BASE,
-    UNSCALED,
-    scaled_length,
 )
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import BEST, Readiness
-from posenc.schemes.rope import RopeConfig
+from posenc.planner.sentences import layer_notes
 from posenc.text import as_factor, count_of, joined, short_number, significant
 
 _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
@@ -256,156 +247,3 @@ def precision_sentence(plan: ContextPlan) -> str:
         f"Of {count_of(plan.target, 'position')}, bfloat16 distinguishes {plan.distinct_bfloat16:,} and "
         f"float32 {plan.distinct_float32:,}."
     )
-
-
-@dataclass(frozen=True)
-class PlanWarning:
-    """A warning. rule: what is checked. sentence: what was computed. source: of the rule."""
-
-    rule: str
-    sentence: str
-    source: str
-
-
-def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
-    """Return the warnings about a plan beside its assumptions and layer notes, the most important first."""
-    return [
-        *_of_model(plan),
-        *_of_original_length(plan),
-        *_of_bound(plan),
-        *(warning for method in plan.methods for warning in _of_method(method, plan)),
-        *_of_layers(plan),
-        *_of_precision(plan),
-    ]
-
-
-def _of_model(plan: ContextPlan) -> Iterator[PlanWarning]:
-    """Yield what is published of the model, unless a method's statements have it."""
-    past = plan.trained_length is not None and plan.target > plan.trained_length
-    if plan.evidence and past and all(method.advice is None for method in plan.methods):
-        yield PlanWarning(
-            "What is published of a model counts more than a formula; a config does not name its model.",
-            plan.evidence.statement,
-            plan.evidence.source,
-        )
-
-
-def _of_original_length(plan: ContextPlan) -> Iterator[PlanWarning]:
-    """Yield what is wrong where a scaling starts from a context that it may be the result of."""
-    model, scheme = plan.model, plan.kind.scheme
-    if model.trained_length is not None or not isinstance(scheme, RopeConfig):
-        return
-    reached, start = scaled_length(scheme), model.context
-    if start is None or getattr(scheme, "trained_length", None) != start or reached <= start:
-        return
-    published = None if plan.evidence is None else plan.evidence.preset.trained_length
-    if published == start:
-        return
-    original = published or round(start * start / reached)
-    models = f"If {start:,} is the scaled length already, the model was"
-    if plan.evidence is not None and published is not None:
-        models = f"{plan.evidence.models} were"
-    yield PlanWarning(
-        "Without original_max_position_embeddings, transformers takes the context of the config for it.",
-        f"The config's {scheme.words} starts from its context of {start:,} tokens and is made for "
-        f"{reached:,}. {models} trained on {original:,} before: write original_max_position_embeddings "
-        f"{original:,} into the block.",
-        "transformers 5.23, modeling_rope_utils.py",
-    )
-
-
-def _of_bound(plan: ContextPlan) -> Iterator[PlanWarning]:
-    if plan.first_negative is None or plan.trained is None or plan.trained_length is None:
-        return
-    if plan.first_negative < plan.trained_length:
-        sentence = (
-            f"Base {short_number(plan.trained.base)} breaks the bound at {plan.first_negative:,}, inside "
-            f"the trained length of {plan.trained_length:,}: the bound is not a limit of what works."
-        )
-        yield PlanWarning(_BOUND, sentence, _MEN)
-    window = plan.base_window
-    if window is not None and window.narrow and window.end is not None:
-        sentence = (
-            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} keep B(k) at or above "
-            "0, and those just above fail again: do not round the base."
-        )
-        yield PlanWarning(_BOUND, sentence, _MEN)
-
-
-def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
-    label = method.method.label
-    if method.stale_from is not None:
-        yield PlanWarning(
-            "Keys are rotated once, when they are cached.",
-            f"{label}: its frequencies change from {method.stale_from:,} tokens on. Keys that were "
-            "cached before no longer fit, unless the cache holds unrotated keys or is recomputed.",
-            f"{_YARN}, section 3.3",
-        )
-    elif method.attention_factor != 1 and method.short.worst > 0:
-        yield PlanWarning(
-            "An attention factor acts at every length.",
-            f"{label}: logits of rotated features are {method.attention_factor**2:.3f} times as large "
-            "in short texts, too.",
-            f"{_YARN}, section 3.4",
-        )
-    if method.changes_softmax:
-        yield PlanWarning(
-            "The class of this model makes a part of its softmax scale from mscale_all_dim and factor of "
-            "the rope block, unless the rope_type is default.",
-            f"{label}: with its block the softmax scale is {method.softmax_scale:.3f} of the configured "
-            "one, in short texts, too.",
-            "transformers 5.23, models/deepseek_v3/modeling_deepseek_v3.py, yarn_apply_mscale",
-        )
-    unseen = method.pairs.unseen_count
-    if unseen and method.method.name != UNSCALED.name and plan.longer:
-        configured = method.method.name == CONFIGURED
-        length = plan.own_length if configured and plan.scaled_in_training else plan.trained_length
-        yield PlanWarning(
-            "A pair that made less than a turn in training has not met larger angles.",
-            f"{label}: {unseen} of {count_of(len(method.pairs.before), 'pair')} "
-            f"{'reaches' if unseen == 1 else 'reach'} angles unseen in {length:,} tokens of training.",
-            "Liu et al. 2023, arXiv 2310.05209",
-        )
-    kind = IN_CODE.get(method.config.kind)
-    code = next((other for other in plan.methods if other.config.kind == kind), None)
-    if code is not None:
-        excess = code.pairs.after / method.pairs.after - 1
-        pair = int(np.abs(excess).argmax())
-        yield PlanWarning(
-            "Public code computes another ramp than the YaRN paper prints.",
-            f"The code's frequencies differ from the printed formula's by up to {excess[pair]:.0%}, at "
-            f"pair {pair}; servers compute the code's.",
-            PAPER_AND_CODE,
-        )
-
-
-def _of_layers(plan: ContextPlan) -> Iterator[PlanWarning]:
-    for kind in plan.model.layer_kinds:
-        rule = f"Layers: {count_of(len(kind.layers), 'layer')} ({kind.name})."
-        yield from (PlanWarning(rule, sentence, "its config") for sentence in kind.notes)
-
-
-def _of_precision(plan: ContextPlan) -> Iterator[PlanWarning]:
-    if plan.trained is not None and plan.distinct_bfloat16 < plan.target:
-        yield PlanWarning(
-            "bfloat16 has 8 bits of precision.",
-            f"{precision_sentence(plan)} Compute angles in float32 or better.",
-            "counted",
-        )
-    worst = max(plan.methods, key=_float32_error, default=None)
-    if worst is not None and _float32_error(worst) > _COSINE_LIMIT:
-        errors = f"by up to {worst.cosine_error:.1e} with exact frequencies that are rounded once"
-        if worst.code_cosine_error is not None:
-            errors += (
-                f", and by up to {worst.code_cosine_error:.1e} with the float32 frequencies of "
-                "transformers"
-            )
-        yield PlanWarning(
-            "float32 has 24 bits of precision.",
-            f"{worst.method.label}: float32 angles change cosines {errors}.",
-            "computed at every position",
-        )
-
-
-def _float32_error(method: MethodPlan) -> float:
-    return max(method.cosine_error, method.code_cosine_error or 0.0)
