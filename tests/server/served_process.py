@@ -61,17 +61,17 @@ def free_port() -> int:
 def server(
     folder: Path, name: str = "server", module: Sequence[str] = ("dashboard",),
     stdout: Any = subprocess.DEVNULL, python: str = sys.executable, cwd: str | Path = ROOT,
-    **variables: str,
+    behind: Sequence[str] = (), **variables: str,
 ) -> Iterator[Served]:  # fmt: skip
     """Serve with runs and work in a folder, and these variables of the environment.
 
-    module: what is run, and what it takes before the options of the server. python: the interpreter, and
-    cwd: the folder where it is started.
+    module: what is run, and what it takes before the options of the server; behind: after them.
+    python: the interpreter, and cwd: the folder where it is started.
     """
     places = {"POSENC_RUNS": str(folder / "runs"), "POSENC_WORK": str(folder / "work")}
     path = f"/{variables['POSENC_PATH']}" if variables.get("POSENC_PATH") else ""
     log, port = folder / f"{name}.log", free_port()
-    command = [python, "-m", *module, f"--server.port={port}"]
+    command = [python, "-m", *module, f"--server.port={port}", *behind]
     with log.open("w") as output:
         process = subprocess.Popen(
             command, cwd=cwd, stdout=stdout, stderr=output,

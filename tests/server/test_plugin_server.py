@@ -18,6 +18,7 @@ from posenc.lab.jobs import Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import ROOT
 from tests.library.plugin_template import template
+from tests.server.served_process import server, visiting
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "own_registry")
 
@@ -118,3 +119,23 @@ def test_training_processes_of_a_server_load_its_plugins(
     assert command[1:] == [
         "-m", "dashboard.server.training_worker", str(queue.folder), "1", "--plugin", str(plugin),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "behind"),
+    [(("dashboard", "--plugin", "FILE"), ()),
+     (("streamlit", "run", "dashboard/app.py"), ("--", "--plugin", "FILE"))],
+)  # fmt: skip
+def test_served_page_draws_the_scheme_of_a_plugin(
+    module: tuple[str, ...], behind: tuple[str, ...], plugin: Path, tmp_path: Path
+) -> None:
+    first, last = (
+        [str(plugin) if word == "FILE" else word for word in words] for words in (module, behind)
+    )
+    with (
+        server(tmp_path, module=first, behind=last) as served,
+        visiting(served, "similarity", "schemes=alibi&schemes=distance_table") as messages,
+    ):
+        texts = b"".join(message.SerializeToString() for message in messages)
+        assert b"Distance table" in texts
+        assert b"is not in the list" not in texts
