@@ -10,7 +10,7 @@ from dashboard.server import settings as server_settings
 from dashboard.settings import Setting, from_text, record
 from dashboard.text import listed, plain
 from posenc import fields
-from posenc.models.read_config import MAX_TOKEN
+from posenc.models.config_token import MAX_TOKEN
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import own_rules
 

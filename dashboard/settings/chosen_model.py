@@ -7,9 +7,9 @@ from typing import Any
 
 from posenc import fields
 from posenc.errors import ConfigFileError, quoted
+from posenc.models.config_token import PATTERN, PREFIX, read_config_token
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.presets import MODELS, ModelPreset
-from posenc.models.read_config import PATTERN, PREFIX, read_config_token
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import printable_name

@@ -12,7 +12,7 @@ from posenc.analysis.base_search import MAX_LENGTH
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
 from posenc.models import read_config
-from posenc.models.model_config import NO_CONTEXT, ModelConfig, full_cache_note
+from posenc.models.model_config import ModelConfig, full_cache_note
 from posenc.planner import (
     METHODS,
     RANKING,
@@ -110,8 +110,6 @@ def plan_context(
     script: str | None, assume: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     model, name = read_model(config, assume)
-    if model.sees_images:
-        raise UsageError(f"{name}: {NO_CONTEXT} `posenc inspect` describes it.")
     names = None if methods is None else [word.strip() for word in methods.split(",")]
     search = search or "base" in (script, *(names or ()))
     if search:

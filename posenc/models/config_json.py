@@ -1,18 +1,15 @@
-"""A config.json as a checked object, read key by key, and which of its keys bear on position.
-
-Names of keys: the configuration classes of transformers 5.23, and published files with their own code.
-"""
+"""A config.json as a checked object: one JSON object of finite numbers, each key once."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from posenc import fields, limits
+from posenc import limits
 from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.text import printable_name
 
@@ -34,7 +31,6 @@ class HasToDict(Protocol):
 
 
 ConfigSource = Mapping[str, Any] | HasToDict | str | bytes | bytearray | Path
-_TEXT = fields.Word(pattern="(?s).*", in_words="a text")
 _MAX_DEPTH = 32  # objects and lists inside one another
 
 
@@ -59,10 +55,6 @@ def as_json(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False)
         return text if len(text) <= 60 else text[:57] + "..."
     return quoted(value)
-
-
-def _allowed(rule: fields.Rule) -> str:
-    return rule.allowed_list() if isinstance(rule, fields.Numbers) else rule.allowed()
 
 
 def unusable(where: str, error: ConfigError) -> ConfigFileError:
@@ -173,215 +165,3 @@ def _check(value: Any, key: str = "", depth: int = 0) -> None:
 
 def _too_deep(place: str, key: str = "") -> ConfigFileError:
     return ConfigFileError(f"{place} nests objects and lists more than {_MAX_DEPTH} deep.", key)
-
-
-_BEARS_ON_POSITION = re.compile(
-    # The encoding itself.
-    r"rope|nope|rotary|posi|(?:^|_)pos(?:_|$)|alibi|relative|bucket|axial|yarn|ntk|theta|freq|mscale|neox"
-    r"|timescale|interleaved|llama_4"
-    # Lengths.
-    r"|n_ctx|context_len|long_context|max_seq|seq_len|seq_length|sequence_len|model_max_len|mem_len"
-    # What a query sees, and in which layers.
-    r"|sliding|window|chunk|causal|bidirectional|prefix_lm|sparse_att|^index_|indexer|compress|lsh_"
-    r"|layer_types?$|layers_block|block_(?:types?|configs?)$|per_layer_config|hybrid|swa_|local_layer"
-    r"|(?:attn|attention)_(?:layer|type|idx|interval|period|pattern|config|sink)|attn_layers"
-    r"|(?:full|global|local|linear|dual|sparse)_(?:attn|attention)|^attention$|^attn$"
-    # Layers that hold a state in place of a cache.
-    r"|mamba|ssm|state_size|time_step|lru_|recurrent|kda_|linear_|conv_|conv1d"
-    # Heads and what is cached of them.
-    r"|(?:^|_)kv_(?!cache)|_kv$|multi_query|query_group|key_value|qk_(?:rope|nope|head)|v_head_dim|(?:^|_)(?:mla|cla)(?:_|$)"
-    r"|head_(?:dim|size|width)|heads_per_layer|d_head|d_kv"
-    # How logits are scaled.
-    r"|(?:attn|attention)_temperature|temperature_tuning|floor_scale|attn_scale|log_scaling|logn|pre_attn_scalar|softmax_scale"
-    r"|attention_multiplier|key_multiplier"
-)
-# Names of something else: quantization, pictures and sound, experts, generation.
-_BEARS_ON_ANOTHER = re.compile(
-    r"^compression_config$|vision|image|video|audio|patch|expert|moe_|^mlp_|^mtp_"
-    r"|chunk_size_feed_forward|chunk_size_lm_head|token_id|dropout|implementation"
-)
-_LENGTH = re.compile(r"^n_ctx$|context_len|max_seq|seq_len|seq_length|sequence_len|model_max_len")
-_CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-_PATTERNS = (
-    "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers",
-    "prefix_dense_sliding_window_pattern",
-    "global_attn_every_n_layers",
-)  # fmt: skip
-_NEUTRAL = {"rotary_scaling_factor": 1, "rope_ratio": 1, "rotary_pct": 1, "num_kv_shared_layers": 0}
-# False there switches off what most models do.
-_ON_BY_DEFAULT = re.compile(r"^(?:use_|is_)?(?:rope|rotary|causal)|neox|interleave")
-
-
-def _has_no_effect(name: str, record: Mapping[str, Any], read: set[str]) -> bool:
-    """Return whether an unread key of `record` has a value that changes nothing.
-
-    read: the keys of `record` that were read.
-    """
-    value = record[name]
-    if value is None:
-        return True
-    if name == "use_sliding_window":
-        # A class that ignores this key uses its window anyway.
-        has_none = "sliding_window" in record and record["sliding_window"] is None
-        return value is False and (has_none or "sliding_window" not in read)
-    if name in _PATTERNS and record.get("layer_types") is not None and "layer_types" in read:
-        return True  # that list was made from it
-    if name in ("sliding_window", "max_window_layers"):
-        return record.get("use_sliding_window") is False and "sliding_window" not in read
-    if name == "sliding_window_size" and record.get("sliding_window") is not None:
-        return bool(value == record["sliding_window"])
-    if "window" in name and value == -1:
-        return True
-    if _LENGTH.search(name):
-        return any(record.get(key) is not None for key in _CONTEXT if key in read)
-    if name in _NEUTRAL:
-        return value == _NEUTRAL[name] and not isinstance(value, bool)
-    if name == "cla_share_factor":
-        return record.get("use_cla") is False
-    if name == "use_mla":
-        return value is ("kv_lora_rank" in read)
-    return value is False and not _ON_BY_DEFAULT.search(name)
-
-
-class Keys:
-    """One object of a config, and which of its keys were read.
-
-    null counts as absent, as in transformers. A key may have several names, which must agree.
-    """
-
-    def __init__(self, record: dict[str, Any], path: str = "", parent: Keys | None = None) -> None:
-        self.record = record
-        self.path = path
-        self.assumed: list[str] = parent.assumed if parent else []
-        self.sections: dict[str, Keys] = {}
-        self.read: set[str] = set()
-
-    def named(self, name: str) -> str:
-        """Return a key's path from the top."""
-        return f"{self.path}.{name}" if self.path else name
-
-    def error(self, name: str, problem: str) -> ConfigFileError:
-        """Return an error about a key; `problem` continues its name."""
-        key = self.named(printable_name(name))
-        return ConfigFileError(f"{key} {problem}.", key)
-
-    def assume(self, sentence: str) -> None:
-        """Note an assumption, once."""
-        if sentence not in self.assumed:
-            self.assumed.append(sentence)
-
-    def find(self, names: str | Sequence[str]) -> tuple[str, Any] | None:
-        """Return a key's name and value, or None where it is absent or null, and mark it as read."""
-        names = (names,) if isinstance(names, str) else names
-        self.read.update(names)
-        entries = [(name, self.record[name]) for name in names if self.record.get(name) is not None]
-        if not entries:
-            return None
-        first, value = entries[0]
-        for name, other in entries[1:]:
-            if other != value:
-                raise self.error(
-                    name, f"says {as_json(other)}, but {self.named(first)} says {as_json(value)};"
-                    " they are two names of one number and must agree",
-                )  # fmt: skip
-        return first, value
-
-    def name(self, names: str | Sequence[str]) -> str:
-        """Return which of a key's names the config has, the first where it has none."""
-        first = names if isinstance(names, str) else names[0]
-        return (self.find(names) or (first,))[0]
-
-    def get(
-        self, names: str | Sequence[str], rule: fields.Rule, default: Any = None, why: str = ""
-    ) -> Any:
-        """Return a key's checked value, or its default; without a default the key is required.
-
-        why: the reason for the default, which is noted as an assumption.
-        """
-        entry = self.find(names)
-        first = names if isinstance(names, str) else names[0]
-        if entry is None:
-            if default is None:
-                raise self.error(first, f"is missing; it must be {_allowed(rule)}")
-            if why:
-                state = "null" if first in self.record else "absent"
-                text = rule.write(default)
-                self.assume(f"{self.named(first)} is {state}: {text} is taken, {why}.")
-            return default
-        name, value = entry
-        if isinstance(rule, fields.Numbers) and isinstance(value, list):
-            value = tuple(value)
-        self._check_rule(name, value, rule)
-        return float(value) if isinstance(rule, fields.FloatRange) else value
-
-    def _check_rule(self, name: str, value: Any, rule: fields.Rule) -> None:
-        if not rule.accepts(value):
-            got = [*value] if isinstance(value, tuple) else value
-            raise self.error(name, f"must be {_allowed(rule)}, got {as_json(got)}")
-
-    def optional(self, names: str | Sequence[str], rule: fields.Rule) -> Any:
-        """Return a key's checked value, or None where it is absent or null."""
-        return None if self.find(names) is None else self.get(names, rule)
-
-    def flag(self, name: str, default: bool, why: str = "") -> bool:
-        """Return true or false."""
-        value: bool = self.get(name, fields.Flag(label=""), default, why)
-        return value
-
-    def text(self, name: str) -> str | None:
-        """Return a text, or None where the key is absent or null."""
-        text: str | None = self.optional(name, _TEXT)
-        return text
-
-    def entries(
-        self, name: str, count: int, rule: fields.Rule, entry: str = "numbers"
-    ) -> tuple[Any, ...]:
-        """Return a list of exactly `count` values; the key is required. entry: what it lists."""
-        values = (self.find(name) or (name, None))[1]
-        required = f"must be a list of {count:,} {entry}"
-        if values is None:
-            raise self.error(name, f"is missing; it {required}")
-        if not isinstance(values, list):
-            raise self.error(name, f"{required}, got {as_json(values)}")
-        if len(values) != count:
-            raise self.error(name, f"{required}, got {len(values):,}")
-        for index, value in enumerate(values):
-            self._check_rule(f"{name}[{index}]", value, rule)
-        return tuple(values)
-
-    def by_layer(self, name: str, layers: int, rule: fields.Rule) -> tuple[Any, ...] | None:
-        """Return a value per layer, or None where the key is absent or null."""
-        if self.find(name) is None:
-            return None
-        return self.entries(name, layers, rule, "entries, one per layer")
-
-    def section(self, name: str, *, empty: bool = False) -> Keys | None:
-        """Return the keys of a nested object, or None where it is absent or null.
-
-        empty: whether an object without keys counts; else it is None, too.
-        """
-        entry = self.find(name)
-        if entry is None:
-            return None
-        if not isinstance(entry[1], dict):
-            raise self.error(name, f"must be an object in braces or null, got {as_json(entry[1])}")
-        if (entry[1] or empty) and name not in self.sections:
-            self.sections[name] = Keys(entry[1], self.named(name), self)
-        return self.sections.get(name)
-
-    def unread(self) -> tuple[str, ...]:
-        """Return the unread keys that bear on position, also those of the sections that were read."""
-        own = [printable_name(self.named(name)) for name in self.record if self.is_unread(name)]
-        return tuple(own) + tuple(key for part in self.sections.values() for key in part.unread())
-
-    def is_unread(self, name: str) -> bool:
-        """Return whether a key bears on position and was not read."""
-        if name in self.read:
-            return False
-        if "rope_scaling" in self.path or "rope_parameters" in self.path:
-            value = self.record[name]
-            # "finetuned" is of YaRN's authors, whose "dynamic-yarn" alone reads it.
-            is_neutral = name == "factor" and value == 1 and value is not True
-            return not (value is None or is_neutral or name == "finetuned")
-        bears = _BEARS_ON_POSITION.search(name) and not _BEARS_ON_ANOTHER.search(name)
-        return bool(bears) and not _has_no_effect(name, self.record, self.read)

@@ -12,10 +12,11 @@ words: other names of a word. last: the word of the last layer in any case. requ
   the config is refused.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from posenc import fields
+from posenc.models.config_json import as_json
 from posenc.models.record import MAX_LAYERS, Record
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
@@ -61,7 +62,8 @@ def _listed(
         if entries is None or (entries == [] and form == "flags"):
             continue  # an empty list of flags stands for the default, as in Llama 4's class
         if not isinstance(entries, str if form == "letters" else list):
-            raise record.error(key, f"must be a list with an entry per layer, got {entries!r:.60}")
+            problem = f"must be a list with an entry per layer, got {as_json(entries)}"
+            raise record.error(key, problem)
         if form in ("indices", "any indices", "numbers"):
             first = int(form == "numbers")
             last = MAX_LAYERS if form == "any indices" else count + first - 1
@@ -81,24 +83,31 @@ def _listed(
         if len(entries) != count:
             problem = f"must have {count:,} entries, one per layer, got {len(entries):,}"
             raise record.error(key, problem)
+        own = rule.get("words", {}) if form != "flags" else known
+        allowed = [*kinds, *(str(name) for name in own)]
         return [
-            _word(record, f"{key}[{index}]", entry, known, kinds)
+            _word(record, f"{key}[{index}]", entry, known, kinds, allowed)
             for index, entry in enumerate(entries)
         ]
     return None
 
 
 def _word(
-    record: Record, key: str, entry: Any, known: Mapping[Any, str], kinds: Collection[str]
+    record: Record,
+    key: str,
+    entry: Any,
+    known: Mapping[Any, str],
+    kinds: Collection[str],
+    allowed: Sequence[str],
 ) -> str:
-    """Return the word of an entry of a list. known: words by other names or numbers."""
+    """Return the word of an entry of a list.
+
+    known: words by other names or numbers. allowed: the names that an error lists.
+    """
     is_plain = isinstance(entry, str | int) and not isinstance(entry, bool)
     word = known.get(entry, entry) if is_plain else entry
     if not is_plain or word not in kinds:
-        allowed = [*kinds, *(str(name) for name, other in known.items() if other in kinds)]
-        raise record.error(
-            key, f"must be one of {', '.join(dict.fromkeys(allowed))}, got {entry!r:.60}"
-        )
+        raise record.error(key, f"must be one of {', '.join(allowed)}, got {as_json(entry)}")
     return str(word)
 
 

@@ -5,18 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.limits import check_count
-from posenc.models import rope_formats
-from posenc.models.families import NGRAMS, SHARED, SHARED_INDEX
-from posenc.models.heads import CompressedCache
-from posenc.models.layers import Sizes
+from posenc.models import rope_writing
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.text import significant
 
 MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
 BLOCK = 16  # tokens that vLLM reserves at once by default
-NO_CONTEXT = "positions are the rows and columns of an image, so there is no context to extend."
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 
 
@@ -30,12 +25,11 @@ class LayerKind:
     heads, kv_heads: query heads, and heads of keys and values.
     head_dim: width of a query or key, the unrotated part included.
     cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
-    compressed: cache entries that stand for several tokens each, which a query sees, too; None without.
     softmax_scale: factor of q . k, without the attention factor of the scheme. block_scale: the part of
     it that the rope block sets by mscale_all_dim, None where the class takes none from it.
     window: number of tokens that a query sees at most, itself included; None for all.
     rows: positions in a table of sines that the class makes and never lengthens; None without one.
-    rope_block: the name of their rope block in a config where it is not `name`.
+    block_name: the config's own word of these layers, under which a rope block of theirs stands.
     notes: what the model does in addition to `scheme`, a sentence each.
     """
 
@@ -52,8 +46,7 @@ class LayerKind:
     window: int | None = None
     rows: int | None = None
     state: int = 0
-    compressed: CompressedCache | None = None
-    rope_block: str = ""
+    block_name: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -61,25 +54,16 @@ class LayerKind:
         """Number of features of a head that are rotated; None without RoPE."""
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
 
-    @property
-    def block_name(self) -> str:
-        """The name under which a config has the rope block of these layers."""
-        name = self.name.removesuffix(SHARED).removesuffix(SHARED_INDEX).removesuffix(NGRAMS)
-        return self.rope_block or name
-
     def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that these layers cache, or keep as a state, for `length` tokens.
 
         windows: whether a layer with a window caches only its window. block: tokens that are reserved at
         once; a window may begin inside a block.
         """
-        blocks, entries = math.ceil(length / block), self.compressed
-        groups = entries.numbers(blocks * block) if entries else 0
-        window = entries.window if entries else self.window
-        if windows and window:
-            blocks = min(blocks, math.ceil((window - 1) / block) + 1)
-        tokens = blocks * block
-        return len(self.layers) * (self.state + self.cache_width * tokens + groups)
+        blocks = math.ceil(length / block)
+        if windows and self.window:
+            blocks = min(blocks, math.ceil((self.window - 1) / block) + 1)
+        return len(self.layers) * (self.state + self.cache_width * blocks * block)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +108,6 @@ class ModelConfig:
         rotary = (kind for kind in self.layer_kinds if isinstance(kind.scheme, RopeConfig))
         return next(rotary, self.main)
 
-    @property
-    def sees_images(self) -> bool:
-        """Whether its positions are the rows and columns of an image, so that it has no context."""
-        scheme = self.main.scheme
-        return isinstance(scheme, RopeSectionsConfig) and scheme.grid > 0
-
     def cache_numbers(self, length: int, *, windows: bool = True, block: int = 1) -> int:
         """Return the numbers that all layers keep for one sequence; as `LayerKind.cache_numbers`."""
         return sum(
@@ -138,52 +116,15 @@ class ModelConfig:
 
     def to_rope_parameters(self) -> dict[str, Any]:
         """Return the second generation's `rope_parameters`; {} without RoPE."""
-        return rope_formats.second_generation(self.read_as, self._schemes)
+        return rope_writing.second_generation(self.read_as, self._schemes)
 
     def to_rope_scaling(self) -> dict[str, Any]:
         """Return the first generation's rope_theta, rope_scaling and related keys; {} without RoPE."""
-        return rope_formats.first_generation(self.read_as, self._schemes)
+        return rope_writing.first_generation(self.read_as, self._schemes)
 
     @property
-    def _schemes(self) -> dict[str, SchemeConfig | None]:
-        return {kind.block_name: kind.scheme for kind in self.layer_kinds}
-
-
-def uniform_model(
-    model_type: str,
-    sizes: Sizes,
-    scheme: SchemeConfig | None,
-    *,
-    is_cached: bool = True,
-    softmax_scale: float | None = None,
-    layer_notes: tuple[str, ...] = (),
-    unsupported: str = "",
-    context: int | None = None,
-    trained_length: int | None = None,
-    notes: tuple[str, ...] = (),
-) -> ModelConfig:
-    """Return a model whose layers are all alike."""
-    kind = LayerKind(
-        name="all",
-        layers=tuple(range(sizes.layers)),
-        scheme=scheme,
-        unsupported=unsupported,
-        heads=sizes.heads,
-        kv_heads=sizes.kv_heads,
-        head_dim=sizes.head_dim,
-        cache_width=2 * sizes.kv_heads * sizes.head_dim if is_cached else 0,
-        softmax_scale=sizes.head_dim**-0.5 if softmax_scale is None else softmax_scale,
-        notes=layer_notes,
-    )
-    return ModelConfig(
-        model_type=model_type,
-        hidden_size=sizes.hidden_size,
-        layers=sizes.layers,
-        context=context,
-        trained_length=trained_length,
-        layer_kinds=(kind,),
-        notes=notes,
-    )
+    def _schemes(self) -> list[tuple[str, SchemeConfig | None]]:
+        return [(kind.block_name, kind.scheme) for kind in self.layer_kinds]
 
 
 def cache_gib(

@@ -84,6 +84,12 @@ class Taken:
     null: bool
 
 
+def key_names(row: Mapping[str, Any], name: str) -> Sequence[str]:
+    """Return the names of a key in a class, the first that counts first. row: of the class."""
+    names: Sequence[str] = row.get("names", {}).get(name) or _NAMES.get(name, (name,))
+    return names
+
+
 @functools.cache
 def rule_of(name: str) -> fields.Rule:
     """Return the rule of a key's value."""

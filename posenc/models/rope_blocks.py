@@ -29,6 +29,7 @@ transformers 5.23 looks for it outside, and so always rounds the ramp's ends.
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,17 @@ from posenc.errors import ConfigError
 from posenc.frequencies import Layout
 from posenc.models.config_json import unusable
 from posenc.models.record import EVEN_WIDTH, LENGTH, SHARE, TEXT, Record
+from posenc.models.rope_types import (
+    DEFAULT,
+    FACTOR_LISTS,
+    KINDS,
+    OTHER_WORDS,
+    SCALING_KEYS,
+    SECTIONS,
+    SHARE_KEY,
+    THETA,
+    TRAINED,
+)
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
@@ -47,29 +59,9 @@ from posenc.schemes.rope_scaling.yarn import attention_scale
 from posenc.text import printable_name
 
 NEW, OLD = "rope_parameters", "rope_scaling"
-TRAINED = "original_max_position_embeddings"  # the length before scaling
-THETA, SHARE_KEY, SECTIONS = "rope_theta", "partial_rotary_factor", "mrope_section"
-# Kinds of scheme by rope_type, and other words for a rope_type.
-TYPES: Mapping[str, str] = {
-    "default": "rope",
-    "linear": "rope_linear",
-    "dynamic": "rope_dynamic",
-    "yarn": "rope_yarn",
-    "longrope": "rope_longrope",
-    "llama3": "rope_llama3",
-    "proportional": "rope_proportional",
-    "mrope": "rope_sections",
-}
-ALIASES: Mapping[str, str] = {"su": "longrope"}
 # Fields of the head, and the length in use, which no block has.
 _NOT_OF_BLOCK = ("dim", "base", "layout", SHARE_KEY, "clockwise", "length")
 _REQUIRED = ("low_freq_factor", "high_freq_factor")
-_LISTS = ("short_factor", "long_factor")
-# Keys that make a block without a type one that scales.
-_SCALING_KEYS = frozenset(
-    ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate",
-     TRAINED, *_REQUIRED, *_LISTS)
-)  # fmt: skip
 _USUAL_WORDS = {"full_attention", "sliding_attention"}
 _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 _PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
@@ -114,6 +106,11 @@ def bases_of(rope: Mapping[str, Any]) -> dict[str, Base]:
         )
         for word, row in rows.items()
     }
+
+
+def base_of(bases: Mapping[str, Base], word: str) -> Base:
+    """Return the base of a kind of layer: its own, else that of all kinds, else the first."""
+    return bases.get(word) or bases.get("") or next(iter(bases.values()))
 
 
 def check_blocks(
@@ -180,8 +177,7 @@ class BlockReader:
         self.outer = {NEW, OLD, TRAINED, *rope.get("share_names", (SHARE_KEY,))}
         self.block_scale: float | None = 1.0 if rope.get("scales_softmax") else None
         self.is_shared = "" in self.bases  # one block for all kinds
-        first = next(iter(self.bases.values()))
-        self.base = self.bases.get(word) or self.bases.get("") or first
+        self.base = base_of(bases, word)
 
     def scheme(self) -> RopeConfig | NoneConfig:
         """Return the scheme. Raises ConfigFileError, also where two blocks disagree."""
@@ -227,8 +223,12 @@ class BlockReader:
         """Return the block of this kind of layer, and whether it is null."""
         if self.word not in block.content:
             if self.is_shared or not self.base.fills:
+                default = self.rope.get("blocks", {}).get(self.word)
                 raise block.error(
-                    self.word, "is missing: the layers of this kind have no rope parameters"
+                    self.word,
+                    f"is missing; the default of the class is {json.dumps(default)}"
+                    if default
+                    else "is missing: the layers of this kind have no rope parameters",
                 )
             return None, False  # these classes fill a kind that is left out with their default
         if block.content[self.word] is None:
@@ -239,7 +239,7 @@ class BlockReader:
         word = old.content.get("type")
         if self.rope.get("type_alone", True) or old.content.get("rope_type") is not None:
             return
-        if word not in (None, "default"):
+        if word not in (None, DEFAULT):
             raise old.error(
                 "type",
                 "does not scale without rope_type beside it in this class: write it as rope_type",
@@ -259,7 +259,7 @@ class BlockReader:
         block.taken, block.unread = self.record.taken, self.record.unread
         if self.rope.get("alpha"):  # HunYuan's files have another name of the sections
             block.names = {**block.names, SECTIONS: (SECTIONS, "xdrope_section")}
-        kind = TYPES[self._type(block)]
+        kind = KINDS[self._type(block)]
         for key in self.rope.get("needs", ()):
             block.get(key, required=True)
         try:
@@ -427,7 +427,7 @@ class BlockReader:
         for name in names:
             if name == "trained_length":
                 values[name] = trained
-            elif name in _LISTS:
+            elif name in FACTOR_LISTS:
                 values[name] = self._factors(block, name, pairs)
             elif name == "factor":
                 values[name] = self._factor(block, config.kind, trained)
@@ -494,14 +494,14 @@ class BlockReader:
         if not given:
             return self._type_without_word(block)
         own = self.rope.get("types", {})
-        types = {name: own.get(word, ALIASES.get(word, word)) for name, word in given.items()}
+        types = {name: own.get(word, OTHER_WORDS.get(word, word)) for name, word in given.items()}
         name, rope_type = next(iter(types.items()))
         takes = self.rope.get("takes", ())
-        allowed = takes if rope_type in TYPES else (*TYPES, *ALIASES)
+        allowed = takes if rope_type in KINDS else (*KINDS, *OTHER_WORDS)
         if allowed and rope_type not in allowed:
             raise block.error(name, f"must be one of {', '.join(allowed)}, got {given[name]!r:.60}")
         other: str = types.get("type", rope_type)
-        if rope_type == "default" and other == "mrope":
+        if rope_type == DEFAULT and other == "mrope":
             return other  # as transformers writes Qwen2-VL's
         if other != rope_type:
             self.record.take("type", block.named("type"), (given["type"], rope_type))
@@ -509,12 +509,12 @@ class BlockReader:
 
     def _type_without_word(self, block: Record) -> str:
         """Return the type of a block that names none. Raises ConfigFileError where it scales."""
-        scaling = (name for name in block.content if name in _SCALING_KEYS)
+        scaling = (name for name in block.content if name in SCALING_KEYS)
         first = next((name for name in scaling if block.content[name] is not None), None)
         if first is not None:
-            problem = f"is missing next to {first}; it must be one of {', '.join(TYPES)}"
+            problem = f"is missing next to {first}; it must be one of {', '.join(KINDS)}"
             raise block.error("rope_type", problem)
-        return "default"
+        return DEFAULT
 
     def _note_others(self, block: Record, read: set[str]) -> None:
         """Note the keys of a block that its scaling does not have."""

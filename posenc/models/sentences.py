@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from posenc.errors import ConfigFileError, quoted
+from posenc.models.expressions import parsed
 from posenc.models.family import VERSION
+from posenc.models.layer_words import SLIDING
 from posenc.models.model_config import LayerKind
 from posenc.models.record import Record, Taken, rule_of
 from posenc.models.rope_blocks import NEW, TRAINED
@@ -178,7 +180,12 @@ def _order_taken(stack: Stack, source: str) -> str:
     """Return which layers are of which kind, where the config does not list them."""
     lists = stack.row.get("layers", {}).get("lists", {"layer_types": "words"})
     words = stack.words
-    if len({*words}) < 2 or any(stack.record.says(key) for key in lists) or not lists:
+    rule = parsed(stack.row.get("layers", {}).get("word", "0")).names - {"sliding_window"}
+    if any(stack.record.says(key) for key in (*lists, *rule)) or not lists:
+        return ""
+    if "defaults" not in stack.row and {*words} == {SLIDING}:  # of an unknown type
+        return _windows_taken(stack)
+    if len({*words}) < 2:
         return ""
     first = stack.full_word if stack.full_word in words else words[-1]
     own = [f"{index}" for index, word in enumerate(words) if word == first]
@@ -188,6 +195,14 @@ def _order_taken(stack: Stack, source: str) -> str:
     return (
         f"{key} is absent: of layers 0 to {len(words) - 1:,}, {joined(shown, 'and')} are of {first} and "
         f"the others of {others}, {source}."
+    )
+
+
+def _windows_taken(stack: Stack) -> str:
+    window = stack.value("window_size")
+    return (
+        f"All {len(stack.words):,} layers see {window:,} tokens ({stack.record.named('sliding_window')}), "
+        "as in transformers' MistralConfig: layer_types is absent."
     )
 
 

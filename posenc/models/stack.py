@@ -40,10 +40,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc import limits
+from posenc.errors import ConfigError
 from posenc.fields import FloatRange
 from posenc.models.config_json import as_json
 from posenc.models.expressions import Scope, parsed
+from posenc.models.family import Row
 from posenc.models.layer_words import layer_words
+from posenc.models.position_keys import bears_on_position
 from posenc.models.record import MAX_LAYERS, Record, rule_of
 from posenc.models.rope_blocks import (
     NEW,
@@ -56,13 +59,11 @@ from posenc.models.rope_blocks import (
     check_blocks,
 )
 from posenc.models.templates import expressions_in
-from posenc.models.unread import bears_on_position
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.text import printable_name
+from posenc.text import joined, printable_name
 
-Row = Mapping[str, Any]
 # The facts of a kind of layer where a row says nothing else.
 OF_KIND: Mapping[str, str] = {
     "heads": "num_attention_heads",
@@ -135,7 +136,7 @@ class Stack:
             self._value_of,
             {
                 "given": lambda name: self.record.raw(name)[1],
-                "here": self._here,
+                "here": self._entry_of_kind,
                 "of_scheme": self._of_scheme,
                 "own": self._own,
                 "per_head": self._per_head,
@@ -175,14 +176,17 @@ class Stack:
         """Return a fact of a kind of layer, or of the stack."""
         return self.value(kind[name] if kind and name in kind else self._of[name])
 
-    def _here(self, values: Any) -> Any:
-        """Return the entry of a list that all layers of this kind have; another value as it is."""
+    def _entry_of_kind(self, values: Any, key: str = "layer_types") -> Any:
+        """Return the entry of a list that all layers of this kind have; another value as it is.
+
+        key: whose error it is where they differ.
+        """
         if not isinstance(values, tuple | list):
             return values
         own = {values[index] for index in self.indices if index < len(values)}
         if len(values) != self.count() or len(own) != 1:
             raise self.record.error(
-                "layer_types",
+                key,
                 "must be such that every list has an entry per layer, the same for all of a kind",
             )
         return own.pop()
@@ -196,7 +200,8 @@ class Stack:
             raise self.record.error("per_layer_config", "must be objects by the number of a layer")
         parts = {int(key): part.get(name) for key, part in section.items()}
         self._own_keys |= {(index, name) for index in self.indices}
-        value = self._here([parts.get(index) for index in range(self.count())])
+        listed = [parts.get(index) for index in range(self.count())]
+        value = self._entry_of_kind(listed, "per_layer_config")
         return value and self.record.checked(f"per_layer_config.{name}", value, rule_of(name))
 
     def _of_scheme(self, word: str, field_name: str) -> Any:
@@ -258,9 +263,9 @@ class Stack:
             lambda index: self._word(index, count, rotating[index]),
         )  # fmt: skip
         if not any(kinds[word].get("attention", True) for word in words):
-            raise record.error(
-                "layer_types", "names no layer with attention, which alone has positions"
-            )
+            lists = row.get("layers", {}).get("lists", ("layer_types",))
+            key = next((record.raw(name)[0] for name in lists if record.says(name)), "layer_types")
+            raise record.error(key, "names no layer with attention, which alone has positions")
         shared = self._shared(words)
         groups: dict[tuple[str, bool, bool, float], list[int]] = {}
         for index, word in enumerate(words):
@@ -340,14 +345,11 @@ class Stack:
             value = record.raw(key)[1]
             value = record.defaults.get(key) if value is None else value
             if isinstance(allowed, str) and not self.value(allowed):
-                problem = (
-                    f"is {as_json(value)}, with which this class is not read: {allowed} must hold"
-                )
+                problem = f"is {as_json(value)}, which is not read: {allowed} must hold"
                 raise record.error(key, problem)
             if not isinstance(allowed, str) and not is_one_of(value, allowed):
-                problem = (
-                    f"must be {as_json(allowed[0])}, got {as_json(value)}: others are not read"
-                )
+                values = [as_json(each) for each in allowed if each is not None] or ["absent"]
+                problem = f"must be {joined(values, 'or')}, got {as_json(value)}, which is not read"
                 raise record.error(key, problem)
 
     def _check_agreement(self, layers: list[Layers]) -> None:
@@ -375,7 +377,7 @@ class Stack:
         for name in OF_KIND:
             self.facts[name] = self._fact(name, kind)
         facts = {**self.facts, "rotates": rotates and bool(self.facts["rotates"])}
-        self._check_heads(facts)
+        self._check_heads(facts, kind)
         if "window" in kind and facts["window"] is None and word != "full_attention":
             raise self.record.error("layer_types", f"names {word} layers, but no window is given")
         scheme, block_scale = self._scheme(word, facts, base)
@@ -387,11 +389,14 @@ class Stack:
             cache_width=int(facts["cache"]) if is_cached else 0, facts=facts,
         )  # fmt: skip
 
-    def _check_heads(self, facts: Mapping[str, Any]) -> None:
+    def _check_heads(self, facts: Mapping[str, Any], kind: Row) -> None:
         heads, kv_heads = facts["heads"], facts["kv_heads"]
         if kv_heads > heads or heads % kv_heads:
+            keys = self._keys_in(kind.get("kv_heads", self._of["kv_heads"]), 1)
+            of_value = (key for key in sorted(keys) if self.record.raw(key)[1] == kv_heads)
             raise self.record.error(
-                "num_key_value_heads", f"must divide the {heads:,} query heads, got {kv_heads:,}"
+                next(of_value, "num_key_value_heads"),
+                f"must divide the {heads:,} query heads, got {kv_heads:,}",
             )
 
     def _scheme(
@@ -400,8 +405,7 @@ class Stack:
         """Return the scheme of a kind, and the part of its softmax scale that a block sets."""
         position = self.row.get("position")
         if position is not None:
-            values = {name: self.value(each) for name, each in position.items() if name != "kind"}
-            return SCHEMES[position["kind"]](**values), None
+            return self._position(position), None
         if not facts["rotates"]:
             return NoneConfig(), 1.0 if self.rope.get("scales_softmax") else None
         head = Head(
@@ -417,6 +421,20 @@ class Stack:
         if base and isinstance(scheme, RopeConfig):
             scheme = scheme.replace(base=base)
         return scheme, reader.block_scale
+
+    def _position(self, position: Row) -> SchemeConfig:
+        """Return a scheme other than a rope block. Raises ConfigFileError for what it cannot take."""
+        values = {name: self.value(each) for name, each in position.items() if name != "kind"}
+        try:
+            return SCHEMES[position["kind"]](**values)
+        except ConfigError as error:
+            field_name, _, problem = str(error).partition(" ")
+            field_name = field_name.rpartition(".")[2]
+            keys = self._keys_in(position.get(field_name), len(OF_KIND))
+            key = min(keys, default="hidden_size")
+            raise self.record.error(
+                key, f"cannot be used: {field_name} {problem.removesuffix('.')}"
+            ) from None
 
     def keys_read(self) -> Iterator[str]:
         """Yield the keys that the class reads, under every name."""
@@ -462,15 +480,6 @@ class Stack:
         for name in parsed(expression).names - facts - _NAMES:
             keys |= self._keys_in(named[name], known) if name in named else {name}
         return keys
-
-
-def merged(row: Row, part: Row) -> Row:
-    """Return a row with the entries of a part in place of its own; objects are joined."""
-    joined = {
-        name: {**row[name], **value} if isinstance(value, dict) and name in row else value
-        for name, value in part.items()
-    }
-    return {**row, **joined}
 
 
 def is_one_of(value: Any, values: Any) -> bool:

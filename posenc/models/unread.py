@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from posenc.models.config_json import _BEARS_ON_ANOTHER, _BEARS_ON_POSITION
 from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.models.position_keys import bears_on_position
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import printable_name
@@ -48,11 +48,6 @@ def unread_keys(
                 continue
             key = f"{section}.{name}"
             yield printable_name(f"{path}.{key}" if path else key)
-
-
-def bears_on_position(name: str) -> bool:
-    """Return whether a key may bear on position, by its name."""
-    return bool(_BEARS_ON_POSITION.search(name)) and not _BEARS_ON_ANOTHER.search(name)
 
 
 def _says_nothing(

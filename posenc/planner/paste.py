@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posenc.errors import SchemeArgumentError
-from posenc.models.families import FAMILIES
+from posenc.models.family import FAMILIES
 from posenc.models.model_config import ModelConfig
-from posenc.models.rope_formats import type_block
+from posenc.models.record import key_names
+from posenc.models.rope_blocks import bases_of
+from posenc.models.rope_writing import type_block
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
@@ -36,6 +38,8 @@ _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_h
 _LONGROPE_IN_GGUF = ("phi3", "phimoe")  # whose attention factor it writes, too
 # Classes that vLLM's models/deepseek_v2.py serves, which makes YaRN of every rope_type but default.
 _YARN_IN_VLLM = ("DeepseekV2Config", "DeepseekV3Config", "DeepseekV32Config")
+# Types whose class leaves an absent head_dim null, which fails in some of transformers' scalings.
+_HEAD_DIM_UNSET = ("minimax", "ministral", "mixtral")
 _VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
 
 
@@ -70,10 +74,10 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
             )
         return _nothing(f"transformers has no rope_type for {config.label}")
     rope_type = type_keys["rope_type"]
-    family = FAMILIES.get(plan.model.read_as)
-    if family is not None and family.takes and rope_type not in family.takes:
-        taken = ", ".join(family.takes)
-        return _nothing(f"transformers' {family.config_class} takes no rope_type but {taken}")
+    row = FAMILIES.get(plan.model.read_as, {})
+    takes = row.get("rope", {}).get("takes", ())
+    if takes and rope_type not in takes:
+        return _nothing(f"transformers' {row['class']} takes no rope_type but {', '.join(takes)}")
     dynamic = config.kind == "rope_dynamic"  # starts at max_position_embeddings in public code
     context = plan.trained_length if dynamic else plan.target
     block, old_block = _blocks(plan, config, context)
@@ -83,9 +87,10 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
             "another key, such as layer_rope_theta"
         )
     # Of two names of the length, transformers' classes take their own.
-    length_keys = family.names.context[:1] if family else ("max_position_embeddings",)
-    sizes: dict[str, Any] = dict.fromkeys(length_keys, context)
-    if family is not None and family.head_dim_unset:
+    sizes: dict[str, Any] = {}
+    if plan.model.context is not None:
+        sizes[key_names(row, "max_position_embeddings")[0]] = context
+    if plan.model.read_as in _HEAD_DIM_UNSET:
         sizes["head_dim"] = plan.kind.head_dim
     why = [] if old_block else ["transformers 4 has no keys for these layers."]
     if weight := method.softmax_weight:
@@ -104,18 +109,10 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
             "No vLLM or SGLang flags: it was not verified that their dynamic NTK grows with the text as "
             "it does here."
         )
-    elif (
-        family is not None
-        and family.config_class in _YARN_IN_VLLM
-        and rope_type not in ("default", "yarn")
-    ):
+    elif row.get("class") in _YARN_IN_VLLM and rope_type not in ("default", "yarn"):
         why.append(
             "No vLLM or SGLang flags: vLLM reads every rope_type of this model but default as YaRN "
             "(vllm-project/vllm, models/deepseek_v2.py at 002d6073), and SGLang was not verified."
-        )
-    elif plan.kind.rope_block:
-        why.append(
-            "No vLLM or SGLang flags: it was not verified how they name this model's blocks."
         )
     else:
         counted = config.kind in _VLLM_COUNTS_FACTOR
@@ -251,8 +248,8 @@ def needless_layers(plan: ContextPlan) -> str:
         return ""
     layers = sum(len(kind.layers) for kind in spared)
     window = max(kind.window or 0 for kind in spared)
-    family = FAMILIES.get(plan.model.read_as)
-    config_class = f"transformers' {family.config_class}" if family else "its class"
+    row = FAMILIES.get(plan.model.read_as)
+    config_class = f"transformers' {row['class']}" if row else "its class"
     return (
         f"{count_of(layers, f'{spared[0].name} layer')} that meet no new distance: their window is "
         f"{window:,} tokens, and {config_class} has one RoPE for all layers."
@@ -261,8 +258,8 @@ def needless_layers(plan: ContextPlan) -> str:
 
 def _share_block(model: ModelConfig) -> bool:
     """Whether one block of the model's config is for all kinds of layers."""
-    family = FAMILIES.get(model.read_as)
-    return family is None or "" in family.bases
+    rope = FAMILIES.get(model.read_as, {}).get("rope")
+    return not rope or "" in bases_of(rope)
 
 
 def _blocks(

@@ -14,7 +14,7 @@ from posenc.analysis.base_search import MAX_LENGTH
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
-from posenc.models.rope_formats import softmax_scale
+from posenc.models.rope_writing import softmax_scale
 from posenc.planner import facts
 from posenc.planner.evidence import (
     MeasuredRatio,
@@ -76,7 +76,7 @@ class MethodPlan:
     error of cosines whose angles are computed in float32 from exact frequencies. code_cosine_error: the
     same from the float32 frequencies of transformers; None where it has none. softmax_weight,
     softmax_scale: mscale_all_dim of the block to paste and the softmax scale over the configured one, as
-    `posenc.models.rope_formats.softmax_scale` has them. factor: what a query sees
+    `posenc.models.rope_writing.softmax_scale` has them. factor: what a query sees
     at the target over the trained length. measured: ratios measured at that factor without training.
     advice: what the makers of the model recommend, where it is this method. standing: what ranks it, but
     for its comparisons with others. rank: from 1; methods that no source puts in order share one.
@@ -255,7 +255,7 @@ def plan(
     scanned = reach if scan is None else min(reach, scan)
     scheme = kind.scheme
     trained = None
-    if isinstance(scheme, RopeConfig) and not model.sees_images:
+    if isinstance(scheme, RopeConfig):
         trained = scheme.as_trained()
     window, negative, searched = None, None, False
     if trained is not None:

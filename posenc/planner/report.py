@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.models.model_config import LayerKind, ModelConfig, cache_gib
+from posenc.models.model_config import ModelConfig, cache_gib
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.paste import paste
 from posenc.planner.plan import ContextPlan, MethodPlan
@@ -214,19 +214,11 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
                 "rotated": "-" if kind.rotary_dim is None else str(kind.rotary_dim),
                 "base": "-" if base is None else f"{base:,.10g}",
                 "window": window if kind.heads else "-",
-                "cached a token": _cached(kind),
+                "cached a token": f"{kind.cache_width:,}",
                 "scale": _scale(kind.softmax_scale) if kind.heads else "-",
             }
         )
     return rows
-
-
-def _cached(kind: LayerKind) -> str:
-    """Return what is cached of a token, and of a group of tokens where layers cache several as one."""
-    own, groups = f"{kind.cache_width:,}", kind.compressed
-    if groups is None:
-        return own
-    return f"{own} of the last {groups.window:,}, {groups.width:,} per {groups.group:,}"
 
 
 def _scale(value: float) -> str:

@@ -89,20 +89,12 @@ def test_registered_scaling_is_identified_by_its_entry(monkeypatch: pytest.Monke
     assert (found.config.factor, found.deviations) == (8.0, ())
 
 
-EVERY_OTHER = "from posenc.schemes.rope_scaling.every_other import RopeEveryOtherConfig\n"
-ENTRIES = (  # of a scaling, and what the file needs for it
-    ("models/rope_formats.py", "FORMATS: dict[str, RopeFormat] = {\n", EVERY_OTHER,
-     """    "rope_every_other": RopeFormat(
-        ("every_other", "second"),
-        lambda block: RopeEveryOtherConfig(
-            **block.shared(),
-            factor=block.factor(),
-            trained_length=block.trained_length(),
-            **block.own(RopeEveryOtherConfig, "first"),
-        ),
-        ("factor", "first", "trained_length"),
+ENTRIES = (  # of a scaling
+    ("models/rope_types.py", "ROPE_TYPES: dict[str, RopeType] = {\n",
+     """    "rope_every_other": RopeType(
+        ("every_other", "second"), ("factor", "first", "trained_length")
     ),\n"""),
-    ("planner/evidence.toml", "# measured: ratios of small models here.\n", "",
+    ("planner/evidence.toml", "# measured: ratios of small models here.\n",
      """
 [[method]]
 kind = "rope_every_other"
@@ -134,11 +126,11 @@ def copy_packages(folder: Path) -> Path:
         dotted = ".".join(package.relative_to(folder).parts)
         line = f"from {dotted}.{module} import {name}\n"
         registry.write_text(line + text.replace(after, f"{after}    {entry}{name},\n"))
-    for file, opening, imports, entry in ENTRIES:
+    for file, opening, entry in ENTRIES:
         path = folder / "posenc" / file
         text = path.read_text()
         assert text.count(opening) == 1
-        path.write_text(imports + text.replace(opening, opening + entry))
+        path.write_text(text.replace(opening, opening + entry))
     exceptions = folder / "tests" / "library" / "law_exceptions.py"
     text = exceptions.read_text()
     for table, reason in (

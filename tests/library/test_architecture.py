@@ -15,7 +15,7 @@ from types import FunctionType
 import posenc
 from posenc import SCHEMES, Scheme, SchemeConfig, fields
 from posenc.identification.scalings import CANDIDATES
-from posenc.models.rope_formats import FORMATS
+from posenc.models.rope_types import ROPE_TYPES
 from posenc.planner.evidence import EVIDENCE, IN_CODE
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING
@@ -99,11 +99,11 @@ def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> N
 
 def test_every_rope_scaling_tells_the_reader_and_the_planner_what_they_need() -> None:
     scalings = [config for config in SCHEMES.values() if issubclass(config, RopeConfig)]
-    words = [word for entry in FORMATS.values() for word in entry.types]
+    words = [word for entry in ROPE_TYPES.values() for word in entry.words]
     assert len(set(words)) == len(words)
     assert AFTER_TRAINING
     assert {*AFTER_TRAINING} | {"none", "base"} == {*EVIDENCE}
-    assert {*FORMATS, *IN_CODE, *CANDIDATES} <= {config().kind for config in scalings}
+    assert {*ROPE_TYPES, *IN_CODE, *CANDIDATES} <= {config().kind for config in scalings}
     assert {*IN_CODE.values()} <= {*SCHEMES}
     assert all(known.source and known.statement for known in EVIDENCE.values())
 

@@ -1,7 +1,7 @@
 """Write what the classes of transformers do with position, for the model types that posenc does not read.
 
-`python -m tests.models.generate_model_types` writes posenc/models/model_types.json from the source of the
-installed classes.
+`python -m tests.models.generate_model_types` writes the kinds of posenc/models/data/others.json from the
+source of the installed classes.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ from transformers.models.auto.configuration_auto import (
     model_type_to_module_name,
 )
 
-from posenc.models.read_config import READERS, TYPES
+from posenc.models.family import FAMILIES, OTHERS
 
 MODELS = Path(importlib.util.find_spec("transformers").origin).parent / "models"  # type: ignore
 # What the source of a class without RoPE has: the first that matches counts.
@@ -95,9 +95,9 @@ def text_kind(fields: set[str], model_type: str, code: str) -> str:
 
 def kinds() -> dict[str, str]:
     """Return the kind of every type of the installed transformers that is not read."""
-    return {name: kind_of(name) for name in sorted(CONFIG_MAPPING_NAMES) if name not in READERS}
+    return {name: kind_of(name) for name in sorted(CONFIG_MAPPING_NAMES) if name not in FAMILIES}
 
 
 if __name__ == "__main__":
-    lines = (f"{json.dumps(name)}: {json.dumps(kind)}" for name, kind in kinds().items())
-    TYPES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    others = json.loads(OTHERS.read_text("utf-8")) | {"kinds": kinds()}
+    OTHERS.write_text(json.dumps(others, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

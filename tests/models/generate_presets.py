@@ -1,14 +1,15 @@
 """Write the presets whose config.json is published, with the keys of it that bear on position.
 
-`python -m tests.models.generate_presets` writes posenc/models/presets.json from published_models.
+`python -m tests.models.generate_presets` writes them into posenc/models/data/presets.json from
+published_models, after those that are written by hand.
 """
 
 import json
 import re
-from pathlib import Path
 
-from posenc.models.presets import PUBLISHED as OUT
-from posenc.models.read_config import read_keys, read_part
+from posenc.models.config_token import kept_part
+from posenc.models.presets import PRESETS
+from posenc.models.read_config import read_record
 from tests.models.published_models.establish import published
 
 # Label and year of release, the best known first.
@@ -40,14 +41,15 @@ CHOSEN = {
 def main() -> None:
     """Write the presets, one a line."""
     files = published()
-    lines = []
+    presets = json.loads(PRESETS.read_text("utf-8"))
+    presets = {name: preset for name, preset in presets.items() if name not in CHOSEN}
     for name, (label, year) in CHOSEN.items():
         # The path inside the repository stays in the published file.
         source = re.sub(r"( at [0-9a-f]{7}),.*", r"\1", files[name]["source"])
-        _, keys = read_keys(files[name]["config"])
-        preset = {"label": label, "year": year, "source": source, "config": read_part(keys)}
-        lines.append(f"{json.dumps(name)}: {json.dumps(preset)}")
-    Path(OUT).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        config = kept_part(files[name]["config"], read_record(files[name]["config"]))
+        presets[name] = {"label": label, "year": year, "source": source, "config": config}
+    lines = [f"{json.dumps(name)}: {json.dumps(preset)}" for name, preset in presets.items()]
+    PRESETS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -109,15 +109,6 @@ def test_a_refusal_names_five_keys_of_many() -> None:
     assert len(read_config(config, "llama").ignored) == 39
 
 
-@pytest.mark.parametrize(
-    ("base", "changes", "fact"), CASES["without scheme"], ids=lambda value: str(value)[:40]
-)
-def test_model_without_scheme_says_its_method(base: str | None, changes: Config, fact: str) -> None:
-    main = read_config(case_config(base, changes)).main
-    assert main.scheme is None
-    assert fact in main.unsupported
-
-
 LLAMA_4 = of_type("llama9_text", no_rope_layers=[1, 1, 1, 0] * 8, attention_chunk_size=8_192)
 
 
@@ -206,11 +197,11 @@ def test_mimo_names_the_block_that_its_class_misses() -> None:
         default = config["rope_parameters"].pop(kind)
         error = refusal(config)
         assert error.key == f"rope_parameters.{kind}"
-        assert json.dumps(default) in str(error)
+        assert json.dumps(default, sort_keys=True) in str(error)
     layers = next(
         x for x in read_config({"model_type": "mimo_v2_flash"}).assumed if "layer_types" in x
     )
-    assert "layer 0" in layers
+    assert "0, 5, 11" in layers
 
 
 def test_sizes_that_an_unknown_type_leaves_out_are_refused() -> None:

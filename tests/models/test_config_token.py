@@ -18,8 +18,8 @@ from posenc import limits
 from posenc.errors import ConfigFileError
 from posenc.models import config_token, read_config, read_config_token
 from posenc.models.config_json import read_object
+from posenc.models.config_token import ASSUMED, MAX_TOKEN, MAX_TOKEN_CONTENT, PATTERN, PREFIX
 from posenc.models.presets import MODELS
-from posenc.models.read_config import ASSUMED, MAX_TOKEN, MAX_TOKEN_CONTENT, PATTERN, PREFIX
 from tests.models.configs import (
     CASES,
     LLAMA,

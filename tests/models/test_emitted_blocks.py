@@ -18,8 +18,9 @@ import torch
 
 from posenc import rope_frequencies
 from posenc.models import read_config
-from posenc.models.families import FAMILIES
+from posenc.models.family import FAMILIES
 from posenc.models.presets import MODELS
+from posenc.models.record import key_names
 from posenc.planner import (
     METHODS,
     ContextPlan,
@@ -133,20 +134,6 @@ def test_sliding_layers_that_share_a_block_are_counted() -> None:
     assert "rescales" not in paste(found, method(found, "none")).where
 
 
-def test_blocks_of_deepseek_4_come_without_flags_of_servers() -> None:
-    config = published_config("deepseek-v4-flash")
-    found = plan_config(config, 2_097_152, methods=["yarn"], scan=64)
-    one = method(found, "yarn")
-    pasted = paste(found, one)
-    assert (pasted.vllm, pasted.sglang, pasted.rope_scaling) == ("", "", {})
-    assert "not verified how they name this model's blocks" in " ".join(pasted.why)
-    others = {key: value for key, value in config.items() if key not in OLD}
-    inv_freq, scaling = rotation_of(others | copy.deepcopy(pasted.rope_parameters), "compress")
-    expected, scale = rope_frequencies(one.config)
-    torch.testing.assert_close(inv_freq.double(), expected[expected > 0], rtol=1e-6, atol=0)
-    assert scaling == pytest.approx(scale, rel=1e-12)
-
-
 def test_layers_with_a_block_of_their_own_keep_it() -> None:
     config = published_config("gemma-3-4b")["text_config"]
     found = plan_config(config, 524_288, trained_length=32_768, methods=["linear"], scan=64)
@@ -180,6 +167,10 @@ SCALED_SOFTMAX = sorted(
 )  # fmt: skip
 
 
+# Types whose queries grow with their position by a key of the block.
+GROWING = [name for name, row in FAMILIES.items() if "needs" in row.get("rope", {})]
+
+
 @cache
 def attention_of(model_type: str) -> Any:
     """The class of a model's attention that reads its softmax scale from the rope block."""
@@ -207,11 +198,12 @@ def softmax_scale_of(config: Config) -> float:
 def test_every_block_keeps_the_softmax_scale_or_the_plan_says_by_how_much_it_differs(
     model_type: str, rope_type: str
 ) -> None:
-    length = FAMILIES[model_type].names.context[0]
+    length = key_names(FAMILIES[model_type], "max_position_embeddings")[0]
+    grows = model_type in GROWING
     block = {"rope_type": rope_type, "factor": 40.0, "mscale_all_dim": 0.8}
     if rope_type == "yarn":
         block |= {"mscale": 1.0, "original_max_position_embeddings": 4_096}
-    if FAMILIES[model_type].query_factor:
+    if grows:
         block |= {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4_096}
     plain = {"model_type": model_type, "num_hidden_layers": 8, length: 163_840}
     config = plain | {"rope_parameters": block | {"rope_theta": 1e4}}
@@ -225,9 +217,7 @@ def test_every_block_keeps_the_softmax_scale_or_the_plan_says_by_how_much_it_dif
         for keys in filter(None, (pasted.rope_parameters, pasted.rope_scaling)):
             ratio = softmax_scale_of(plain | keys) / softmax_scale_of(config)
             assert one.softmax_scale == pytest.approx(ratio, rel=1e-12), one.method.name
-            if not FAMILIES[
-                model_type
-            ].query_factor:  # whose reader asks for a key that blocks leave out
+            if not grows:  # whose reader asks for a key that blocks leave out
                 again = read_config(plain | keys).main.softmax_scale
                 assert again == pytest.approx(softmax_scale_of(plain | keys), rel=1e-12)
             ratios[one.method.name] = ratio

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from posenc.models import read_config
 from posenc.models.family import FAMILIES
-from posenc.models.row_reader import read_config
 from posenc.models.stack import Stack, merged
 from posenc.models.unread import bears_on_position
 from tests.longer import mostly

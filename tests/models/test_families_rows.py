@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from posenc.models import read_config
 from posenc.models.family import FAMILIES
 from posenc.models.model_config import ModelConfig
-from posenc.models.row_reader import read_config
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import Config
 

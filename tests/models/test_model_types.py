@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from posenc.models.read_config import READERS, TYPES, model_types
+from posenc.models.family import FAMILIES, OTHERS, model_types
 from tests.models.configs import of_type, refusal
 
-KINDS = json.loads(TYPES.read_text("utf-8"))
+KINDS = json.loads(OTHERS.read_text("utf-8"))["kinds"]
 # What papers and cards say of a few: parts of the sentence.
 KNOWN = {
     "mamba": "no attention", "musicgen_decoder": "position vectors",
@@ -59,5 +59,5 @@ def test_every_type_of_the_installed_release_is_listed() -> None:
     pytest.importorskip("transformers", minversion="5")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    new = set(CONFIG_MAPPING_NAMES) - {*KINDS, *READERS, *model_types()}
+    new = set(CONFIG_MAPPING_NAMES) - {*KINDS, *FAMILIES, *model_types()}
     assert new == set(), "run python -m tests.models.generate_model_types"

@@ -15,8 +15,8 @@ from torch import Tensor
 from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, ModelConfig, config_token, read_config
-from posenc.models.families import FAMILIES, SHARED
-from posenc.models.read_config import TYPES as TYPES_FILE
+from posenc.models.family import FAMILIES, kind_of
+from posenc.models.rope_blocks import bases_of
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.testing import assert_matches
@@ -33,7 +33,7 @@ from tests.models.generate_families import (
     READS_HEAD_DIM,
     RUN_WITH,
 )
-from tests.models.published_models.establish import ROTATES, establish, read_rotation
+from tests.models.published_models.establish import establish
 from tests.models.test_published_models import differences
 
 transformers = pytest.importorskip("transformers", minversion="5")
@@ -42,16 +42,21 @@ transformers = pytest.importorskip("transformers", minversion="5")
 CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_text())
 # The classes of these types are those of DeepSeek V3 and Llama.
 BORROWED = ("kimi_k2", "internlm3", "iquestcoder")
-HYBRID = [name for name, family in FAMILIES.items() if family.state and family.state_size]
+ROPE = {name: row for name, row in FAMILIES.items() if "rope" in row}
+HYBRID = [
+    name
+    for name, row in ROPE.items()
+    if any("attention" in kind and "state" in kind for kind in row.get("kinds", {}).values())
+]
 # Blocks that are written back have no llama_4_scaling_beta, as a note of their layers says. The other
 # classes cannot be built in parts, and are run as a whole below.
 RUN_WHOLE = (
-    "beam", "cohere_compass_text", "dbrx", "deepseek_v4", "doge", "embedding_gemma2_text", "esm", "flint",
+    "beam", "cohere_compass_text", "dbrx", "doge", "embedding_gemma2_text", "esm", "flint",
     "gpt_neox_japanese", "hrm_text", "hunyuan_vl_text", "jetmoe", "laguna", "longcat_flash",
     "minimax_m3_vl_text", "ministral3", "mistral4", "mllama_text_model", "qwen3_omni_moe_text",
-    "openai_privacy_filter", "step3p5", "t5gemma2_text", "zaya",
+    "openai_privacy_filter", "t5gemma2_text", "zaya",
 )  # fmt: skip
-TYPES = [name for name in FAMILIES if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
+TYPES = [name for name in ROPE if name not in (*BORROWED, *HYBRID, *RUN_WHOLE)]
 # transformers cannot build an attention layer of these classes from their defaults.
 NO_DEFAULTS = (
     "glm4_moe", "glm4v_moe_text", "glm4v_text", "glm_image_text", "hunyuan_v1_dense", "hunyuan_v1_moe",
@@ -114,7 +119,7 @@ def check_attention(kind: LayerKind, attention: Any) -> None:
         assert kind.cache_width == attention.kv_a_proj_with_mqa.out_features + index_width
         assert kind.head_dim == attention.qk_head_dim
         return
-    if kind.name.endswith(SHARED):
+    if kind.name.endswith(", shared cache"):
         assert (kind.cache_width, hasattr(attention, "k_proj")) == (0, False)
         return
     queries = kind.heads * kind.head_dim
@@ -139,8 +144,8 @@ def check_written(model: ModelConfig, config: Any, model_type: str) -> None:
     """Both generations of keys that are written back give transformers the same frequencies."""
     record = {k: v for k, v in config.to_dict().items() if k != "rope_parameters"}
     blocks = [{"rope_parameters": model.to_rope_parameters()}]
-    bases = FAMILIES[model_type].bases.values()
-    has_old = model_type not in ("olmo3", "deepseek_v4", "step3p5")  # half of one, or none
+    bases = bases_of(FAMILIES[model_type]["rope"]).values()
+    has_old = model_type != "olmo3"  # half of one
     if all(base.names for base in bases) and has_old:
         blocks.append(model.to_rope_scaling())
     for block in blocks:
@@ -188,7 +193,6 @@ def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config
         assert read_config(record | changes).layer_kinds == model.layer_kinds
 
 
-KINDS = json.loads(TYPES_FILE.read_text("utf-8"))
 READ_BY_TEXT = ("gemma3", "llama4", "llava", "mistral3", "qwen2_vl", "qwen3_5", "voxtral")
 
 
@@ -200,7 +204,12 @@ NOT_BUILT = (
 
 
 @pytest.mark.parametrize(
-    "outer", [name for name in KINDS if KINDS[name] == "text_part" and name not in NOT_BUILT]
+    "outer",
+    [
+        name
+        for name in transformers.CONFIG_MAPPING
+        if kind_of(name) == "text_part" and name not in NOT_BUILT
+    ],
 )
 def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(outer: str) -> None:
     whole = transformers.CONFIG_MAPPING[outer]()
@@ -212,8 +221,8 @@ def test_a_model_of_several_parts_is_read_by_its_text_model_or_refused_by_name(o
         problem = str(error)
     if problem:
         assert outer not in READ_BY_TEXT
-        assert text["model_type"] in problem or "num_kv_shared_layers" in problem
-        assert "not read" in problem
+        of_type = text["model_type"] in problem and "not read" in problem
+        assert of_type or "num_kv_shared_layers" in problem
     else:
         assert (model.assumption, model.ignored) == ("", ())
         assert model.layer_kinds == read_config(text).layer_kinds
@@ -255,35 +264,16 @@ def test_any_object_with_to_dict_is_a_config_and_its_class_is_none() -> None:
 
 @pytest.mark.parametrize("model_type", READS_HEAD_DIM)
 def test_a_head_width_of_its_own_is_read_where_the_class_reads_it(model_type: str) -> None:
-    family, width, kv_heads = FAMILIES[model_type], 24, 4
-    if sections := family.block_defaults.get("mrope_section"):  # their pairs fill the rotated width
-        width = int(2 * sum(sections) / (family.share or 1))
+    row, width, kv_heads = FAMILIES[model_type], 24, 4
+    if sections := row["rope"].get("sections"):  # their pairs fill the rotated width
+        width = int(2 * sum(sections) / row["rope"].get("share", 1))
     sizes = {"hidden_size": 48, "num_attention_heads": 4, "head_dim": width}
-    if family.kv_heads_key:
+    if row.get("kv_heads") != "heads":
         sizes["num_key_value_heads"] = kv_heads = 2
     config = config_of(model_type, sizes)
     kinds = read_config(json.loads(json.dumps(config.to_dict(), default=str))).layer_kinds
     assert {kind.head_dim for kind in kinds if kind.heads} == {width}
     assert {kind.kv_heads for kind in kinds if kind.heads} == {kv_heads}
-
-
-LISTS = ("layer_types", "layers_block_type", "attn_layer_indices", "full_attn_idxs", "block_types")
-LISTED = (
-    "bamba",
-    "granitemoehybrid",
-    "nemotron_h",
-    "zamba",
-    "zamba2",
-)  # these name layers by a list alone
-
-
-@pytest.mark.parametrize("model_type", [name for name in HYBRID if name not in LISTED])
-def test_absent_lists_of_layers_are_those_that_the_class_makes(model_type: str) -> None:
-    needs = {key: value for key, value in RUN_WITH.get(model_type, {}).items() if key not in LISTS}
-    record = json.loads(json.dumps(config_of(model_type, needs).to_dict(), default=str))
-    whole = read_config(record)
-    model = read_config({key: value for key, value in record.items() if key not in LISTS})
-    assert model.layer_kinds == whole.layer_kinds
 
 
 @pytest.mark.parametrize("first", [1, 3])
@@ -309,9 +299,8 @@ def test_mimo_is_read_with_the_keys_of_its_published_file() -> None:
     assert model.layer_kinds == read_config(mimo).layer_kinds
     theirs = transformers.CONFIG_MAPPING["mimo_v2_flash"].from_dict(dict(keys))
     assert [kind.window for kind in model.layer_kinds] == [None, theirs.sliding_window]
-    for name, value in (("swa_rope_theta", 2_000), ("hybrid_layer_pattern", [1] * 48)):
-        with pytest.raises(ConfigFileError, match=name):
-            read_config(mimo | keys | {name: value})
+    with pytest.raises(ConfigFileError, match="swa_rope_theta"):
+        read_config(mimo | keys | {"swa_rope_theta": 2_000})
 
 
 def test_layers_with_an_index_of_minimax_m3_are_those_of_the_keys_of_its_files() -> None:
@@ -322,24 +311,6 @@ def test_layers_with_an_index_of_minimax_m3_are_those_of_the_keys_of_its_files()
     words = ["full_attention", "minimax_m3_sparse"]
     assert [words[index in indexed.layers] for index in range(6)] == theirs.layer_types
     assert indexed.cache_width - full.cache_width == theirs.index_head_dim
-
-
-@pytest.mark.parametrize("word", ["indexed_attention", "full_attention"])
-def test_dots3_is_read_with_the_keys_of_its_published_file(word: str) -> None:
-    keys = {
-        "num_hidden_layers": 4, "layer_types": [word, word, "sliding_attention", word],
-        "swa_num_attention_heads": 32, "swa_num_key_value_heads": 32, "swa_kv_lora_rank": 96,
-        "swa_head_dim": 96, "swa_qk_nope_head_dim": 64, "sliding_window": 128, "rope_theta": 2e6,
-        "swa_rope_theta": 3e4, "use_dsa": True,
-    }  # fmt: skip
-    theirs = json.loads(json.dumps(config_of("dots3_note_text", keys).to_dict(), default=str))
-    published = {"model_type": "dots3_note_text", "swa_qk_rope_head_dim": 32} | keys
-    model = read_config(published)
-    assert model.layer_kinds == read_config(theirs).layer_kinds
-    assert list(differences(model, establish({"config": theirs}))) == []
-    for name in ("use_dsa", "use_sliding_window"):
-        with pytest.raises(ConfigFileError, match=name):
-            read_config(published | {name: False})
 
 
 @pytest.mark.parametrize("model_type", ["granite_swa", "granitemoe_swa"])
@@ -354,63 +325,7 @@ def test_every_layer_of_granite_has_the_base_of_its_list(model_type: str) -> Non
     assert model.to_rope_parameters() == {}  # no block has several bases
 
 
-ROTATING = [name for name, family in FAMILIES.items() if family.rotates != "never"]
-
-
-@pytest.mark.parametrize("model_type", [name for name in ROTATING if name not in BORROWED])
-def test_every_class_rotates_in_the_direction_that_is_read(model_type: str) -> None:
-    """By each of its functions that rotate, with whatever form of cosines and sines it takes."""
-    found = [part for name, part in vars(module_of(model_type)).items() if ROTATES.match(name)]
-    functions = [
-        part for part in found if inspect.isfunction(part) and "vision" not in part.__name__
-    ]
-    assert functions
-    for function in functions:
-        assert is_clockwise(function) == FAMILIES[model_type].clockwise
-
-
-def is_clockwise(function: Any) -> bool:
-    """Whether a function of a class turns unit vectors by minus the angle."""
-    angles = torch.tensor([0.9, 0.4, 0.2, 0.1])
-    units = torch.eye(8)[:, None, None, None]
-    for part in (torch.cat((angles, angles)), angles.repeat_interleave(2), angles):
-        for shape in ((1, 1, -1), (1, -1), (1, 1, 1, -1)):
-            cos, sin = part.cos().reshape(shape), part.sin().reshape(shape)
-            for given in ((cos, sin), ((cos, sin),), (torch.complex(cos, sin),)):
-                for copies in (2, 1):
-                    try:
-                        rotated = [function(*[unit] * copies, *given) for unit in units]
-                        rows = [one[0] if isinstance(one, tuple) else one for one in rotated]
-                        read = read_rotation(torch.stack([row.reshape(8) for row in rows], dim=1))
-                    except (
-                        AssertionError,
-                        AttributeError,
-                        IndexError,
-                        RuntimeError,
-                        TypeError,
-                        ValueError,
-                    ):
-                        continue
-                    if read["rotated"] == 8 and abs(read["attention_factor"] - 1) < 1e-4:
-                        return bool(read.get("clockwise", False))
-    raise LookupError(function)
-
-
-LATENT = [name for name, family in FAMILIES.items() if getattr(family, "latent", False)]
-
-
-@pytest.mark.parametrize("model_type", [name for name in LATENT if name not in BORROWED])
-def test_absent_widths_of_a_latent_cache_are_the_defaults_of_the_class(model_type: str) -> None:
-    record = json.loads(
-        json.dumps(transformers.CONFIG_MAPPING[model_type]().to_dict(), default=str)
-    )
-    whole = read_config(record)
-    absent = {"qk_rope_head_dim", "kv_lora_rank", "qk_nope_head_dim", "head_dim", "qk_head_dim"}
-    model = read_config({key: value for key, value in record.items() if key not in absent})
-    assert model.cache_numbers(10) == whole.cache_numbers(10)
-    assert [kind.head_dim for kind in model.layer_kinds] == [
-        kind.head_dim for kind in whole.layer_kinds
-    ]
+LATENT = [name for name, row in ROPE.items() if "kv_lora_rank" in row["defaults"]]
 
 
 YARN_40: Config = {
@@ -421,12 +336,11 @@ YARN_40: Config = {
 
 @pytest.mark.parametrize(
     "model_type",
-    [name for name in LATENT if name not in BORROWED and FAMILIES[name].rotates != "never"],
+    [name for name in LATENT if name not in BORROWED and ROPE[name].get("rotates") != "False"],
 )
 def test_mscale_of_all_dimensions_changes_logits_where_the_class_multiplies_them(
     model_type: str,
 ) -> None:
-    """Only dots3-note has the key and does not; its layers with a window have a scale of their own."""
     own = config_of(model_type, {}).rope_parameters
     by_kind = {kind: inner | YARN_40 for kind, inner in own.items() if isinstance(inner, dict)}
     block = by_kind or own | YARN_40
@@ -439,7 +353,7 @@ def test_mscale_of_all_dimensions_changes_logits_where_the_class_multiplies_them
             attention = latent_attention(model_type)(config, kind.layers[0])
         assert kind.softmax_scale == pytest.approx(attention.scaling, rel=1e-12), kind.name
         scale = kind.head_dim**-0.5
-        assert (attention.scaling > 1.5 * scale) == (model_type != "dots3_note_text")
+        assert attention.scaling > 1.5 * scale
 
 
 def latent_attention(model_type: str) -> Any:
@@ -454,7 +368,11 @@ def latent_attention(model_type: str) -> Any:
     )
 
 
-SCALE_KEYS = [name for name, family in FAMILIES.items() if family.scale_key or family.scalar]
+SCALE_KEYS = [
+    name
+    for name, row in ROPE.items()
+    if re.match(r"[a-z_]+( \*\* -0.5| or .*)?$", row.get("scale", ""))
+]
 
 
 @pytest.mark.parametrize("model_type", SCALE_KEYS)
@@ -564,12 +482,6 @@ def test_a_block_of_the_word_type_alone_and_of_another_type_s_keys() -> None:
     # What the overruled type alone would read stays a key that is not read.
     left = refusal(LLAMA | {"rope_scaling": alone | {"rope_type": "default"}})
     assert left.key == "rope_scaling.factor"
-    # DeepSeek V4's class fills the attention factor of YaRN alone.
-    linear = {"rope_type": "linear", "factor": 4.0}
-    blocks = [linear, linear | {"type": "yarn"}]
-    plain, typed = (read_config({"model_type": "deepseek_v4", "rope_scaling": b}) for b in blocks)
-    assert plain.layer_kinds == typed.layer_kinds
-    assert not any("attention_factor" in sentence for sentence in typed.assumed)
 
 
 def test_layers_without_rope_are_those_of_transformers() -> None:
@@ -587,23 +499,21 @@ def test_layers_without_rope_are_those_of_transformers() -> None:
     assert [index for index, name in enumerate(types) if "sliding" in name] == [*windowed.layers]
 
 
-BY_KIND = [name for name, family in FAMILIES.items() if "" not in family.bases]
+BY_KIND = [name for name, row in ROPE.items() if "" not in bases_of(row["rope"])]
 
 
 @pytest.mark.parametrize("model_type", [*BY_KIND, "llama", "gpt_oss"])
 def test_a_truncate_that_transformers_does_not_find_is_read_and_said(model_type: str) -> None:
     theirs, ours, said = {}, {}, {}
+    bases = bases_of(ROPE[model_type]["rope"])
     for truncate in (True, False):
         block: Config = YARN_BLOCK | {"truncate": truncate}
-        family = FAMILIES[model_type]
-        if family.compressed:
-            block["partial_rotary_factor"] = 0.125
-        names = [name for name in family.bases if name]
         blocks: Config = {
-            family.word(name): block | {"rope_theta": family.bases[name].default or 5e5}
-            for name in names
+            word: block | {"rope_theta": base.default or 5e5}
+            for word, base in bases.items()
+            if word
         }
-        if family.rope_only_in_windows:
+        if blocks.keys() == {"sliding_attention"}:
             blocks["full_attention"] = None
         config = config_of(model_type, {"rope_parameters": blocks or block})
         model = read_config(config)

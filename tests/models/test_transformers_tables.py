@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,7 @@ from torch import Tensor
 
 from posenc.errors import ConfigFileError
 from posenc.models import read_config
-from posenc.models.bias_models import T5_FAMILIES
-from posenc.models.learned_models import LEARNED_FAMILIES, STACK_FAMILIES
+from posenc.models.family import FAMILIES, stacks_of
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.models.configs import Config
@@ -18,6 +18,14 @@ from tests.models.test_transformers_classes import config_of
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
+POSITIONS = {
+    name: {row.get("position", {}).get("kind") for row in stacks_of(name).values()}
+    for name in FAMILIES
+}
+TABLES = [name for name, of in POSITIONS.items() if of <= {"learned", "sinusoidal"}]
+LEARNED = [name for name in TABLES if "stacks" not in FAMILIES[name]]
+STACKS = [name for name in TABLES if "stacks" in FAMILIES[name]]
+BUCKETS = [name for name, of in POSITIONS.items() if of == {"t5"}]
 LEARNED_CHANGES: dict[str, Config] = {
     "bert": {"max_position_embeddings": 40, "hidden_size": 48},
     "xlm-roberta": {"max_position_embeddings": 514, "pad_token_id": 3},
@@ -30,6 +38,12 @@ LEARNED_CHANGES: dict[str, Config] = {
 TABLE = re.compile(
     r"(position_embeddings|wpe|embed_positions|positions_embed|pos_encoding)(\.weights?)?$"
 )
+
+
+def first_row(model_type: str, config: Any) -> int:
+    """The row of position 0: behind that of the padding token, or of a few rows."""
+    said = FAMILIES[model_type].get("first_row", "0")
+    return config.pad_token_id + 1 if said == "pad_token_id + 1" else int(said)
 
 
 def check_waves(scheme: SinusoidalConfig, table: Tensor, first: int) -> None:
@@ -46,7 +60,7 @@ def check_waves(scheme: SinusoidalConfig, table: Tensor, first: int) -> None:
     torch.testing.assert_close(ours, table[first:], rtol=0, atol=max(1e-6, 1.5e-7 * len(table)))
 
 
-@pytest.mark.parametrize("model_type", LEARNED_FAMILIES)
+@pytest.mark.parametrize("model_type", LEARNED)
 def test_tables_are_those_of_transformers_embeddings(model_type: str) -> None:
     changes = LEARNED_CHANGES.get(model_type, {})
     config = config_of(model_type, changes)
@@ -56,9 +70,7 @@ def test_tables_are_those_of_transformers_embeddings(model_type: str) -> None:
         built = auto.from_config(config)
     tensors = (*built.named_parameters(), *built.named_buffers())
     (table,) = [weight for name, weight in tensors if TABLE.search(name)]
-    family = LEARNED_FAMILIES[model_type]
-    first = config.pad_token_id + 1 if family.first_row == "padding" else family.first_row
-    assert isinstance(first, int)
+    first = first_row(model_type, config)
     scheme = model.main.scheme
     if isinstance(scheme, SinusoidalConfig):
         assert scheme.dim == table.shape[1]
@@ -71,14 +83,14 @@ def test_tables_are_those_of_transformers_embeddings(model_type: str) -> None:
     assert any(map(shift.search, model.notes)) == bool(first)
     sizes = config.hidden_size, config.num_hidden_layers, config.num_attention_heads
     assert (model.hidden_size, model.layers, model.main.heads) == sizes
-    if family.decoder:  # a class that caches takes what it cached
+    if "causal" not in FAMILIES[model_type]:  # a class that caches takes what it cached
         takes = {"past_key_values", "past_key_value"} & {
             *inspect.signature(built.forward).parameters
         }
         assert bool(takes) == bool(model.main.cache_width)
 
 
-@pytest.mark.parametrize("model_type", STACK_FAMILIES)
+@pytest.mark.parametrize("model_type", STACKS)
 def test_tables_of_two_stacks_are_those_of_transformers(model_type: str) -> None:
     """Each stack has its own table; one of sines is compared row by row, of a small model."""
     small = {
@@ -91,13 +103,13 @@ def test_tables_of_two_stacks_are_those_of_transformers(model_type: str) -> None
             built = transformers.AutoModel.from_config(config)
         model = read_config({"model_type": model_type} | changes)
         decoder, encoder = model.layer_kinds
-        family = STACK_FAMILIES[model_type][0]
         for kind, stack in ((decoder, built.get_decoder()), (encoder, built.get_encoder())):
             positions, layer = stack.embed_positions, stack.layers[0]
             table = getattr(positions, "weights", None)
             table = positions.weight if table is None else table
             first = getattr(positions, "offset", 0)
-            first = config.pad_token_id + 1 if family.first_row == "padding" else first
+            if "pad_token_id" in FAMILIES[model_type].get("first_row", ""):
+                first = config.pad_token_id + 1
             heads = getattr(config, f"{kind.name}_attention_heads")
             assert (len(kind.layers), kind.heads) == (len(stack.layers), heads)
             attention = layer.self_attn
@@ -114,11 +126,11 @@ def test_tables_of_two_stacks_are_those_of_transformers(model_type: str) -> None
             assert isinstance(kind.scheme, SinusoidalConfig)
             if changes:
                 check_waves(kind.scheme, table, first)
-            if changes and family.waves == "paper":
+            if changes and kind.scheme.base == 1e4:
                 ours = kind.scheme.build().embed(torch.zeros(1, *table.shape))[0]
                 assert torch.equal(ours, table)
-        if not family.grows:
-            positions = built.get_decoder().embed_positions
+        positions = built.get_decoder().embed_positions
+        if decoder.rows or isinstance(decoder.scheme, LearnedConfig):  # else the table grows
             assert model.context == len(positions.weight) - getattr(positions, "offset", 0)
 
 
@@ -164,7 +176,7 @@ def test_bart_is_read_with_the_keys_of_its_published_file() -> None:
         read_config(bart | {"static_position_embeddings": True})
 
 
-@pytest.mark.parametrize("model_type", T5_FAMILIES)
+@pytest.mark.parametrize("model_type", BUCKETS)
 def test_stacks_with_buckets_have_the_sizes_of_transformers_classes(model_type: str) -> None:
     """Absent keys take the class's own defaults, and biases stand in the layers that the notes name."""
     decoder, encoder = read_config({"model_type": model_type}).layer_kinds

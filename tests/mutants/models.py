@@ -4,16 +4,14 @@ from tests.mutants.runs import Mutant
 
 MUTANTS_OF_MODELS = (
     # Configs and their words.
-    Mutant("a word unpacked however long", "models/read_config.py",
+    Mutant("a word unpacked however long", "models/config_token.py",
            "reader.decompress(content, MAX_TOKEN_CONTENT + 1)", "reader.decompress(content)",
            ("config_token",)),
-    Mutant("a missing type guessed", "models/rope_formats.py",
-           "    if first is not None:", "    if first is keys:", ("config_refusals",)),
-    Mutant("OLMo 3 with its sliding layers scaled", "models/families.json",
+    Mutant("a missing type guessed", "models/rope_blocks.py",
+           "        if first is not None:", "        if first is block:", ("config_refusals",)),
+    Mutant("OLMo 3 with its sliding layers scaled", "models/data/families.json",
            '{"default": 500000.0, "names": [], "scaled": false}', '{"default": 500000.0, "names": []}',
            ("published_models",)),
-    Mutant("sines whose last frequency is left out", "models/learned_models.py",
-           "width / (width - 2)", "width / (width - 0)", ("transformers_tables",)),
     # The models by name.
     Mutant("a key of position left unread in silence", "models/read_config.py",
            "if unread and assume is None:", "if unread and assume == known:",
@@ -36,7 +34,7 @@ MUTANTS_OF_MODELS = (
     Mutant("a model that RULER found to fail taken as a precedent", "planner/ranking.py",
            "one.kind == kind and one.effective >= length", "one.kind == kind", ("ranking",)),
     Mutant("an unknown wrapper read by its text model", "models/read_config.py",
-           "if wrapper and assume is None:", "if False and assume is None:", ("config_refusals",)),
+           "if is_wrapped and assume is None:", "if False and assume is None:", ("config_refusals",)),
     Mutant("positions that rounding made one counted twice", "planner/scaling_effects.py",
            "return 1 + int((rounded[1:] != rounded[:-1]).sum())", "return len(rounded)", ("context_plan",)),
     Mutant("vLLM told a longer context twice", "planner/paste.py",

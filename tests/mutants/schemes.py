@@ -53,7 +53,7 @@ MUTANTS_OF_SCHEMES = (
            "digits if self.config.column_first else digits[::-1]",
            "digits[::-1] if self.config.column_first else digits", ("rope_scaling_transformers",)),
     Mutant("frequencies of Pixtral not dealt out", "schemes/rope_scaling/sections.py",
-           "whole[axis::count] if", "whole[axis:] if", ("vision_models",)),
+           "whole[axis::count] if", "whole[axis:] if", ("rope_scaling",)),
     Mutant("float32 frequencies rounded from the exact ones", "schemes/rope.py",
            "return 1.0 / float32_powers(self.base, self.float32_rotary_dim)",
            "return self.unscaled().inv_freq.float()", ("rope_scaling_transformers",)),

@@ -37,7 +37,7 @@ from posenc.lab.specification import Specification
 from posenc.lab.sweep import read_text
 from posenc.lab.tasks import Corpus
 from posenc.models.config_json import read_object
-from posenc.models.read_config import config_token
+from posenc.models.config_token import config_token
 
 RUN_ID = "0123456789abcdef0123"  # of a file in a store without a run
 

@@ -12,7 +12,6 @@ from dashboard.settings import chosen_model
 from dashboard.text import plain
 from posenc import fields, limits
 from posenc.analysis import smallest_base
-from posenc.models.model_config import NO_CONTEXT
 from posenc.models.presets import MODELS
 from posenc.planner import RANKING_RULES, plan, recommendation
 from posenc.planner.report import EXPLAINED
@@ -46,11 +45,6 @@ def draw() -> None:
         st.info("Nothing is planned for a config that is refused: correct it, or remove it.")
         return
     token = data.model_token(settings.current)
-    if chosen_model(token).config.sees_images:
-        with header:
-            page.title(TITLE)
-        st.info(f"In this model, {NO_CONTEXT} Choose another model.")
-        return
     length, source = data.known_length(settings.current)
     _follow_model(token, length)
     controls = {"context": row, "trained": row}
