@@ -20,6 +20,7 @@ from posenc.planner.sentences import (
     left_out_sentences,
     length_rows,
     order_sentences,
+    study_tables,
     warnings_of,
 )
 
@@ -44,5 +45,6 @@ __all__ = [
     "paste",
     "plan",
     "recommendation",
+    "study_tables",
     "warnings_of",
 ]

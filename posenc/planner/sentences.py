@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
 from posenc.planner.evidence import Benchmark, Comparison
@@ -150,41 +150,74 @@ def _trained_source(plan: ContextPlan) -> str:
     return _LENGTHS["entered"]
 
 
-def order_sentences(plan: ContextPlan) -> tuple[str, ...]:
+class StudyTable(NamedTuple):
+    """What a study measured of planned methods: a sentence on the study, and a row per measure."""
+
+    sentence: str
+    rows: list[dict[str, str]]
+
+
+def order_sentences(plan: ContextPlan, *, numbers: bool = True) -> tuple[str, ...]:
     """Return what puts the planned methods in order: precedents, comparisons and where they disagree.
 
-    () where nothing of this is known.
+    () where nothing of this is known. numbers: whether the values of each measure are in the sentences,
+    and a sentence on each study behind them; `study_tables` has both, too.
     """
-    return tuple(_order(plan))
+    return tuple(_order(plan, numbers))
 
 
-def _order(plan: ContextPlan) -> Iterator[str]:
+def _order(plan: ContextPlan, numbers: bool) -> Iterator[str]:
     methods = {method.method.kind: method for method in plan.methods}
-    studies = _distinct(each for pair in plan.comparisons for each in pair.comparisons)
     for method in plan.methods:
         if (precedent := method.standing.precedent) is not None:
-            numbers = dataclasses.asdict(precedent)
-            yield _COMPARISONS["precedent"].format(label=method.method.label, **numbers)
+            held = dataclasses.asdict(precedent)
+            yield _COMPARISONS["precedent"].format(label=method.method.label, **held)
     decided = [pair for pair in plan.comparisons if pair.verdict in ("first", "second")]
     carriers = _distinct(each for pair in decided for each in pair.comparisons)
     if len(carriers) == 1:
         (study,) = carriers
         factor = plan.methods[0].factor
         known = "" if study.factor == factor else _COMPARISONS["nearest"].format(factor=factor)
-        text = _COMPARISONS["carried"]
-        yield text.format(source=study.source, factor=study.factor, nearest=known)
+        yield _COMPARISONS["carried"].format(nearest=known, **_of_study(study))
     for pair in plan.comparisons:
         both = methods[pair.first], methods[pair.second]
-        yield from _pair(pair, *(both[::-1] if pair.verdict == "second" else both))
-    base = next((x.config.base for x in plan.methods if x.method is LARGER_BASE), None)
-    for study in studies:
-        planned = ""
-        if base is not None and study.base:
-            planned = _COMPARISONS["base"].format(compared=study.base, planned=base)
-        yield _COMPARISONS["study"].format(
-            source=study.source, model=study.model, factor=study.factor, tokens=study.tokens,
-            kind=_COMPARISONS["controlled" if study.controlled else "uncontrolled"], base=planned,
-        )  # fmt: skip
+        yield from _pair(pair, *(both[::-1] if pair.verdict == "second" else both), numbers)
+    if numbers:
+        yield from (table.sentence for table in study_tables(plan))
+
+
+def study_tables(plan: ContextPlan) -> list[StudyTable]:
+    """Return what each study behind the order measured of the planned methods, by measure."""
+    planned = {method.method.kind: method for method in plan.methods}
+    tables = []
+    for study in _distinct(each for pair in plan.comparisons for each in pair.comparisons):
+        base = ""
+        if study.base and LARGER_BASE.kind in planned:
+            numbers = {"compared": study.base, "planned": planned[LARGER_BASE.kind].config.base}
+            base = _COMPARISONS["base"].format(**numbers)
+        rows = [
+            {"measure": _MEASURES[measure]}
+            | {
+                method.method.label: f"{by_kind[kind]:.2f}" if kind in by_kind else ""
+                for kind, method in planned.items()
+                if any(kind in each for each in study.values.values())
+            }
+            for measure, by_kind in study.values.items()
+        ]
+        sentence = _COMPARISONS["study"].format(base=base, **_of_study(study))
+        tables.append(StudyTable(sentence, rows))
+    return tables
+
+
+def _of_study(study: Comparison) -> dict[str, Any]:
+    kind = "controlled" if study.controlled else "uncontrolled"
+    return {
+        "source": study.source,
+        "model": study.model,
+        "factor": study.factor,
+        "tokens": study.tokens,
+        "kind": _COMPARISONS[kind],
+    }
 
 
 def _distinct(comparisons: Iterable[Comparison]) -> list[Comparison]:
@@ -195,23 +228,25 @@ def _distinct(comparisons: Iterable[Comparison]) -> list[Comparison]:
     return found
 
 
-def _pair(pair: Compared, first: MethodPlan, second: MethodPlan) -> Iterator[str]:
+def _pair(pair: Compared, first: MethodPlan, second: MethodPlan, numbers: bool) -> Iterator[str]:
     """Yield what comparisons say of two methods, the better one first."""
     words = {
         "label": first.method.label,
         "name": first.method.words,
         "other": second.method.words,
-        "better": joined(_values(pair, first, second, decides=True) or [""], "and"),
-        "worse": joined(_values(pair, second, first, decides=True) or [""], "and"),
+        "better": joined(_values(pair, first, second, numbers) or [""], "and"),
+        "worse": joined(_values(pair, second, first, numbers) or [""], "and"),
     }
     word = "decided" if pair.verdict in ("first", "second") else pair.verdict
     yield _COMPARISONS[word].format(**words)
-    if aside := _values(pair, second, first, decides=False):
+    if aside := _values(pair, second, first, numbers, decides=False):
         yield _COMPARISONS["aside"].format(**words | {"worse": joined(aside, "and")})
 
 
-def _values(pair: Compared, better: MethodPlan, other: MethodPlan, *, decides: bool) -> list[str]:
-    """Return the measures in which a method is clearly better than another, with both values."""
+def _values(
+    pair: Compared, better: MethodPlan, other: MethodPlan, numbers: bool, *, decides: bool = True
+) -> list[str]:
+    """Return the measures in which a method is clearly better than another."""
     kinds = better.method.kind, other.method.kind
     several = len(pair.comparisons) > 1
     found = []
@@ -227,7 +262,7 @@ def _values(pair: Compared, better: MethodPlan, other: MethodPlan, *, decides: b
                 if counts
                 else first > second + _ASIDE_POINTS
             ):
-                text = _COMPARISONS["value"]
+                text = _COMPARISONS["value" if numbers else "measure"]
                 found.append(
                     text.format(measure=_MEASURES[measure], first=first, second=second, place=place)
                 )

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from posenc.models import read_config
-from posenc.planner import order_sentences
+from posenc.planner import order_sentences, study_tables
 from posenc.planner.methods import METHODS
 from posenc.planner.ranking import Readiness, clearly_ahead, compared, precedent_of
 from posenc.planner.report import plan_record
@@ -91,16 +91,37 @@ def test_a_plan_says_which_study_carries_the_order_and_where_measures_disagree()
     found = plan_preset("llama-2-7b", 16 * 4_096)
     carried, *others = order_sentences(found)
     said = " ".join(others)
-    for fact in ("One study", "2409.12181", "at x8", "no comparison that decides is known at x16"):
+    for fact in (
+        "One controlled study",
+        "Llama-2-7B",
+        "2409.12181",
+        "at x8",
+        "no comparison that decides is known at x16",
+    ):
         assert fact in carried
     for fact in ("RULER (57.66 against 36.95 at x8)", "many-shot classification (75.50 against 71.00)",
                  "its larger base was 305,922", f"{method(found, 'base').config.base:,.10g}",
                  "400 steps each"):  # fmt: skip
         assert fact in said
     near = order_sentences(plan_preset("llama-2-7b", 8 * 4_096))
-    assert near[0].endswith("on one base model.")
+    assert near[0].endswith("on one base model, Llama-2-7B.")
     assert "629,980" in near[-2]  # the smallest base at which B(k) stays at or above 0, to 32,768
     assert order_sentences(plan_preset("llama-3.1-8b", 131_072, methods=("none",))) == ()
+
+
+def test_a_study_is_a_table_of_the_planned_methods_by_measure() -> None:
+    found = plan_preset("llama-2-7b", 8 * 4_096)
+    lu, peng = study_tables(found)
+    rows = {row.pop("measure"): row for row in lu.rows}
+    assert rows["RULER"] == {
+        "Larger base": "59.42", "Position interpolation": "57.66", "YaRN": "36.95",
+    }  # fmt: skip
+    assert rows["needle in a haystack"]["Larger base"] == "83.70"
+    assert "1B tokens each" in lu.sentence
+    assert "400 steps each" in peng.sentence
+    short = " ".join(order_sentences(found, numbers=False))
+    assert "measures disagree: position interpolation is better in RULER at x8, YaRN in" in short
+    assert "57.66" not in short
 
 
 def test_a_model_of_the_family_that_works_at_the_length_comes_first() -> None:

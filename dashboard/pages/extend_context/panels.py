@@ -20,6 +20,7 @@ from posenc.planner import (
     loss_by_position_script,
     order_sentences,
     paste,
+    study_tables,
     warnings_of,
 )
 from posenc.planner.advice import at_inference
@@ -181,12 +182,16 @@ def beside_scalings(read: PlannerRead) -> None:
 
 def order(read: PlannerRead) -> None:
     """Say what puts the methods in order, and where measures disagree."""
-    sentences = order_sentences(read.plan)
+    sentences = order_sentences(read.plan, numbers=False)
     if not sentences:
         return
     with st.expander("What puts the methods in order", icon=":material/swap_vert:"):
-        for sentence in sentences:
-            st.markdown(plain(sentence))
+        st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
+        for table in study_tables(read.plan):
+            st.caption(plain(table.sentence))
+            lines = [[*table.rows[0]], ["---", *["---:"] * (len(table.rows[0]) - 1)]]
+            lines += [[*row.values()] for row in table.rows]
+            st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def sources(read: PlannerRead) -> None:
