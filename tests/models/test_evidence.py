@@ -36,6 +36,12 @@ def test_entries_name_methods_and_presets_that_exist() -> None:
     assert {one.preset for one in DERIVATIVES} <= {*MODELS}
 
 
+def test_numbers_that_reach_a_config_are_written_as_its_class_writes_them() -> None:
+    for one in MODEL_EVIDENCE:
+        assert isinstance(one.factor, float)
+        assert isinstance(one.least_factor, float)
+
+
 def test_least_training_is_that_of_the_first_source_that_reaches_a_factor() -> None:
     base = EVIDENCE["base"]  # Xiong et al.: x8 on 400B tokens; Gradient: x512 on 1.6B
     assert [base.least_training(factor) for factor in (8, 512, 513)] == ["light", "light", "light"]
