@@ -1,4 +1,4 @@
-"""The link: read when a session begins and at Back and Forward, made legal, and kept in the address.
+"""The link: read when a session begins and at Back and Forward, and kept in the address.
 
 Shared controls live in the session, drawn or not, and the address names those that are not at their
 default. They are not bound by Streamlit: it forgets what a page does not draw at a reload, loses a control
@@ -13,9 +13,10 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import pin
+from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import labels, widget_text, widget_value
 from dashboard.server import settings
-from dashboard.settings import Setting, from_text, record
+from dashboard.settings import Setting, from_text, read_text, record
 from dashboard.text import listed
 from posenc import fields
 from posenc.schemes.sizes import own_defaults, own_rules
@@ -29,28 +30,45 @@ MOST_NAMED = 8  # parameters that are ignored
 
 @dataclass(frozen=True)
 class ParsedLink:
-    """The shared controls of a link: a legal setting, a pinned setting, and notices of changes."""
+    """The shared controls of a link: a setting, a pinned one, and the names of what was left out."""
 
     setting: Setting
     pinned: str
-    notices: tuple[str, ...]
+    ignored: tuple[str, ...]
 
 
 def parse(query: Mapping[str, Sequence[str]]) -> ParsedLink:
-    """Return the legal values nearest to an address, given as the texts of each name."""
-    raw = {name: _joined(RULES.get(name), texts) for name, texts in query.items() if texts}
-    setting, notices = from_text(raw)
-    pinned, changes = pin.nearest_token(raw.get(pin.KEY, ""))
-    return ParsedLink(setting, pinned, (*notices, *changes))
+    """Return what an address says of shared controls, given as the texts of each name.
+
+    An illegal value is left out, and one that does not go with the others.
+    """
+    raw = {
+        name: _joined(RULES[name], texts)
+        for name, texts in query.items()
+        if name in RULES and texts
+    }
+    setting, left_out = read_text(raw)
+    pinned, lost = pin.legal_token(query.get(pin.KEY, [""])[-1])
+    return ParsedLink(setting, pinned, (*left_out, *lost))
 
 
 def parse_options(
     query: Mapping[str, Sequence[str]], owner: type
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the options of one class nearest to an address, and notices of changes."""
-    rules = fields.rules(owner).items()
-    raw = {name: _joined(rule, query[name]) for name, rule in rules if query.get(name)}
-    return fields.snap(owner, raw)
+    """Return the options of one class that an address has, and the names of illegal ones, left out.
+
+    A sentence that is too long is cut, as where it is typed.
+    """
+    values, left_out = fields.defaults(owner), []
+    for name, rule in fields.rules(owner).items():
+        if query.get(name):
+            text = _joined(rule, query[name])
+            found, notices = fields.snap(owner, {name: text})
+            if not notices or (isinstance(rule, Sentence) and rule.nearest(text) is not None):
+                values[name] = found[name]
+            else:
+                left_out.append(name)
+    return values, left_out
 
 
 def keep() -> None:
@@ -63,34 +81,40 @@ def keep() -> None:
     run = get_script_run_ctx()
     if run is not None and run.is_history_navigation:  # Back and Forward: the address counts
         link = parse(_query())
-        st.session_state["link_notices"] += link.notices
+        st.session_state["link_notices"] += ignored(link.ignored)
         set_state(record(link.setting))
         st.session_state[pin.KEY] = link.pinned
     write(read_setting()[0])
 
 
-def restore(known: Callable[[], frozenset[str]]) -> None:
-    """Read the shared controls of the link, once per session; keep what was changed for the page.
+def restore(owners: Callable[[], Sequence[type]]) -> None:
+    """Read the shared controls of the link, once per session; keep for the page what is left out.
 
-    known: returns the names of all other parameters that a link may have.
+    owners: returns the classes of all other parameters that a link may have.
     """
     if "link_notices" in st.session_state:
         return
-    link, unknown = parse(_query()), {*st.query_params} - {*RULES, pin.KEY}
-    st.session_state["link_notices"] = [*link.notices]
-    if unknown and (unknown := unknown - known()):
-        st.session_state["link_notices"].append(ignored(unknown))
+    query = _query()
+    link, others = parse(query), query.keys() - {*RULES, pin.KEY}
+    left_out = {*link.ignored}
+    if others:
+        for owner in owners():
+            left_out.update(parse_options(query, owner)[1])
+            others -= fields.rules(owner).keys()
+    st.session_state["link_notices"] = ignored(left_out | others)
     st.session_state[pin.KEY] = link.pinned
     values = record(link.setting)
     set_state({name: value for name, value in values.items() if name not in st.session_state})
     write(read_setting()[0])
 
 
-def ignored(names: Collection[str]) -> str:
-    """Return the notice that names what a link has and nothing here reads, the first of many."""
+def ignored(names: Collection[str]) -> list[str]:
+    """Return the one notice that names what is left out of a link, the first of many; none for nothing."""
+    if not names:
+        return []
     shown = [fields.quoted_text(name) for name in sorted(names)[:MOST_NAMED]]
     more = len(names) - len(shown)
-    return f"Ignored in this link: {listed([*shown, *([f'{more:,} more'] if more else [])])}."
+    return [f"Ignored in this link: {listed([*shown, *([f'{more:,} more'] if more else [])])}."]
 
 
 def write(setting: Setting) -> None:
@@ -110,20 +134,29 @@ def write(setting: Setting) -> None:
 
 
 def read_options(owner: type) -> None:
-    """Make one page's options of the link legal, when the page is first drawn in a session."""
+    """Take one page's illegal options out of the link, when the page is first drawn in a session."""
     read: set[type] = st.session_state.setdefault("options_read", set())
     if owner in read:
         return
     read.add(owner)
     query, rules = _query(), fields.rules(owner)
-    values, notices = parse_options(query, owner)
-    st.session_state["link_notices"] += notices
+    values, left_out = parse_options(query, owner)
+    for name, rule in rules.items():
+        if isinstance(rule, Sentence) and query.get(name) and name not in left_out:
+            cut = fields.snap(owner, {name: _joined(rule, query[name])})[
+                1
+            ]  # none where it is whole
+            st.session_state["link_notices"] += cut
     # Streamlit reads the words that people read.
     wanted = {
-        name: _words(rules[name], values[name], labelled=True) for name in rules if query.get(name)
+        name: _words(rules[name], values[name], labelled=True)
+        for name in rules
+        if query.get(name) and name not in left_out
     }
     changed = {name: words for name, words in wanted.items() if words != query[name]}
-    if changed:  # and run again: a widget is drawn from the address as it was when the run began
+    if changed or left_out:  # run again: a widget is drawn from the address as it was at first
+        for name in left_out:
+            del st.query_params[name]
         st.query_params.update(changed)
         st.rerun()
 

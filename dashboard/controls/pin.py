@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.ab import AB
 from dashboard.controls.widgets import set_value
 from dashboard.server import settings as server_settings
-from dashboard.settings import Setting, from_text, record
+from dashboard.settings import Setting, read_text, record
 from dashboard.text import listed, plain
 from posenc import fields
 from posenc.models.config_token import MAX_TOKEN
@@ -38,23 +38,23 @@ def to_token(setting: Setting) -> str:
 
 
 def read(token: str) -> tuple[Setting | None, list[str]]:
-    """Return the setting that a token means, None for an empty one, and what had to be changed."""
+    """Return the setting that a token means, None for none, and the names of what is left out of it."""
     if not token:
         return None, []
     parts = token.split(SEPARATOR) if len(token) <= MOST_CHARACTERS else []
     named = dict(zip(parts[::2], parts[1::2], strict=False))
     known = fields.rules(Setting).keys() | own_rules().keys()
     if not known & named.keys():
-        return None, ["The pinned setting of this link cannot be read; nothing is pinned."]
-    setting, notices = from_text({name: text for name, text in named.items() if name in known})
+        return None, [KEY]
+    setting, left_out = read_text(named)
     setting, capped = server_settings.within(setting)
-    return setting, [f"Pinned setting: {notice}" for notice in notices + capped]
+    return setting, [f"{KEY}.{name}" for name in [*left_out, *(["length"] if capped else [])]]
 
 
-def nearest_token(token: str) -> tuple[str, list[str]]:
-    """Return the legal token nearest to that of a link, and what had to be changed."""
-    setting, notices = read(token)
-    return ("" if setting is None else to_token(setting)), notices
+def legal_token(token: str) -> tuple[str, list[str]]:
+    """Return the token of what a link pins, and the names of what is left out of it."""
+    setting, left_out = read(token)
+    return ("" if setting is None else to_token(setting)), left_out
 
 
 def ab(setting: Setting) -> AB[Setting]:

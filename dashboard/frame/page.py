@@ -4,6 +4,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -34,6 +35,13 @@ from dashboard.text import plain
 from posenc.schemes import SCHEMES
 
 LONG_NAME = 18  # letters
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresentChoice:
+    """Whether a page is presented; the toggle is drawn among the tools."""
+
+    present: bool = config_fields.Flag(label="Present").field(False)
 
 
 def setting() -> Setting:

@@ -11,10 +11,9 @@ import streamlit as st
 from dashboard.components import browser
 from dashboard.controls import link, page_controls, pin
 from dashboard.frame import bridge, drawers, page, page_contents
-from dashboard.frame.page import PRESENT, presenting
+from dashboard.frame.page import PresentChoice, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
 from dashboard.server import incidents, run_queue, settings, workers
-from posenc import fields
 
 # One colour and one file for both themes: a picture takes no colour from the page around it.
 LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBox="0 0 116 32">
@@ -94,12 +93,12 @@ def draw(
 
 
 @functools.cache
-def _options(folders: tuple[str, ...]) -> frozenset[str]:
-    """Return the names that links give the options of all pages, drawn or not."""
+def _options(folders: tuple[str, ...]) -> tuple[type, ...]:
+    """Return the classes of the options of all pages, drawn or not, as links name them."""
     names = (
         f"dashboard.pages.{folder}.{module}" for folder in folders for module in ("options", "page")
     )
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    owners = [member for module in modules for member in vars(module).values()]
-    ruled = [fields.rules(owner) for owner in owners if is_dataclass(owner)]
-    return frozenset({PRESENT}.union(*ruled))
+    members = [member for module in modules for member in vars(module).values()]
+    owners = [member for member in members if isinstance(member, type) and is_dataclass(member)]
+    return (PresentChoice, *dict.fromkeys(owners))

@@ -1,7 +1,7 @@
 """The setting from which the config of every scheme is made, as a value, as text and as a record."""
 
 from dashboard.settings.chosen_model import PRESETS, ChosenModel, chosen_model
-from dashboard.settings.link_text import from_text, record, to_text
+from dashboard.settings.link_text import from_text, read_text, record, to_text
 from dashboard.settings.setting import (
     Setting,
 )
@@ -12,6 +12,7 @@ __all__ = [
     "Setting",
     "chosen_model",
     "from_text",
+    "read_text",
     "record",
     "to_text",
 ]

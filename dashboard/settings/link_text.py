@@ -31,6 +31,39 @@ def record(setting: Setting) -> dict[str, Any]:
     return shared | own_defaults() | dict(setting.own)
 
 
+def read_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
+    """Return the setting that texts of its fields mean as they stand, and the names of all others.
+
+    Left out is what is no field, what a rule does not read as it is written, and what does not go with the
+    other numbers: one such field if that is enough, else every one that does not go with those before it.
+    """
+    left_out = [name for name, text in raw.items() if not _is_legal(name, text)]
+    texts = {name: text for name, text in raw.items() if name not in left_out}
+    for name in (None, *texts):
+        rest = {other: text for other, text in texts.items() if other != name}
+        setting, notices = from_text(rest)
+        if not notices:
+            return setting, [*left_out, *([name] if name else [])]
+    kept: dict[str, str] = {}
+    for name, text in texts.items():
+        if from_text(kept | {name: text})[1]:
+            left_out.append(name)
+        else:
+            kept[name] = text
+    return from_text(kept)[0], left_out
+
+
+def _is_legal(name: str, text: str) -> bool:
+    """Whether a text is a value of a field, and this value alone."""
+    kind, _, own = name.rpartition(".")
+    if not kind:
+        return name in fields.rules(Setting) and not fields.snap(Setting, {name: text})[1]
+    config = SCHEMES.get(kind)
+    if config is None or own not in config.own_rules():
+        return False
+    return not fields.snap(config, {own: text})[1]
+
+
 def from_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
     """Return the legal setting nearest to the text of its fields, and a sentence for each change."""
     for name, text in raw.items():

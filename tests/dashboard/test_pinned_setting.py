@@ -50,21 +50,24 @@ def test_pinned_setting_is_read_back_as_it_was(
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "left_out"),
     [
-        ("~~~~", "nothing is pinned"),
-        ("dim~7", "Pinned setting: Model dimension"),
-        ("base~nan~dim~64", "Pinned setting: Base"),
-        ("<img src=x>~[x](http://evil.example)", "nothing is pinned"),
+        ("~~~~", ["a"]),
+        ("dim~7", ["a.dim"]),
+        ("base~nan~dim~64", ["a.base"]),
+        ("dim~64~gone~1", ["a.gone"]),  # of a version that had such a control
+        ("<img src=x>~[x](http://evil.example)", ["a"]),
         # One that is too long is not read in part.
-        ("dim~64~seed~" + "9" * pin.MOST_CHARACTERS, "nothing is pinned"),
+        ("dim~64~seed~" + "9" * pin.MOST_CHARACTERS, ["a"]),
     ],
 )
-def test_illegal_pinned_setting_is_corrected_with_a_notice(word: str, said: str) -> None:
-    legal, told = pin.nearest_token(word)
-    assert said in told[0]
-    assert not any("evil" in notice for notice in told)
-    assert legal == "" or pin.read(legal)[1] == []
+def test_illegal_part_of_a_pinned_setting_is_left_out_and_named(
+    word: str, left_out: list[str]
+) -> None:
+    legal, names = pin.legal_token(word)
+    assert names == left_out
+    assert (legal == "") == (left_out == ["a"])
+    assert pin.read(legal)[1] == []
 
 
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
