@@ -11,7 +11,7 @@ MAX_HELD_UPLOADS = 256 * 2**20  # of all visitors together, until their tables a
 # Training that a visitor may start.
 MAX_RUNNING = 1  # background processes that train
 MAX_WAITING = 8  # jobs that wait for one
-MAX_WORKERS = 64  # that the environment may ask for, of each kind
+MOST_WAITING = 64  # that the environment may ask for
 MAX_TEXT_BYTES = 10 * 2**20
 MAX_RUN_SECONDS = 4 * 3_600  # of one start, by the estimate made before it
 MAX_RUN_WIDTH = 256

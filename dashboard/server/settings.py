@@ -22,7 +22,7 @@ from dashboard.limits import (
     MAX_TEXT_BYTES,
     MAX_UPLOAD_BYTES,
     MAX_WAITING,
-    MAX_WORKERS,
+    MOST_WAITING,
 )
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_LENGTH
@@ -65,9 +65,8 @@ class ServerSettings:
     upload_mb: int = _number("POSENC_UPLOAD_MB", MAX_UPLOAD_BYTES // MB)
     text_mb: int = _number("POSENC_TEXT_MB", MAX_TEXT_BYTES // MB)
     positions: int = _number("POSENC_POSITIONS", MAX_SHOWN_LENGTH, low=2)
-    running: int = _number("POSENC_RUNNING", MAX_WORKERS, low=0, default=MAX_RUNNING)
-    waiting: int = _number("POSENC_WAITING", MAX_WORKERS, low=0, default=MAX_WAITING)
-    each: int = _number("POSENC_EACH", 2 * MAX_WORKERS)
+    running: int = _number("POSENC_RUNNING", MAX_RUNNING, low=0)
+    waiting: int = _number("POSENC_WAITING", MOST_WAITING, low=0, default=MAX_WAITING)
     run_minutes: int = _number("POSENC_RUN_MINUTES", MAX_RUN_SECONDS // 60)
     busy_training: bool = Flag(label="POSENC_BUSY_TRAINING").field(True)
     hub: bool = Flag(label="POSENC_HUB").field(False)
@@ -112,11 +111,14 @@ class ServerSettings:
 
 NAMES = {rule.label: name for name, rule in rules(ServerSettings).items()}  # of fields, by variable
 # Variables of earlier versions, with what holds now: what they ask for would be passed over in silence.
-REMOVED = {"POSENC_LOGS": "the log is text, on a shared server without what visitors wrote"}
+REMOVED = {
+    "POSENC_LOGS": "the log is text, on a shared server without what visitors wrote",
+    "POSENC_EACH": "POSENC_WAITING limits the jobs of all visitors together",
+}
 # What the profile "shared" sets where the operator does not.
 OF_SHARED: dict[str, Any] = {
     "uploads": False, "upload_mb": 10, "text_mb": 2, "positions": 1_024, "running": 0, "waiting": 4,
-    "each": 2, "run_minutes": 30, "busy_training": False,
+    "run_minutes": 30, "busy_training": False,
 }  # fmt: skip
 
 

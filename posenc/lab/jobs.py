@@ -15,7 +15,7 @@ import socket
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -135,13 +135,10 @@ class Queue:
         estimate: float = 0.0,
         evaluation_seconds: float = 0.0,
         owner: str = "",
-        owner_limit: int | None = None,
-        owner_jobs: Collection[str] = (),
     ) -> str:
         """Add a job at the end and return its name; equal specifications return the job that is there.
 
-        A failed or cancelled job with equal specifications does not count. owner_limit: largest number
-        of jobs of one person, who has those of `owner` and those named in `owner_jobs`.
+        A failed or cancelled job with equal specifications does not count. owner: who started it.
 
         Raises RunError for an invalid job, QueueFull where no more jobs may wait, QueueBusy where another
         process holds the table for long, QueueUnwritable where it cannot be written.
@@ -172,14 +169,6 @@ class Queue:
             if len(active) >= self.running + self.waiting:
                 raise QueueFull(
                     f"{count_of(self.waiting, 'job')} {'waits' if self.waiting == 1 else 'wait'} already; "
-                    "try again when one of them has ended."
-                )
-            own = [
-                job for job in active if job.name in owner_jobs or (owner and job.owner == owner)
-            ]
-            if owner_limit is not None and len(own) >= owner_limit:
-                raise QueueFull(
-                    f"You have {count_of(owner_limit, 'job')} in the queue, the limit for one person; "
                     "try again when one of them has ended."
                 )
             db.execute("DELETE FROM jobs WHERE digest = ? AND error IS NOT NULL", (digest,))

@@ -5,8 +5,6 @@ from tests.mutants.runs import Mutant
 _ELSEWHERE = "queue.py::test_process_of_the_same_number_on_another_machine_does_not_hang_here"
 
 MUTANTS_OF_LOAD = (
-    Mutant("one visitor fills the queue", "lab/jobs.py",
-           "and len(own) >= owner_limit", "and len(own) > owner_limit", ("queue",)),
     Mutant("a cached result can be written", "dashboard/cache.py",
            "result.flags.writeable = False", "result.flags.writeable = True", ("result_cache",)),
     Mutant("a long script keeps all others waiting", "dashboard/server/run_queue.py",

@@ -114,10 +114,10 @@ def test_library_and_server_share_settings(tmp_path: Path, monkeypatch: pytest.M
         assert settings.current().hub is hub_is_enabled() is on
     assert settings.current().store == store_url() == str(tmp_path / "runs")
     assert settings.current().work == str(work_folder()) == str(tmp_path / "work")
-    monkeypatch.setenv("POSENC_RUNNING", "2")
+    monkeypatch.setenv("POSENC_RUNNING", "0")
     monkeypatch.setenv("POSENC_WAITING", "3")
     queue = workers.server_workers().queue
-    assert (queue.running, queue.waiting) == (2, 3)
+    assert (queue.running, queue.waiting) == (0, 3)
 
 
 def test_secrets_take_precedence_over_the_environment(tmp_path: Path) -> None:

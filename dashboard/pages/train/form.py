@@ -226,9 +226,7 @@ def _start(new: list[Specification], text: bytes | None, text_name: str) -> None
     """Add a job for these runs to the queue. Raises PosencError where that cannot be done."""
     workers = server_workers()
     seconds = sum(map(speed().seconds, new))
-    # The jobs of this session, for a visitor without a name.
-    started: list[str] = st.session_state.setdefault("entries_started", [])
-    job = workers.queue.add(
+    workers.queue.add(
         new,
         store=Store().url,
         text=text,
@@ -236,10 +234,7 @@ def _start(new: list[Specification], text: bytes | None, text_name: str) -> None
         estimate=seconds,
         evaluation_seconds=seconds - sum(speed().step(run) * run.steps for run in new),
         owner=identity.name(),
-        owner_limit=settings.current().each,
-        owner_jobs=started,
     )
-    started.append(job)
     with contextlib.suppress(QueueUnwritable):  # the board says so
         workers.start_if_needed()
     st.rerun()
