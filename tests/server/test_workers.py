@@ -1,4 +1,4 @@
-"""The background processes of one server, and how many starts each visitor has in its queue."""
+"""The background processes of one server: begun once, watched, ended when they have saved."""
 
 import contextlib
 import logging
@@ -15,7 +15,6 @@ from unittest.mock import Mock, call
 
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from dashboard.server import workers as workers_module
 from dashboard.server.workers import RESUME_EVERY, Workers, resume, server_workers, stop_all
@@ -24,14 +23,7 @@ from posenc.lab import Store, jobs
 from posenc.lab.jobs import JobState, Queue
 from posenc.lab.run_once import checkpoint_of
 from posenc.lab.worker import NICE
-from tests.dashboard.page_queue import (
-    SPEED,
-    TRAIN_LINK,
-    SharedServer,
-    empty_page_caches,
-    page_queue,
-)
-from tests.dashboard.pages import as_read, drawn, visit
+from tests.dashboard.pages import visit
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import PATIENCE, alive, own_place, running_at, wait
 
@@ -156,31 +148,6 @@ def test_starts_at_once_begin_one_process(place: Path, monkeypatch: pytest.Monke
         assert len(set(crowd.map(press, range(25)))) == begin.call_count == 1
     workers._stopping = True
     ended.set()
-
-
-@pytest.mark.parametrize("known", ["", "ann@example.org"])
-def test_session_of_a_shared_server_may_start_two(
-    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue = page_queue(tmp_path, monkeypatch, SPEED)
-    SharedServer(monkeypatch)(known)
-    empty_page_caches()
-
-    def start(at: AppTest, steps: int) -> AppTest:
-        at.session_state["steps"] = steps
-        return at.run().button(key="start_training").click().run()
-
-    at = visit("train", TRAIN_LINK)
-    for steps in (5, 6):
-        drawn(start(at, steps))
-    refused = start(at, 7)
-    assert not refused.exception
-    assert as_read(refused.error[0].value).startswith("You have 2 jobs in the queue")
-    assert len(queue.jobs()) == 2
-    other = start(visit("train", TRAIN_LINK), 8)
-    assert len(queue.jobs()) == (2 if known else 3)  # a name is one person in every session
-    assert bool(other.error) is bool(known)
-    empty_page_caches()
 
 
 def test_opening_any_page_starts_jobs_queued_by_another_server(
