@@ -155,6 +155,18 @@ def test_page_opened_by_its_link_fits_every_screen(visitor: Visit, path: str, wi
     assert barriers(page) == []
 
 
+@pytest.mark.parametrize(("width", "named"), [(1440, 1), (390, 0)], ids=["desk", "phone"])
+def test_ends_of_lines_have_names_on_a_wide_chart_and_a_legend_on_every_one(
+    visitor: Visit, width: int, named: int
+) -> None:
+    page = visitor(**SCREENS[width]).open("extrapolation?half=measured")
+    chart = page.locator(".stVegaLiteChart").first
+    schemes = ["Learned", "Sinusoidal", "RoPE", "ALiBi"]
+    expect(chart.locator(".role-legend-label text")).to_have_text(schemes)
+    names = chart.locator(".role-mark.mark-text text")
+    assert [names.filter(has_text=scheme).count() for scheme in schemes] == [named] * 4
+
+
 def test_saved_chart_has_a_title_that_is_not_on_the_page(visitor: Visit, tmp_path: Path) -> None:
     for present, band in (("false", 35), ("true", 47)):
         page = visitor().open(f"similarity?present={present}")
