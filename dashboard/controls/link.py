@@ -17,8 +17,10 @@ from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import labels, widget_text, widget_value
 from dashboard.server import settings
 from dashboard.settings import Setting, from_text, read_text, record
+from dashboard.settings.field_text import nearest, quoted_text, snap
 from dashboard.text import listed
 from posenc import fields
+from posenc.fields import written
 from posenc.schemes.sizes import own_defaults, own_rules
 
 Options = TypeVar("Options")
@@ -63,8 +65,8 @@ def parse_options(
     for name, rule in fields.rules(owner).items():
         if query.get(name):
             text = _joined(rule, query[name])
-            found, notices = fields.snap(owner, {name: text})
-            if not notices or (isinstance(rule, Sentence) and rule.nearest(text) is not None):
+            found, notices = snap(owner, {name: text})
+            if not notices or (isinstance(rule, Sentence) and nearest(rule, text) is not None):
                 values[name] = found[name]
             else:
                 left_out.append(name)
@@ -112,7 +114,7 @@ def ignored(names: Collection[str]) -> list[str]:
     """Return the one notice that names what is left out of a link, the first of many; none for nothing."""
     if not names:
         return []
-    shown = [fields.quoted_text(name) for name in sorted(names)[:MOST_NAMED]]
+    shown = [quoted_text(name) for name in sorted(names)[:MOST_NAMED]]
     more = len(names) - len(shown)
     return [f"Ignored in this link: {listed([*shown, *([f'{more:,} more'] if more else [])])}."]
 
@@ -143,9 +145,7 @@ def read_options(owner: type) -> None:
     values, left_out = parse_options(query, owner)
     for name, rule in rules.items():
         if isinstance(rule, Sentence) and query.get(name) and name not in left_out:
-            cut = fields.snap(owner, {name: _joined(rule, query[name])})[
-                1
-            ]  # none where it is whole
+            cut = snap(owner, {name: _joined(rule, query[name])})[1]  # none where it is whole
             st.session_state["link_notices"] += cut
     # Streamlit reads the words that people read.
     wanted = {
@@ -169,7 +169,7 @@ def options(owner: type[Options]) -> Options:
     back = run is not None and run.is_history_navigation  # the controls still hold what was left
     for name, rule in fields.rules(owner).items():
         chosen = st.session_state.get(name)
-        value = None if chosen is None else rule.nearest(widget_text(rule, chosen))
+        value = None if chosen is None else nearest(rule, widget_text(rule, chosen))
         if value is not None and not (back and name in st.query_params):
             values[name] = value
     return owner(**values)
@@ -220,4 +220,4 @@ def _words(rule: fields.Rule, value: Any, *, labelled: bool = False) -> list[str
         return [labels(rule)[word] for word in value]
     if labelled and isinstance(rule, fields.Choice):
         return [labels(rule)[value]]
-    return [rule.write(value)]
+    return [written(value)]

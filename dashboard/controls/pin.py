@@ -8,8 +8,10 @@ from dashboard.ab import AB
 from dashboard.controls.widgets import set_value
 from dashboard.server import settings as server_settings
 from dashboard.settings import Setting, read_text, record
+from dashboard.settings.field_text import describe
 from dashboard.text import listed, plain
 from posenc import fields
+from posenc.fields import written
 from posenc.models.config_token import MAX_TOKEN
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import own_rules
@@ -32,8 +34,7 @@ def named_values(setting: Setting) -> dict[str, Any]:
 
 def to_token(setting: Setting) -> str:
     """Return the token of a setting: every field by its name, defaults too."""
-    rules = fields.rules(Setting) | own_rules()
-    texts = {name: rules[name].write(value) for name, value in named_values(setting).items()}
+    texts = {name: written(value) for name, value in named_values(setting).items()}
     return SEPARATOR.join(part for pair in texts.items() for part in pair)
 
 
@@ -76,7 +77,7 @@ def changed(settings: AB[Setting]) -> list[tuple[str, str, str]]:
     rules = fields.rules(Setting) | own_rules()
     of_b, of_a = record(settings.current), record(settings.pinned)
     return [
-        (rule.label.lower(), rule.describe(of_a[name]), rule.describe(of_b[name]))
+        (rule.label.lower(), describe(rule, of_a[name]), describe(rule, of_b[name]))
         for name, rule in rules.items()
         if of_a[name] != of_b[name]
     ]

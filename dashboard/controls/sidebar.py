@@ -14,6 +14,7 @@ from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import control, has_stops, widget
 from dashboard.server.incidents import show_callback_errors
 from dashboard.settings import PRESETS, Setting
+from dashboard.settings.field_text import clamp, describe, nearest
 from dashboard.settings.setting import head_count
 from dashboard.text import plain
 from posenc import fields
@@ -156,23 +157,23 @@ def choices(
         narrower = (narrowed or {}).get(name)
         if isinstance(narrower, int) and isinstance(rule, fields.IntRange):
             rule = replace(rule, high=narrower)
-            default = rule.clamp(default)
+            default = clamp(rule, default)
             # A slider with another end is a new widget, which takes over the value.
             if st.session_state.get(f"{name}_high") != narrower:
                 st.session_state[f"{name}_high"] = narrower
                 value = st.session_state.get(name, st.query_params.get(name, default))
-                st.session_state[name] = rule.nearest(str(value))
+                st.session_state[name] = nearest(rule, str(value))
         elif isinstance(narrower, Sequence) and isinstance(rule, fields.Choice):
             rule = replace(rule, options=tuple(narrower))
             default = default if rule.accepts(default) else rule.options[0]
         chosen = widget(target, rule, default, key=name, bind="query-params")
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest
-            chosen = rule.nearest(",".join(chosen)) or default
+            chosen = nearest(rule, ",".join(chosen)) or default
         elif isinstance(rule, Sentence):
-            text, chosen = chosen, rule.nearest(chosen) or default
+            text, chosen = chosen, nearest(rule, chosen) or default
             if chosen.replace(" ", "") != text.replace(" ", ""):  # the text itself stays
                 st.warning(
-                    f"{rule.label} must be {rule.allowed()}; {plain(rule.describe(chosen))} is used "
+                    f"{rule.label} must be {rule.allowed()}; {plain(describe(rule, chosen))} is used "
                     "instead.",
                     icon=":material/info:",
                 )

@@ -6,6 +6,7 @@ import streamlit as st
 
 from dashboard.server.incidents import show_callback_errors
 from posenc import fields
+from posenc.fields import written
 
 MOST_SLIDER_STEPS = 64
 WIDE_SLIDER_STEPS = 12  # a slider with fewer is half as wide
@@ -132,11 +133,11 @@ def widget_value(rule: fields.Rule, value: Any) -> Any:
     """Return a value as its widget holds it: several words as a list, free text as its text."""
     if isinstance(rule, fields.MultiChoice):
         return list(value)
-    return rule.write(value) if is_free_text(rule) else value
+    return written(value) if is_free_text(rule) else value
 
 
 def widget_text(rule: fields.Rule, value: Any) -> str:
     """Return the text that the rule reads of what a widget holds."""
     if isinstance(rule, fields.MultiChoice):
         return ",".join(value)
-    return value if is_free_text(rule) else rule.write(value)
+    return value if is_free_text(rule) else written(value)

@@ -32,6 +32,7 @@ from dashboard.script import uploaded
 from dashboard.server.incidents import PageEnded
 from dashboard.settings import Setting
 from dashboard.text import plain
+from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
 
 LONG_NAME = 18  # letters

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dashboard.settings.field_text import describe
 from posenc import fields
 from posenc.errors import ConfigFileError, quoted
 from posenc.models.config_token import PATTERN, PREFIX, read_config_token
@@ -28,8 +29,10 @@ class ModelRule(fields.Word):
     pattern: str = rf"|{PATTERN}|{_NAME}"
     in_words: str = "the name of a model, such as llama-3-8b, or the token of a config"
 
-    def describe(self, value: str) -> str:
-        return chosen_model(value).preset.label if value else "none"
+
+@describe.register
+def _(rule: ModelRule, value: str) -> str:
+    return chosen_model(value).preset.label if value else "none"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dashboard.settings.chosen_model import chosen_model
+from dashboard.settings.field_text import clamp, snap
 from dashboard.settings.setting import (
     MAX_SHOWN_ELEMENTS,
     Setting,
@@ -13,16 +14,17 @@ from dashboard.settings.setting import (
 )
 from posenc import fields
 from posenc.errors import ConfigError, ConfigFileError, quoted
+from posenc.fields import written
 from posenc.schemes import SCHEMES
-from posenc.schemes.sizes import own_defaults, own_rules
+from posenc.schemes.sizes import own_defaults
 
 
 def to_text(setting: Setting) -> dict[str, str]:
     """Return the text of every field that differs from its default; `from_text` reads it back."""
-    default, rules = fields.defaults(Setting), fields.rules(Setting) | own_rules()
+    default = fields.defaults(Setting)
     shared = [(name, getattr(setting, name)) for name in default]
     changes = [(name, value) for name, value in shared if value != default[name]]
-    return {name: rules[name].write(value) for name, value in [*changes, *setting.own]}
+    return {name: written(value) for name, value in [*changes, *setting.own]}
 
 
 def record(setting: Setting) -> dict[str, Any]:
@@ -57,11 +59,11 @@ def _is_legal(name: str, text: str) -> bool:
     """Whether a text is a value of a field, and this value alone."""
     kind, _, own = name.rpartition(".")
     if not kind:
-        return name in fields.rules(Setting) and not fields.snap(Setting, {name: text})[1]
+        return name in fields.rules(Setting) and not snap(Setting, {name: text})[1]
     config = SCHEMES.get(kind)
     if config is None or own not in config.own_rules():
         return False
-    return not fields.snap(config, {own: text})[1]
+    return not snap(config, {own: text})[1]
 
 
 def from_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
@@ -71,13 +73,13 @@ def from_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
             raise ConfigError(
                 f"from_text takes a text for every field, got {quoted(text)} for {name}."
             )
-    values, notices = fields.snap(Setting, raw)
+    values, notices = snap(Setting, raw)
     notices += _fit_model(values) + _fit_together(values)
     own: dict[str, Any] = {}
     for kind, config in SCHEMES.items():
         keys = {f"{kind}.{name}": name for name in config.own_rules()}
         texts = {name: raw[key] for key, name in keys.items() if key in raw}
-        snapped, changes = fields.snap(config, texts)
+        snapped, changes = snap(config, texts)
         own |= {f"{kind}.{name}": snapped[name] for name in texts}
         notices += changes
     setting, default = Setting(**values), own_defaults()
@@ -115,7 +117,7 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
     elif dim % (2 * heads):
         rule = fields.rules(Setting)["dim"]
         assert isinstance(rule, fields.IntRange)
-        values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
+        values["dim"] = clamp(replace(rule, multiple_of=2 * heads), dim)
         notices.append(
             f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
             f"{values['dim']:,} is used instead of {dim:,}."

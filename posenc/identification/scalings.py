@@ -86,8 +86,8 @@ def changed_scalings(scheme: RopeConfig) -> Iterator[tuple[ScaledRopeConfig, str
         for value in _usual_values(name, own):
             if value != own:
                 clause = (
-                    f"the {rule.label.lower()} is {rule.describe(value)}, where the scheme has "
-                    f"{rule.describe(own)}"
+                    f"the {rule.label.lower()} is {fields.described(value)}, where the scheme has "
+                    f"{fields.described(own)}"
                 )
                 with contextlib.suppress(ConfigError):
                     yield scheme.replace(**{name: value}), clause
@@ -103,7 +103,7 @@ def scaling_words(scheme: RopeConfig) -> str:
     """Return a scaling with every number in which it may differ from others of its kind, "" for none."""
     usual = fields.defaults(type(scheme))
     numbers = [
-        f"{rule.label.lower()} {rule.describe(getattr(scheme, name))}"
+        f"{rule.label.lower()} {fields.described(getattr(scheme, name))}"
         for name, rule in _own_rules(scheme)
         if name == "trained_length" or (name != "factor" and getattr(scheme, name) != usual[name])
     ]

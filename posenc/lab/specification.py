@@ -54,9 +54,9 @@ class Specification:
     seed: int = fields.IntRange(low=0, high=2**31 - 1).field(0)
     longest: int = fields.IntRange(low=1, high=64).field(16)
     segments: int = fields.IntRange(low=1, high=65_536).field(256)
-    scalings: tuple[str, ...] = fields.MultiChoice(
-        options=_SCALINGS, labels=_SCALINGS, most=len(_SCALINGS)
-    ).field(DEFAULT_SCALINGS)
+    scalings: tuple[str, ...] = fields.MultiChoice(options=_SCALINGS, most=len(_SCALINGS)).field(
+        DEFAULT_SCALINGS
+    )
     device: str = fields.Choice(options=("cpu", "cuda", "mps")).field("cpu")
     threads: int = fields.IntRange(low=1, high=1_024).field(1)
     compiled: bool = fields.Flag().field(False)

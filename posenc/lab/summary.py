@@ -246,7 +246,7 @@ def read_as(curve: Curve, compared: Iterable[Curve]) -> str:
     schemes = (other.specification.scheme for other in compared)
     others = [scheme for scheme in schemes if scheme.kind == own.kind]
     parts = [
-        f"{rule.label.lower()} {rule.describe(getattr(own, name))}"
+        f"{rule.label.lower()} {fields.described(getattr(own, name))}"
         for name, rule in fields.rules(own).items()
         if any(getattr(other, name) != getattr(own, name) for other in others)
     ]

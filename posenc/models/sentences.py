@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from posenc.errors import ConfigFileError, quoted
+from posenc.fields import written
 from posenc.models.expressions import parsed
 from posenc.models.family import VERSION
 from posenc.models.layer_words import SLIDING
 from posenc.models.model_config import LayerKind
-from posenc.models.record import Record, Taken, rule_of
+from posenc.models.record import Record, Taken
 from posenc.models.rope_blocks import NEW, TRAINED
 from posenc.models.stack import Layers, Stack
 from posenc.models.templates import Entry, filled
@@ -222,8 +223,7 @@ def _taken(record: Record, name: str, taken: Taken, source: str) -> str:
     if isinstance(value, str | tuple):
         text = value if isinstance(value, str) else ",".join(map(str, value))
         return f"{key} is {state}: {text} is taken, {source}."
-    rule = rule_of(name.rpartition(".")[2])
-    return f"{key} is {state}: {rule.write(value)} is taken, {source}."
+    return f"{key} is {state}: {written(value)} is taken, {source}."
 
 
 def _dynamic(record: Record, taken: Taken) -> str:

@@ -101,7 +101,7 @@ def assert_survives(query: str) -> None:
         within(setting)
     assert sum(len(notice) for notice in links.ignored(left_out)) < 500
     values = record(found.setting) | options
-    texts = {name: RULES[name].write(value) for name, value in values.items()}
+    texts = {name: fields.written(value) for name, value in values.items()}
     again = parse_qs(urlencode(texts | {pin.KEY: found.pinned}), keep_blank_values=True)
     assert read_all(again) == (links.ParsedLink(found.setting, found.pinned, ()), options, [])
 

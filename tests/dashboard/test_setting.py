@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dashboard.settings import PRESETS, Setting, chosen_model, from_text, to_text
+from dashboard.settings.field_text import nearest
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import SCHEMES, ConfigError, PosencError, fields, limits
 from posenc.models.presets import MODELS
@@ -76,7 +77,7 @@ def test_hostile_text_gives_a_legal_setting_and_a_notice(name: str) -> None:
         setting, notices = snap({name: text})
         value = getattr(setting, name, dict(setting.own).get(name, default))
         if not notices:  # it reads as exactly this value
-            written, numbers = RULES[name].write(value), value if type(value) is tuple else (value,)
+            written, numbers = fields.written(value), value if type(value) is tuple else (value,)
             words = {*text.split(",")} == {*written.split(",")}
             digits = text.isascii() and "_" not in text
             assert words or (digits and numbers == (float(text),)), (text[:40], value)
@@ -279,15 +280,21 @@ NEAREST: dict[str, tuple[float, ...] | None] = {
 WHOLE = {"16,24,24": (16, 24, 24), "2.4,70": (2, 64), "16": None, "none": None}
 
 
-@pytest.mark.parametrize(("rule", "nearest"), [(FACTORS, NEAREST), (SIZES, WHOLE)])
+@pytest.mark.parametrize(("rule", "expected"), [(FACTORS, NEAREST), (SIZES, WHOLE)])
 def test_text_of_numbers_becomes_the_nearest_numbers_or_nothing(
-    rule: fields.Numbers, nearest: dict[str, tuple[float, ...] | None]
+    rule: fields.Numbers, expected: dict[str, tuple[float, ...] | None]
 ) -> None:
-    for text, value in nearest.items():
-        assert rule.nearest(text) == value
+    for text, value in expected.items():
+        assert nearest(rule, text) == value
         if value is not None:
             assert rule.accepts(value)
-            assert rule.nearest(rule.write(value)) == value
+            assert nearest(rule, fields.written(value)) == value
+
+
+def test_text_of_a_factor_that_may_be_zero_becomes_zero_below_half_its_range() -> None:
+    rule = own_rules()["rope_yarn.attention_factor"]
+    expected = {"-1": 0.0, "0": 0.0, "1e-200": 0.0, "0.004": 0.0, "0.006": 0.01, "1e9": 100.0}
+    assert {text: nearest(rule, text) for text in expected} == expected
 
 
 def test_numbers_rule_refuses_other_values_and_states_its_range() -> None:
@@ -297,7 +304,7 @@ def test_numbers_rule_refuses_other_values_and_states_its_range() -> None:
     assert not SIZES.accepts((16.0, 24))
     assert "1 to 6 numbers from 0.5 to 100" in FACTORS.allowed()
     assert "2 to 4 whole numbers from 0 to 64" in SIZES.allowed()
-    assert FACTORS.describe((1.0, 2.0, 3.0, 4.0, 5.0)) == "1, 2, ... (5 numbers)"
+    assert fields.described((1.0, 2.0, 3.0, 4.0, 5.0)) == "1, 2, ... (5 numbers)"
 
 
 def test_from_text_refuses_what_is_no_text() -> None:

@@ -55,7 +55,7 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
         case fields.IntRange(grid=(first, second, *_)):
             return (first, second)
         case fields.IntRange():
-            return (rule.clamp((rule.low + rule.high) / 2),)
+            return (round((rule.low + rule.high) / 2 / rule.multiple_of) * rule.multiple_of,)
         case fields.Numbers(whole=True):  # four pairs shared out among two axes, or three
             return ((1, 3), (0, 1, 3))
         case fields.Numbers():  # one for each of four pairs

@@ -19,6 +19,7 @@ from dashboard.server import identity, settings
 from dashboard.server.incidents import show_callback_errors
 from dashboard.server.workers import LOADING_SECONDS, server_workers
 from dashboard.settings import Setting
+from dashboard.settings.field_text import clamp
 from dashboard.text import duration, plain
 from posenc import fields
 from posenc.errors import PosencError, QueueUnwritable
@@ -118,7 +119,7 @@ def with_fitting_width(chosen: TrainingChoice) -> TrainingChoice:
     """Return the choice with the nearest width that gives every head an even one."""
     rule = fields.rules(chosen)["width"]
     assert isinstance(rule, fields.IntRange)
-    width = replace(rule, multiple_of=2 * chosen.run_heads).clamp(chosen.width)
+    width = clamp(replace(rule, multiple_of=2 * chosen.run_heads), chosen.width)
     return replace(chosen, width=width)
 
 
