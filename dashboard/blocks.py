@@ -21,6 +21,7 @@ from dashboard.components.matrix import Row as MatrixRow
 
 Look = Literal["plain", "caption", "heading", "info", "warning"]
 Names = Mapping[str, str]  # what A and B are called
+Changes = Mapping[str, Any]  # of shared fields and of options, by name
 
 
 # Text -----------------------------------------------------------------------------------------
@@ -183,6 +184,20 @@ class Controls:
 
 
 @dataclass(frozen=True, eq=False)
+class Button:
+    """A button that changes options of the page. key: its name among those of the page.
+
+    shortcut: a key that presses it.
+    """
+
+    key: str
+    label: str
+    changes: Changes
+    shortcut: str = ""
+    disabled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Link:
     """A link to a page by its folder. label: by default its name in the menu.
 
@@ -191,7 +206,7 @@ class Link:
 
     page: str
     label: str | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
 
 
 # What holds other blocks ----------------------------------------------------------------------
@@ -207,11 +222,17 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Blocks in a line that wraps. border: around them. spread: over the whole width, not from the left."""
+    """Blocks in a line that wraps.
+
+    border: around them. spread: over the whole width, not from the left. narrow: no wider than its blocks.
+    align: on which height they stand.
+    """
 
     blocks: Sequence["Block"]
     border: bool = False
     spread: bool = False
+    narrow: bool = False
+    align: Literal["center", "bottom"] = "center"
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +244,25 @@ class Cards:
     across: int = 4
 
 
+@dataclass(frozen=True, eq=False)
+class Drawer:
+    """What is made and sent once somebody opens it.
+
+    mark: a word that is compared with that of A. changes: what opening and what closing it changes, where
+    the page wants to know; then `opened` counts.
+    """
+
+    key: str
+    title: str
+    make: Callable[[], Sequence["Block"]]
+    mark: str = ""
+    changes: tuple[Changes, Changes] | None = None
+    opened: bool = False
+
+
 Block = (
-    Text | Formula | Chart | Matrices | Clocks | Drawing | Data | Controls | Link | Columns | Row | Cards
+    Text | Formula | Chart | Matrices | Clocks | Drawing | Data | Controls | Button | Link | Columns | Row
+    | Cards | Drawer
 )  # fmt: skip
 
 
@@ -262,13 +300,14 @@ class Definition:
 class Page:
     """A title, the sentence that answers the page's question, and what is under it.
 
-    reasons: why schemes have no place on it, by scheme. beside: the sentence of A. guide: how to read it.
-    script: the same as Python.
+    above: what stands over the sentence. reasons: why schemes have no place on it, by scheme. beside: the
+    sentence of A. guide: how to read it. script: the same as Python.
     """
 
     title: str
     headline: str
     blocks: Sequence[Block] = ()
+    above: Sequence[Block] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
     guide: str = ""
@@ -278,7 +317,7 @@ class Page:
     @property
     def all_blocks(self) -> tuple[Block, ...]:
         """Every block that is made, those inside others too."""
-        return tuple(walk(self.blocks))
+        return tuple(walk((*self.above, *self.blocks)))
 
 
 def walk(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -17,6 +17,7 @@ from dashboard.blocks import (
     Clocks,
     Columns,
     Data,
+    Drawer,
     Matrices,
     Names,
     Page,
@@ -54,7 +55,7 @@ def pages(b: Page, a: Page, names: Names, changed: Sequence[str]) -> Page:
 def identity(block: Block) -> Identity | None:
     """Return what tells a block from others of its kind, None where it is not compared."""
     match block:
-        case Chart(key=name) | Matrices(key=name) | Clocks(key=name):
+        case Chart(key=name) | Matrices(key=name) | Clocks(key=name) | Drawer(key=name):
             return type(block), name
         case Data(title=name):
             return type(block), name
@@ -108,6 +109,8 @@ class _Both:
                 return [replace(b, parts=parts)]
             case Row(), _:
                 return [replace(b, blocks=self.joined(b.blocks))]
+            case Drawer(), Drawer():
+                return [self.drawer(b, a)]
             case Cards(), _:
                 return [
                     replace(b, cells={name: self.joined(part) for name, part in b.cells.items()})
@@ -126,6 +129,8 @@ class _Both:
                 return [replace(a, frame=overlay.both(pd.DataFrame(), a.frame))]
             case Text():
                 return [replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
+            case Drawer():
+                return [replace(a, title=f"{a.title} ({plain(self.names['A'])})")]
         return [a]
 
     def chart(self, b: Chart, a: Chart | None) -> Chart:
@@ -144,6 +149,11 @@ class _Both:
             if face.title == title
         ]
         return replace(b, faces=faces, last=max(b.last, a.last), two=True)
+
+    def drawer(self, b: Drawer, a: Drawer) -> Drawer:
+        """Return the drawer of both, made when it is opened; its title says what A has for a mark."""
+        other = f" (A: {a.mark})" if a.mark != b.mark else ""
+        return replace(b, title=b.title + other, make=lambda: self.merged(b.make(), a.make()))
 
     def matrices(self, b: Matrices, a: Matrices | None) -> list[Block]:
         """Return the matrices of A, those of B and their difference beside each other.

@@ -9,12 +9,15 @@ import streamlit as st
 
 from dashboard.blocks import (
     Block,
+    Button,
     Cards,
+    Changes,
     Chart,
     Clocks,
     Columns,
     Controls,
     Data,
+    Drawer,
     Drawing,
     Formula,
     Link,
@@ -41,17 +44,21 @@ class Renderer:
     """Draws the blocks of one page for one visitor.
 
     title: of the page. options: the class of its options. pages: all pages by folder, for links.
-    presenting: whether type is larger. drawn: what was drawn so far, that of open drawers too.
+    presenting: whether type is larger. phone: whether there is no keyboard. drawn: what was drawn so far,
+    that of open drawers too.
     """
 
     title: str
     options: type
     pages: Mapping[str, Any]
     presenting: bool
+    phone: bool
     drawn: list[Block] = field(default_factory=list)
 
     def page(self, page: Page) -> None:
         """Draw the headline of a page and its blocks; a fault in one block leaves the others."""
+        for block in page.above:
+            self.block(block, st)
         if page.headline:
             st.markdown(f"**{page.headline}**")
         if page.beside:
@@ -91,6 +98,13 @@ class Renderer:
                 place.latex(block.latex)
             case Drawing():
                 place.image(block.svg, width=block.width, alt=block.alt)
+            case Button():
+                place.button(
+                    block.label, key=block.key, on_click=change, args=(self.options, block.changes),
+                    disabled=block.disabled, shortcut=None if self.phone else block.shortcut or None,
+                )  # fmt: skip
+            case Drawer():
+                self._drawer(block, place)
             case Link():
                 query = {_name(name): _text_of(value) for name, value in block.changes.items()}
                 place.page_link(
@@ -98,7 +112,8 @@ class Renderer:
                 )
             case Row():
                 row = place.container(
-                    horizontal=True, vertical_alignment="center", border=block.border,
+                    horizontal=True, vertical_alignment=block.align, border=block.border,
+                    width="content" if block.narrow else "stretch",
                     horizontal_alignment="distribute" if block.spread else "left",
                 )  # fmt: skip
                 self.blocks(block.blocks, row)
@@ -120,6 +135,15 @@ class Renderer:
         spec = theme.titled(spec, chart.title, self.title, projected=self.presenting)
         width = "content" if "width" in chart.spec else "stretch"
         place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.alt)
+
+    def _drawer(self, drawer: Drawer, place: Any) -> None:
+        toggle: Any = "rerun"
+        if drawer.changes is not None:
+            widgets.show(drawer.key, drawer.opened)
+            toggle = functools.partial(take_toggle, drawer.key, self.options, *drawer.changes)
+        opened = place.expander(drawer.title, key=drawer.key, on_change=toggle)
+        if opened.open:
+            self.blocks(drawer.make(), opened)
 
     def _controls(self, block: Controls, place: Any) -> None:
         """Draw controls beside each other; one alone takes the place that it has."""
@@ -157,6 +181,19 @@ def _text(text: Text, place: Any) -> None:
             place.warning(text.text, icon=f":material/{text.icon or 'warning'}:")
         case _:
             place.markdown(text.text, help=help)
+
+
+@incidents.show_callback_errors
+def change(options: type, changes: Changes) -> None:
+    """Change options of a page where their controls keep them, as the callback of a button."""
+    rules = fields.rules(options)
+    for name, value in changes.items():
+        st.session_state[name] = widgets.widget_value(rules[name], value)
+
+
+def take_toggle(key: str, options: type, opening: Changes, closing: Changes) -> None:
+    """Change what opening, or closing, a drawer changes, as the callback of that drawer."""
+    change(options, opening if st.session_state[key] else closing)
 
 
 @incidents.show_callback_errors

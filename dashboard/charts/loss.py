@@ -48,6 +48,10 @@ AXES = {
     Recall.kind: Axes(UNITS[Recall.kind], "values recalled", chance=Recall.CHANCE),
 }
 PERPLEXITY = "perplexity per byte"
+# What the data call columns of a frame of losses by context; those that only draw have no name.
+COLUMNS = {
+    "x": "context length", "y": "loss", "read": "", "name": "", "early": "", "label": "", "label_y": "",
+}  # fmt: skip
 
 
 def points(curves: Sequence[Curve]) -> pd.DataFrame:

@@ -13,8 +13,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import pin
-from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import labels, widget_text, widget_value
+from dashboard.sentence_rule import Sentence
 from dashboard.server import settings
 from dashboard.settings import Setting, from_text, read_text, record
 from dashboard.settings.field_text import nearest, quoted_text, snap

@@ -10,8 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import results
 from dashboard.controls import learned_table, link, model_picker, page_controls
 from dashboard.controls.link import DEFAULTS, RULES
-from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import control, has_stops, widget
+from dashboard.sentence_rule import Sentence
 from dashboard.server.incidents import show_callback_errors
 from dashboard.settings import PRESETS, Setting
 from dashboard.settings.field_text import clamp, describe, nearest

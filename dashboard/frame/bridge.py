@@ -5,6 +5,7 @@ from types import ModuleType
 import streamlit as st
 
 from dashboard import compare
+from dashboard.ab import AB
 from dashboard.blocks import Chart, Data, Matrices, Page
 from dashboard.charts import theme
 from dashboard.controls import link, pin
@@ -17,13 +18,17 @@ from dashboard.render import Renderer
 def draw(module: ModuleType) -> None:
     """Draw the page of a module at what is chosen, and give the frame what it exports and explains."""
     settings, options = old.settings(), link.options(module.Options)
+    if not (module.USES.schemes or module.USES.itself):  # A is as B
+        settings = AB(settings.current)
     pages = settings.map(lambda setting: module.page(setting, options))
     page: Page = pages.current
     if pages.pinned is not None:
         changed = [label for label, *_ in pin.changed(settings)]
         page = compare.pages(page, pages.pinned, pin.names(settings), changed)
     old.title(page.title)
-    renderer = Renderer(page.title, module.Options, st.session_state["pages"], old.presenting())
+    renderer = Renderer(
+        page.title, module.Options, st.session_state["pages"], old.presenting(), old.on_phone()
+    )
     renderer.page(page)
     contents = page_contents.current()
     contents.sentences += filter(None, [pages.current.headline])

@@ -1,44 +1,52 @@
 """Learn in five steps: what each step says, against numbers that are computed here."""
 
-import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
-from dashboard.frame.drawers import HOW_TO_READ
+from dashboard.blocks import Button, Chart, Clocks, Drawer, Link, Matrices, Page, Text
 from dashboard.pages.lessons import data
+from dashboard.pages.lessons.page import Options, page
+from dashboard.settings import Setting
 from posenc.analysis import RandomLayer
 from tests.dashboard import pages
-from tests.dashboard.pages import KINDS, charts, drawn, headline, of, visit
+from tests.dashboard.called_pages import block_of, panel_values
+from tests.dashboard.pages import KINDS, drawn, of, visit
 from tests.dashboard.shipped_runs import means
 
 PAGE = "learn"
 LOSS = means("language", 128, "context")
 
 
-def step(number: int, **control: str) -> AppTest:
-    return drawn(visit(PAGE, {"step": str(number), **control}))
+def step(number: int, **control: Any) -> Page:
+    return page(Setting(), Options(step=str(number), **control))
 
 
-def answer(at: AppTest) -> str:
-    (drawer,) = [one for one in at.expander if one.label == "Answer"]
-    return pages.as_read(drawer.markdown[0].value)
+def answer(shown: Page) -> str:
+    (drawer,) = [block for block in shown.all_blocks if isinstance(block, Drawer)]
+    (text,) = drawer.make()
+    assert isinstance(text, Text)
+    return pages.as_read(text.text)
 
 
-def linked(at: AppTest) -> list[str]:
-    return [one.page for one in pages.messages(at) if one.DESCRIPTOR.name == "PageLink"]
+def linked(shown: Page) -> list[str]:
+    return [block.page for block in shown.all_blocks if isinstance(block, Link)]
+
+
+def charts(shown: Page) -> list[Chart]:
+    return [block for block in shown.all_blocks if isinstance(block, Chart)]
 
 
 def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None:
     at = step(1, words="the cat saw the dog")
-    said = pages.as_read(headline(at)).replace("\u2068", "").replace("\u2069", "")
+    said = pages.as_read(at.headline).replace("\u2068", "").replace("\u2069", "")
     # The ends at first, as in links of earlier versions.
     assert said.startswith("“the cat saw the dog” becomes “dog cat saw the the”.")
-    header, shown = pages.matrices(at)
-    low, high = header["scale"]["low"], header["scale"]["high"]
+    shown, scale = panel_values(at, "lesson_orders"), block_of(at, Matrices, "lesson_orders").scale
+    low, high = scale.low, scale.high
     assert low <= min(one.min() for one in shown.values()) < low + 0.1
     assert high - 0.1 < max(one.max() for one in shown.values()) <= high
     assert all(np.allclose(one.sum(axis=1), 1, atol=1e-6) for one in shown.values())
@@ -46,12 +54,11 @@ def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None
     moved = np.abs(shown["Sinusoidal, your order"] - shown["Sinusoidal, swapped"]).max()
     assert moved > 0.01
     assert answer(at).startswith("Yes. With a causal mask")
-    at.slider(key="first_word").set_value(2).run()
-    at.slider(key="second_word").set_value(3).run()
-    assert "becomes “\u2068the saw cat the dog\u2069”." in pages.as_read(headline(drawn(at)))
-    at.slider(key="second_word").set_value(2).run()
-    assert "leaves the sentence as it is" in headline(drawn(at))
-    assert pages.rows_of_matrices(at) == []
+    at = step(1, words="the cat saw the dog", first_word=2, second_word=3)
+    assert "becomes “\u2068the saw cat the dog\u2069”." in pages.as_read(at.headline)
+    at = step(1, words="the cat saw the dog", first_word=2, second_word=2)
+    assert "leaves the sentence as it is" in at.headline
+    assert not [block for block in at.all_blocks if isinstance(block, Matrices)]
 
 
 def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
@@ -76,7 +83,7 @@ def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
     at = step(1)
     assert (
         f"entries of the outputs change by up to {change:.3g}, more than a typical entry ({size:.3g}, root "
-        "mean square)." in headline(at)
+        "mean square)." in at.headline
     )
     none = np.zeros((3, 512))
     masked = outputs(words, none, masked=True) - outputs(swapped, none, masked=True)[::-1]
@@ -86,7 +93,7 @@ def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
 @pytest.mark.parametrize("words", ["dog bites man", "a b", "the cat saw the dog at night"])
 def test_change_of_a_swap_is_compared_with_a_typical_entry(words: str) -> None:
     said = re.search(
-        r"up to ([\d.]+), (.+) a typical entry \(([\d.]+),", headline(step(1, words=words))
+        r"up to ([\d.]+), (.+) a typical entry \(([\d.]+),", step(1, words=words).headline
     )
     assert said is not None
     change, size = float(said[1]), float(said[3])
@@ -98,7 +105,7 @@ def test_change_of_a_swap_is_compared_with_a_typical_entry(words: str) -> None:
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float) -> None:
     at = step(2, wave_base=f"{base:.0f}")
-    _, shown = pages.matrices(at)
+    shown = panel_values(at, "lesson_table")
     angles = np.arange(64)[:, None] * base ** (-np.arange(0, 64, 2) / 64)
     table = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(64, 64)
     assert np.allclose(shown["Sinusoidal"], table, atol=1e-6)
@@ -123,35 +130,30 @@ def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
         q_pairs, k_pairs = q @ [1, 1j], k @ [1, 1j]
         return float((q_pairs * k_pairs.conj() * np.exp(1j * apart * frequencies)).real.sum())
 
-    at = step(3)
     for moved in (0, 1, 10, 100):
-        at.segmented_control(key="moved_by").set_value(str(moved)).run()
+        at = step(3, moved_by=str(moved))
         key, query = 9 + moved, 12 + moved
-        assert headline(drawn(at)).endswith(f" Key {key}, query {query}: logit {logit(3):.3f}.")
+        assert at.headline.endswith(f" Key {key}, query {query}: logit {logit(3):.3f}.")
         assert answer(at).startswith("No (change ")
         assert answer(at).endswith(f" Key {key}, query {query + 1}: logit {logit(4):.3f}.")
-        (clock,) = [
-            one for one in at.get("bidi_component") if str(one.key).startswith("lesson_clock")
-            and not str(one.key).endswith("code")
-        ]  # fmt: skip
-        row = json.loads(clock.proto.json)
-        ahead = {face["title"]: row["first"] + face["offset"] for face in row["faces"]}
+        clocks: Clocks = block_of(at, Clocks, f"lesson_clock_{key}")
+        ahead = {face.title: clocks.first + face.offset for face in clocks.faces}
         assert ahead == {"Key": key, "Query": query}
-        assert row["last"] >= key
+        assert clocks.last >= key
     degrees = [3 * 10_000.0 ** (-pair / 32) * 180 / np.pi for pair in (0, 8, 16, 24)]
     listed = ", ".join(f"{angle:.3g}°" for angle in degrees)
-    assert row["faces"][1]["subtitle"] == f"3 positions later, so ahead of the key by {listed}"
+    assert clocks.faces[1].subtitle == f"3 positions later, so ahead of the key by {listed}"
 
 
 @pytest.mark.parametrize("head", [1, 8])
 def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
-    at = step(4, slope_head=str(head))
+    at = step(4, slope_head=head)
     slope = 2.0**-head
-    (frame,) = charts(at)
+    (frame,) = [chart.drawn for chart in charts(at)]
     chosen = frame[frame["chosen"]]
     assert chosen["head"].unique().tolist() == [head]
     assert np.allclose(chosen["y"], -slope * np.arange(128), rtol=1e-12)
-    assert f"at distance 32 it subtracts {32 * slope:.3g}." in headline(at)
+    assert f"at distance 32 it subtracts {32 * slope:.3g}." in at.headline
     assert 32 * slope <= 20  # where the axis ends
     factors = [float(text) for text in re.findall(r"by (\d[\d.]*\d)", answer(at))]
     assert factors[0] == pytest.approx(np.exp(-32 / 256), abs=5e-4)
@@ -168,24 +170,30 @@ def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
 
 def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
     at = step(5)
-    (frame,) = charts(at)
+    (frame,) = [chart.drawn for chart in charts(at)]
     shown = frame[frame["y"].notna()]
     assert shown["x"].max() == 128 < frame["x"].max()
     for kind in KINDS[:4]:
         trained = {x: loss for x, loss in LOSS[kind].items() if x <= 128}
         rows = of(shown, kind)
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(trained)
-    assert not [one for one in at.expander if one.label == "Answer"]
-    assert "nats" not in headline(at)
-    assert linked(at) == ["context_planner"]  # not to the page with the curves
-    at.button(key="next_step").click().run()
-    assert headline(drawn(at)).startswith("The loss of ALiBi rises least. Change")
-    assert charts(at)[0]["y"].notna().sum() > len(shown)
-    assert linked(at) == ["context_planner"]
-    assert not at.button(key="next_step").disabled
-    at.button(key="next_step").click().run()
-    assert linked(drawn(at)) == ["context_planner", "extrapolation"]
-    assert at.button(key="next_step").disabled
+    assert not [block for block in at.all_blocks if isinstance(block, Drawer)]
+    assert "nats" not in at.headline
+    assert linked(at) == ["extend_context"]  # not to the page with the curves
+    assert onward(at).changes == {"guess": "shown"}
+    at = step(5, guess="shown")
+    assert at.headline.startswith("The loss of ALiBi rises least. Change")
+    assert charts(at)[0].drawn["y"].notna().sum() > len(shown)
+    assert linked(at) == ["extend_context"]
+    assert onward(at).changes == {"open_answer": "5"}
+    at = step(5, guess="shown", open_answer="5")
+    assert linked(at) == ["extend_context", "extrapolation"]
+    assert onward(at).disabled
+
+
+def onward(shown: Page) -> Button:
+    button: Button = block_of(shown, Button, "next_step")
+    return button
 
 
 @pytest.mark.parametrize(("guess", "verdict"), [("ALiBi", "Right"), ("RoPE", "Not quite")])
@@ -193,16 +201,16 @@ def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
     at = step(5, guess=guess)
     changes = {kind: LOSS[kind][2_048] - LOSS[kind][128] for kind in KINDS[1:4]}
     assert min(changes, key=changes.__getitem__) == "alibi"
-    assert headline(at).startswith(f"{verdict}: it is ALiBi.")
-    assert headline(at).endswith("Learned ends at 128 tokens.")
-    assert "trained on 128 tokens, evaluated at 2,048" in headline(at)
+    assert at.headline.startswith(f"{verdict}: it is ALiBi.")
+    assert at.headline.endswith("Learned ends at 128 tokens.")
+    assert "trained on 128 tokens, evaluated at 2,048" in at.headline
     for kind, change in changes.items():
         word = "holds" if kind == "alibi" else "breaks"
         assert (
             f"{pages.LABELS[kind]} {word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
-            in headline(at)
+            in at.headline
         )
-        rows = of(charts(at)[0], kind)
+        rows = of(charts(at)[0].drawn, kind)
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(LOSS[kind])
 
 
@@ -210,21 +218,21 @@ def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
     ("number", "word"), [(1, "key"), (2, "wave"), (3, "hand"), (4, "head"), (5, "training length")]
 )
 def test_how_to_read_describes_the_picture_of_the_step(number: int, word: str) -> None:
-    at = drawn(visit(PAGE, {"step": str(number)}, drawers=[HOW_TO_READ]))
-    guide = at.main.markdown[-1].value
+    guide = step(number).guide
     assert word in guide
     assert 1 <= guide.count(". ") + 1 <= 2
     assert ("model dimension 512" in guide) == (number == 1)
 
 
 def test_next_opens_each_answer_and_goes_through_all_five_steps_to_full_pages() -> None:
-    at = step(1)
+    at = drawn(visit(PAGE))
     assert at.button(key="back_step").disabled
     for number in range(1, 5):
         for opened in (False, True):  # the answer first
             assert at.title[0].value.startswith(f"{number}. ")
             assert at.session_state[f"answer_of_step_{number}"] is opened
-            assert len(linked(at)) == 2
+            links = [one for one in pages.messages(at) if one.DESCRIPTOR.name == "PageLink"]
+            assert len(links) == 2
             at.button(key="next_step").click().run()
             drawn(at)
     assert at.title[0].value.startswith("5. ")
@@ -233,6 +241,14 @@ def test_next_opens_each_answer_and_goes_through_all_five_steps_to_full_pages() 
 
 
 def test_next_skips_the_answer_of_a_step_without_a_question() -> None:
-    at = step(1, first_word="1", second_word="1")
+    at = drawn(visit(PAGE, {"first_word": "1", "second_word": "1"}))
     at.button(key="next_step").click().run()
     assert drawn(at).title[0].value.startswith("2. ")
+
+
+def test_answer_is_sent_once_it_is_opened() -> None:
+    at = drawn(visit(PAGE))
+    assert not [text for text in at.markdown if text.value.startswith("Yes.")]
+    at.session_state["open_answer"] = "1"
+    (text,) = [text for text in drawn(at.run()).markdown if text.value.startswith("Yes.")]
+    assert text.value.startswith("Yes. With a causal mask")

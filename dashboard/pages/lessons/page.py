@@ -1,31 +1,43 @@
 """Learn in five steps: one picture, one control and one question each; a lecture of ten minutes."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import altair as alt
 import numpy as np
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.blocks import (
+    Block,
+    Button,
+    Chart,
+    Clocks,
+    Columns,
+    Controls,
+    Definition,
+    Drawer,
+    Link,
+    Matrices,
+    Page,
+    Row,
+    Text,
+    Uses,
+)  # fmt: skip
+from dashboard.cache import cached
 from dashboard.charts import loss, theme
 from dashboard.components.clock import Face
-from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix import Full, Panel, Scale
-from dashboard.controls import sidebar
-from dashboard.controls.page_controls import UsedControls
-from dashboard.controls.widgets import set_value
-from dashboard.frame import page
-from dashboard.pages.lessons import data, options
+from dashboard.pages.lessons import data
 from dashboard.pages.lessons.data import Lesson
+from dashboard.sentence_rule import Sentence
 from dashboard.settings import Setting
 from dashboard.text import number
-from posenc import alibi_slopes, analysis, sinusoidal_table
+from posenc import alibi_slopes, analysis, fields, sinusoidal_table
 from posenc.lab import summary
 from posenc.schemes import rope
 
-# CSS pixels; each fits a lecture's screen.
-TABLE_HEIGHT, CHART_HEIGHT = 240, 300
+USES = Uses(schemes=False)
+TABLE_HEIGHT, CHART_HEIGHT = 240, 300  # CSS pixels; each fits a lecture's screen
 HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
+STEPS = ("1", "2", "3", "4", "5")
 LINKS = {
     "1": ("why_order_matters", "claims"),
     "2": ("encoding", "similarity"),
@@ -36,136 +48,157 @@ LINKS = {
 ANSWERS = {"5": ("extrapolation",)}  # links to pages that give the answer away
 
 
-used_controls = UsedControls(schemes=False)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The step, the step whose answer is open, and the control of each step.
+
+    first_word, second_word: the words that change places, counted from 1; at first the ends.
+    """
+
+    step: str = fields.Choice(options=STEPS, label="Step").field("1")
+    open_answer: str = fields.Choice(options=("none", *STEPS), label="Open answer").field("none")
+    words: str = Sentence(
+        least=2, most=12, longest=120, label="Your sentence", help="2 to 12 words."
+    ).field("dog bites man")
+    first_word: int = fields.IntRange(low=1, high=12, label="Swap word").field(1)
+    second_word: int = fields.IntRange(low=1, high=12, label="with word").field(12)
+    wave_base: str = fields.Choice(
+        options=("100", "10000", "500000"), labels=("100", "10,000", "500,000"), label="Base",
+        help="A larger base: slower waves.",
+    ).field("10000")  # fmt: skip
+    moved_by: str = fields.Choice(
+        options=("0", "1", "10", "100"), label="Move both by (positions)"
+    ).field("0")
+    slope_head: int = fields.IntRange(
+        low=1, high=8, label="Head", help="Each head has its own slope."
+    ).field(1)
+    guess: str = fields.Choice(
+        options=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi", "shown"),
+        labels=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi", "show the curves"),
+        label="Your guess",
+    ).field("not yet")  # fmt: skip
 
 
-def draw() -> None:
-    """Draw the step that is chosen: the way to the others first, so that it never moves."""
-    controls = st.container(horizontal=True)
-    way = controls.container(horizontal=True, vertical_alignment="bottom", width="content")
-    header = st.container()
-    step = sidebar.choices(options.LessonChoice, way).step
-    for name, go, key, end in (
-        ("Back", _go_back, "PageUp", step == "1"),
-        ("Next", _go_on, "PageDown", step == "5" and st.session_state.get("answer_of_step_5")),
-    ):
-        way.button(
-            name,
-            key=f"{name.lower()}_step",
-            on_click=go,
-            args=(step,),
-            disabled=bool(end),
-            shortcut=key,
-        )
-    lesson, draw_picture = _read(step, controls)
-    with header:
-        page.head(f"{step}. {lesson.title}", lesson.sentences)
-    if step == "3":  # whose picture takes the width of the page
-        picture = st.container()
-        question, place = st.columns(2, gap="large")
+@cached
+def page(setting: Setting, options: Options) -> Page:
+    """Return the step that is chosen: the way to the others first, so that it never moves."""
+    step, number = options.step, int(options.step)
+    lesson, controls, picture, definition = _step(options)
+    answered = options.open_answer == step
+    closed = {"open_answer": "none"}
+    back = closed | {"step": str(max(number - 1, 1))}
+    if lesson.question and not answered:
+        onward = {"open_answer": step}
     else:
-        picture, question = st.columns([3, 1 if step == "1" else 2], gap="medium")
-        place = question
-    with picture:
-        draw_picture(lesson)
+        onward = {"guess": "shown"} if step == "5" else closed | {"step": str(number + 1)}
+    way = (
+        Controls(("step",)),
+        Button("back_step", "Back", back, shortcut="PageUp", disabled=step == "1"),
+        Button("next_step", "Next", onward, shortcut="PageDown", disabled=step == "5" and answered),
+    )
+    question: list[Block] = []
+    place: list[Block] = []
     links = LINKS[step]
     if lesson.question:
-        question.markdown(f"**Question.** {lesson.question}")
-        answer = place.expander("Answer", key=f"answer_of_step_{step}", on_change="rerun")
-        answer.markdown(lesson.answer)
-        links += ANSWERS.get(step, ()) if answer.open else ()
-    row = place.container(horizontal=True)
-    for folder in links:
-        page.link(row, folder)
-    page.how_to_read(data.GUIDES[step])
-
-
-def _go_back(step: str) -> None:
-    set_value("step", str(int(step) - 1))
-
-
-def _go_on(step: str) -> None:
-    """Open a closed answer; else draw the curves of the last step, or go to the next step."""
-    if st.session_state.get(answer := f"answer_of_step_{step}") is False:
-        set_value(answer, True)
-    elif step == "5":
-        set_value("guess", "shown")
-    else:
-        set_value("step", str(int(step) + 1))
-
-
-def _read(step: str, place: DeltaGenerator) -> tuple[Lesson, Callable[[Lesson], None]]:
-    """Draw the control of a step; return what the step says at its value, and what draws its picture."""
-    match step:
-        case "1":
-            words = tuple(sidebar.choices(options.SentenceChoice, place).words.split())
-            most = {"first_word": len(words), "second_word": len(words)}
-            swap = sidebar.choices(options.SwapChoice, place, narrowed=most)
-            lesson = data.swap(words, swap.first_word - 1, swap.second_word - 1)
-            return lesson, _draw_orders
-        case "2":
-            return data.add(sidebar.choices(options.WaveChoice, place).wave_base), _draw_table
-        case "3":
-            return data.rotate(
-                int(sidebar.choices(options.ShiftChoice, place).moved_by)
-            ), _draw_clock
-        case "4":
-            return data.lower(sidebar.choices(options.SlopeChoice, place).slope_head), _draw_slopes
-    return data.evaluate_longer(sidebar.choices(options.GuessChoice, place).guess), _draw_losses
-
-
-def _draw_orders(lesson: Lesson) -> None:
-    page.definition(
-        r"f(PX) = P f(X)", "Attention is permutation equivariant.", analysis.read_orders
+        question = [Text(f"**Question.** {lesson.question}")]
+        place = [
+            Drawer(
+                f"answer_of_step_{step}",
+                "Answer",
+                lambda: [Text(lesson.answer)],
+                changes=({"open_answer": step}, closed),
+                opened=answered,
+            )
+        ]
+        links += ANSWERS.get(step, ()) if answered else ()
+    place.append(Row([Link(name) for name in links]))
+    body: list[Block] = [Columns((picture, (*question, *place)), (3, 1 if step == "1" else 2))]
+    if step == "3":  # whose picture takes the width of the page
+        body = [*picture, Columns((question, place))]
+    return Page(
+        title=f"{step}. {lesson.title}",
+        headline=lesson.sentences,
+        above=(Row((Row(way, narrow=True, align="bottom"), controls), align="bottom"),),
+        blocks=body,
+        guide=data.GUIDES[step],
+        definition=definition,
     )
+
+
+def _step(options: Options) -> tuple[Lesson, Controls, list[Block], Definition]:
+    """Return what a step says at the value of its control, the control, its picture and definition."""
+    match options.step:
+        case "1":
+            words = tuple(options.words.split())
+            most = len(words)
+            swapped = (min(options.first_word, most) - 1, min(options.second_word, most) - 1)
+            lesson = data.swap(words, *swapped)
+            controls = Controls(
+                ("words", "first_word", "second_word"), {"first_word": most, "second_word": most}
+            )
+            return lesson, controls, _orders(lesson), Definition(
+                r"f(PX) = P f(X)", "Attention is permutation equivariant.", (analysis.read_orders,)
+            )  # fmt: skip
+        case "2":
+            lesson = data.add(options.wave_base)
+            return lesson, Controls(("wave_base",)), _table(lesson), Definition(
+                r"x_t + p_t,\quad p_t^{(2k)} = \sin \omega_k t,\ p_t^{(2k+1)} = \cos \omega_k t",
+                "The table is added to the token vectors.",
+                (sinusoidal_table,),
+            )  # fmt: skip
+        case "3":
+            lesson = data.rotate(int(options.moved_by))
+            return lesson, Controls(("moved_by",)), _clock(lesson), Definition(
+                r"(R_i q)^\top (R_j k) = q^\top R_{j-i} k",
+                "After both rotations, the logit depends on positions only through their offset.",
+                (rope.RotaryScheme.rotate,),
+            )  # fmt: skip
+        case "4":
+            lesson = data.lower(options.slope_head)
+            return lesson, Controls(("slope_head",)), _slopes(lesson), Definition(
+                r"q_i^\top k_j / \sqrt{d} - s_h |i - j|", "One slope per head.", (alibi_slopes,)
+            )  # fmt: skip
+    lesson = data.evaluate_longer(options.guess)
+    return lesson, Controls(("guess",)), _losses(lesson), Definition(
+        r"\text{loss}(n) - \text{loss}(L)",
+        "Loss at a context of n tokens minus the loss at the training length L.",
+        (summary.effect,),
+    )  # fmt: skip
+
+
+def _orders(lesson: Lesson) -> list[Block]:
     if not lesson.arrays:
-        return
+        return []
     words = [(n, word[:10]) for n, word in enumerate(lesson.words)]
     values = {title: Full(array) for title, array in lesson.arrays.items()}
-    page.matrices(
-        [
-            Panel(
-                title=title,
-                subtitle="words listed in your order",
-                values=full,
-                row_ticks=words,
-                column_ticks=words,
-            )
-            for title, full in values.items()
-        ],
-        key="lesson_orders",
-        scale=Scale.of_weights(values.values(), "attention weight"),
-        row_label="query",
-        column_label="key",
-        height=150,
-        together=2,
-        text_alternative="Attention weights in both orders, each word in the same place.",
-    )
+    panels = [
+        Panel(title=title, subtitle="words listed in your order", values=full, row_ticks=words,
+              column_ticks=words)
+        for title, full in values.items()
+    ]  # fmt: skip
+    scale = Scale.of_weights(values.values(), "attention weight")
+    return [
+        Matrices(
+            key="lesson_orders", panels=panels, scale=scale, unit="weights", row_label="query",
+            column_label="key", height=150, together=2,
+            text="Attention weights in both orders, each word in the same place.",
+        )
+    ]  # fmt: skip
 
 
-def _draw_table(lesson: Lesson) -> None:
-    page.definition(
-        r"x_t + p_t,\quad p_t^{(2k)} = \sin \omega_k t,\ p_t^{(2k+1)} = \cos \omega_k t",
-        "The table is added to the token vectors.",
-        sinusoidal_table,
-    )
-    page.matrices(
-        [Panel(title="Sinusoidal", values=Full(lesson.arrays["table"]), features=True)],
-        key="lesson_table",
-        scale=Scale(-1.0, 1.0, "diverging", "entry"),
-        row_label="position",
-        column_label="dimension",
-        height=TABLE_HEIGHT,
-        text_alternative="The sinusoidal table: waves that slow down from left to right.",
-    )
+def _table(lesson: Lesson) -> list[Block]:
+    return [
+        Matrices(
+            key="lesson_table",
+            panels=[Panel(title="Sinusoidal", values=Full(lesson.arrays["table"]), features=True)],
+            scale=Scale(-1.0, 1.0, "diverging", "entry"), unit="entries", row_label="position",
+            column_label="dimension", height=TABLE_HEIGHT,
+            text="The sinusoidal table: waves that slow down from left to right.",
+        )
+    ]  # fmt: skip
 
 
-def _draw_clock(lesson: Lesson) -> None:
-    page.definition(
-        r"(R_i q)^\top (R_j k) = q^\top R_{j-i} k",
-        "After both rotations, the logit depends on positions only through their offset.",
-        rope.RotaryScheme.rotate,
-    )
+def _clock(lesson: Lesson) -> list[Block]:
     frequencies = lesson.arrays["inv_freq"]
     hands = frequencies[[*HANDS]]
     ahead = ", ".join(f"{number(float(degrees))}°" for degrees in np.rad2deg(data.APART * hands))
@@ -173,28 +206,32 @@ def _draw_clock(lesson: Lesson) -> None:
         "Key": (0, f"pairs {', '.join(map(str, HANDS))} of {len(frequencies)}"),
         "Query": (data.APART, f"{data.APART} positions later, so ahead of the key by {ahead}"),
     }
-    clock_row(
-        [
-            Face(
-                title=title,
-                subtitle=subtitle,
-                color=theme.COLOURS["rope"],
-                pairs=HANDS,
-                inv_freq=hands,
-                offset=offset,
-            )
-            for title, (offset, subtitle) in subtitles.items()
-        ],
-        key=f"lesson_clock_{lesson.key}",  # another one starts at another position
-        first=lesson.key,
-        last=Setting().length - 1 - data.APART,
-        trained=Setting().train_length,
-        text_alternative=f"Two clocks with a hand for each of {len(HANDS)} pairs of dimensions.",
-    )
+    faces = [
+        Face(title=title, subtitle=subtitle, color=theme.COLOURS["rope"], pairs=HANDS, inv_freq=hands,
+             offset=offset)
+        for title, (offset, subtitle) in subtitles.items()
+    ]  # fmt: skip
+    return [
+        Clocks(
+            key=f"lesson_clock_{lesson.key}",  # another one starts at another position
+            faces=faces, first=lesson.key, last=Setting().length - 1 - data.APART,
+            trained=Setting().train_length,
+            text=f"Two clocks with a hand for each of {len(HANDS)} pairs of dimensions.",
+        )
+    ]  # fmt: skip
 
 
-def _draw_slopes(lesson: Lesson) -> None:
-    page.definition(r"q_i^\top k_j / \sqrt{d} - s_h |i - j|", "One slope per head.", alibi_slopes)
+def _slopes(lesson: Lesson) -> list[Block]:
+    return [
+        Chart(
+            key="lesson_slopes", title=lesson.title, frame=lesson.frame, names=(), draw=slopes, x="",
+            columns={"x": "distance", "y": "bias", "chosen": "", "label_y": ""},
+        )
+    ]  # fmt: skip
+
+
+def slopes(_: tuple[str, ...]) -> theme.Spec:
+    """What ALiBi adds at each distance, a line per head, the chosen one in colour."""
     scale = alt.Scale(domain=[0, 128], nice=False)
     distance = alt.X("x:Q", title="query-key distance (tokens)", scale=scale)
     colour = alt.condition("datum.chosen", alt.value(theme.COLOURS["alibi"]), alt.value("#80868f"))
@@ -223,17 +260,25 @@ def _draw_slopes(lesson: Lesson) -> None:
         .mark_point(filled=True, size=120, opacity=1)
         .encode(x=distance, y="y:Q", color=colour)
     )
-    chart = alt.layer(lines, point, names).properties(height=CHART_HEIGHT)
-    page.picture(lesson.frame, theme.spec_of(chart), key="lesson_slopes", title=lesson.title)
+    return theme.spec_of(alt.layer(lines, point, names).properties(height=CHART_HEIGHT))
 
 
-def _draw_losses(lesson: Lesson) -> None:
-    page.definition(
-        r"\text{loss}(n) - \text{loss}(L)",
-        "Loss at a context of n tokens minus the loss at the training length L.",
-        summary.effect,
-    )
+def _losses(lesson: Lesson) -> list[Block]:
     if lesson.frame.empty:
-        return
-    spec = loss.by_length(lesson.frame, data.MAIN, "context", bands=False, height=CHART_HEIGHT)
-    page.picture(lesson.frame, spec, key="lesson_loss", title=lesson.title)
+        return []
+    frame = lesson.frame
+
+    def draw(kinds: tuple[str, ...]) -> theme.Spec:
+        return loss.by_length(frame, kinds, "context", bands=False, height=CHART_HEIGHT)
+
+    return [
+        Chart(
+            key="lesson_loss",
+            title=lesson.title,
+            frame=frame,
+            names=data.MAIN,
+            draw=draw,
+            x="",
+            columns=loss.COLUMNS,
+        )
+    ]

@@ -44,10 +44,6 @@ GUIDE = (
     "models."
 )
 LINKS = ("at_a_glance", "extrapolation", "extend_context", "check_my_encoding")
-# What the data call columns of a frame of losses; those that only draw have no name.
-LOSS_COLUMNS = {
-    "x": "context length", "y": "loss", "read": "", "name": "", "early": "", "label": "", "label_y": "",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +156,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             names=tuple(dict.fromkeys(curve.specification.scheme.kind for curve in measured)),
             draw=by_length,
             x="",
-            columns=LOSS_COLUMNS,
+            columns=loss.COLUMNS,
         ),
         Text(run_results.rules(), "caption", help=run_results.rules_in_percent()),
     ]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dashboard.controls.sentence_rule import Sentence
+from dashboard.sentence_rule import Sentence
 from dashboard.settings.setting import MAX_SHOWN_HEADS
 from posenc import fields
 from posenc.schemes import SCHEMES
