@@ -44,7 +44,7 @@ class Renderer:
     """Draws the blocks of one page for one visitor.
 
     title: of the page. options: the class of its options. pages: all pages by folder, for links.
-    presenting: whether type is larger. phone: whether there is no keyboard. drawn: what was drawn so far,
+    presenting: whether type is larger. drawn: what was drawn so far,
     that of open drawers too.
     """
 
@@ -52,7 +52,6 @@ class Renderer:
     options: type
     pages: Mapping[str, Any]
     presenting: bool
-    phone: bool
     drawn: list[Block] = field(default_factory=list)
 
     def page(self, page: Page) -> None:
@@ -101,7 +100,7 @@ class Renderer:
             case Button():
                 place.button(
                     block.label, key=block.key, on_click=change, args=(self.options, block.changes),
-                    disabled=block.disabled, shortcut=None if self.phone else block.shortcut or None,
+                    disabled=block.disabled, shortcut=block.shortcut or None,
                 )  # fmt: skip
             case Drawer():
                 self._drawer(block, place)

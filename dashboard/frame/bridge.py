@@ -26,9 +26,7 @@ def draw(module: ModuleType) -> None:
         changed = [label for label, *_ in pin.changed(settings)]
         page = compare.pages(page, pages.pinned, pin.names(settings), changed)
     old.title(page.title)
-    renderer = Renderer(
-        page.title, module.Options, st.session_state["pages"], old.presenting(), old.on_phone()
-    )
+    renderer = Renderer(page.title, module.Options, st.session_state["pages"], old.presenting())
     renderer.page(page)
     contents = page_contents.current()
     contents.sentences += filter(None, [pages.current.headline])

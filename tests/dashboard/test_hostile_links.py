@@ -275,7 +275,7 @@ def test_option_of_another_page_has_a_meaning_in_a_link() -> None:
     defaults: dict[str, Any] = {}
     for owner in OPTION_CLASSES:
         defaults |= fields.defaults(owner)
-    options = {name: rule.write(defaults[name]) for name, rule in OF_PAGES.items()}
+    options = {name: fields.written(defaults[name]) for name in OF_PAGES}
     assert not any("Ignored" in notice for notice in notices(visit("learn", options)))
     (told,) = notices(drawn(visit("similarity", SMALL | {"foo": "1"})))
     assert told == "Ignored in this link: 'foo'."

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from posenc.models import read_config
-from posenc.models.family import FAMILIES
-from posenc.models.stack import Stack, merged
+from posenc.models.family import FAMILIES, merged
+from posenc.models.stack import Stack
 from posenc.models.unread import bears_on_position
 from tests.longer import mostly
 from tests.models.configs import Config
