@@ -88,15 +88,13 @@ def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
     assert json.loads(record.stdout) == json.loads(json.dumps(plan_record(found)))
 
 
-def test_a_model_of_images_has_no_context_to_plan() -> None:
+def test_an_encoder_of_images_is_refused_by_its_reason() -> None:
     pixtral = json.dumps({"model_type": "pixtral"})
-    refused = run("plan", "-", "--context", "4096", text=pixtral)
-    assert refused.exit_code == 2
-    assert "positions are the rows and columns of an image" in refused.output
-    assert refused.output.count("\n") == 1
-    described = run("inspect", "-", text=pixtral)
-    assert described.exit_code == 0
-    assert "grid of 64 columns" in described.output
+    for words in (("plan", "-", "--context", "4096"), ("inspect", "-")):
+        refused = run(*words, text=pixtral)
+        assert refused.exit_code == 2
+        assert "patches or pixels of an image" in refused.output
+        assert refused.output.count("\n") == 1
 
 
 @pytest.mark.parametrize(

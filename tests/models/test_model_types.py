@@ -16,6 +16,8 @@ KNOWN = {
     "llava": "text_config, which is missing", "sam": "several models",
     "moshi": "its mask has no window", "mistral_large4_text": "learned numbers",
     "inkling2_text": "relative encoding", "reformer": "position vectors",
+    "deepseek_v4": "cache several tokens", "qwen4_exp_text": "embeddings of the last tokens",
+    "dots3_note_text": "other sizes", "step3p5": "lists by layer", "pixtral": "of an image",
     "gemma4_vision": "no text model", "pix2struct_text_model": "bucket", "dpr": "position vectors",
 }  # fmt: skip
 
