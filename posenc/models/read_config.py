@@ -21,7 +21,8 @@ from posenc.models.family import (
 )
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.record import TEXT, Record
-from posenc.models.rope_blocks import NEW, OLD, TRAINED
+from posenc.models.rope_numbers import NEW, OLD
+from posenc.models.rope_types import TRAINED
 from posenc.models.stack import Layers, Stack
 from posenc.models.unread import unread_keys
 from posenc.text import printable_name

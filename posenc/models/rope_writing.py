@@ -11,7 +11,7 @@ from typing import Any
 from posenc import fields, limits
 from posenc.errors import SchemeArgumentError
 from posenc.models.family import row_of
-from posenc.models.rope_blocks import Base, base_of, bases_of
+from posenc.models.rope_bases import Base, base_of, bases_of
 from posenc.models.rope_types import (
     DEFAULT,
     FACTOR_LISTS,

@@ -14,7 +14,8 @@ from posenc.models.family import VERSION
 from posenc.models.layer_words import SLIDING
 from posenc.models.model_config import LayerKind
 from posenc.models.record import Record, Taken
-from posenc.models.rope_blocks import NEW, TRAINED
+from posenc.models.rope_numbers import NEW
+from posenc.models.rope_types import TRAINED
 from posenc.models.stack import Layers, Stack
 from posenc.models.templates import Entry, filled
 from posenc.schemes.learned import LearnedConfig

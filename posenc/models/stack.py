@@ -48,16 +48,10 @@ from posenc.models.family import Row
 from posenc.models.layer_words import layer_words
 from posenc.models.position_keys import bears_on_position
 from posenc.models.record import MAX_LAYERS, Record, rule_of
-from posenc.models.rope_blocks import (
-    NEW,
-    OLD,
-    THETA,
-    TRAINED,
-    BlockReader,
-    Head,
-    bases_of,
-    check_blocks,
-)
+from posenc.models.rope_bases import bases_of
+from posenc.models.rope_blocks import BlockReader, check_blocks
+from posenc.models.rope_numbers import NEW, OLD, Head
+from posenc.models.rope_types import THETA, TRAINED
 from posenc.models.templates import expressions_in
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig, SchemeConfig
@@ -417,10 +411,10 @@ class Stack:
         )
         reader = BlockReader(self.record, self.rope, self.bases, word, head)
         scheme = reader.scheme()
-        self._keys |= reader.outer
+        self._keys |= reader.numbers.outer
         if base and isinstance(scheme, RopeConfig):
             scheme = scheme.replace(base=base)
-        return scheme, reader.block_scale
+        return scheme, reader.numbers.block_scale
 
     def _position(self, position: Row) -> SchemeConfig:
         """Return a scheme other than a rope block. Raises ConfigFileError for what it cannot take."""

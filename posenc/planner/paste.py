@@ -18,7 +18,7 @@ from posenc.errors import SchemeArgumentError
 from posenc.models.family import FAMILIES
 from posenc.models.model_config import ModelConfig
 from posenc.models.record import key_names
-from posenc.models.rope_blocks import bases_of
+from posenc.models.rope_bases import bases_of
 from posenc.models.rope_writing import type_block
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.plan import ContextPlan, MethodPlan

@@ -16,7 +16,7 @@ from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
 from posenc.models import ModelConfig, read_config
 from posenc.models.presets import MODELS
-from posenc.models.rope_blocks import bases_of
+from posenc.models.rope_bases import bases_of
 from tests.longer import mostly
 from tests.models.configs import PUBLISHED, Config
 from tests.models.generate_families import default_config

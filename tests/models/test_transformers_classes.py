@@ -16,7 +16,7 @@ from posenc import rope_frequencies
 from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, ModelConfig, config_token, read_config
 from posenc.models.family import FAMILIES, kind_of
-from posenc.models.rope_blocks import bases_of
+from posenc.models.rope_bases import bases_of
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.testing import assert_matches
