@@ -286,9 +286,11 @@ class Stack:
 
     def _check_per_layer(self) -> None:
         """Note the keys of per_layer_config that no layer reads."""
-        for index, part in (self.record.raw("per_layer_config")[1] or {}).items():
-            for name, value in part.items():
-                is_read = (int(index), name) in self._own_keys
+        section = self.record.raw("per_layer_config")[1]
+        parts = section.items() if isinstance(section, dict) else ()
+        for index, part in parts:
+            for name, value in part.items() if isinstance(part, dict) else ():
+                is_read = index.isdecimal() and (int(index), name) in self._own_keys
                 if value is not None and bears_on_position(name) and not is_read:
                     key = printable_name(f"per_layer_config.{index}.{name}")
                     self.record.unread.append(self.record.named(key))
