@@ -1,12 +1,8 @@
-"""Write what the classes of transformers do with position, for the model types that posenc does not read.
-
-`python -m tests.models.generate_model_types` writes the kinds of posenc/models/data/others.json from the
-source of the installed classes.
-"""
+"""What classes of transformers do with position, by their source, for types that posenc does not read."""
 
 import importlib.util
-import json
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +12,6 @@ from transformers.models.auto.configuration_auto import (
     AutoConfig,
     model_type_to_module_name,
 )
-
-from posenc.models.family import FAMILIES, OTHERS
 
 MODELS = Path(importlib.util.find_spec("transformers").origin).parent / "models"  # type: ignore
 # What the source of a class without RoPE has: the first that matches counts.
@@ -93,11 +87,6 @@ def text_kind(fields: set[str], model_type: str, code: str) -> str:
     return kind or ("" if re.search(r"class \w*(Attention|Attn)|softmax\(", code) else "none")
 
 
-def kinds() -> dict[str, str]:
-    """Return the kind of every type of the installed transformers that is not read."""
-    return {name: kind_of(name) for name in sorted(CONFIG_MAPPING_NAMES) if name not in FAMILIES}
-
-
-if __name__ == "__main__":
-    others = json.loads(OTHERS.read_text("utf-8")) | {"kinds": kinds()}
-    OTHERS.write_text(json.dumps(others, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def kinds(read: Collection[str]) -> dict[str, str]:
+    """Return the kind of every type of the installed transformers but those that are read."""
+    return {name: kind_of(name) for name in sorted(CONFIG_MAPPING_NAMES) if name not in read}

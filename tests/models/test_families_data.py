@@ -15,8 +15,7 @@ from posenc.models.family import FAMILIES, TEXT_TYPES, stacks_of
 from posenc.models.layer_words import layer_words
 from posenc.models.record import Record
 from posenc.models.stack import OF_KIND, Stack
-from posenc.models.unread import bears_on_position
-from tests.models.generate_families import default_config
+from tests.models.generate_families import REFUSED, unread_fields
 
 FOLDER = Path(family.__file__).parent / "data"
 TEXT = (FOLDER / "families.json").read_text("utf-8")
@@ -84,35 +83,15 @@ def test_defaults_are_those_of_the_class(name: str, stack: str, row: Any) -> Non
     assert wrong == {}
 
 
-# Fields of classes that are refused where they say something: with them the class works otherwise, or what
-# it does with them is not established.
-NOT_READ = {
-    "codegen": {"n_ctx"},
-    "esm": {"rope_theta"},
-    "gemma": {"use_bidirectional_attention"},
-    "gemma2": {"use_bidirectional_attention"},
-    "minimax": {"sliding_window"},
-    "minimax_m3_vl_text": {"rotary_dim"},
-    "nemotron_h": {"sliding_window"},
-    "qwen2_5_omni_text": {"sliding_window", "use_sliding_window"},
-    "qwen2_moe": {"max_window_layers", "sliding_window", "use_sliding_window"},
-    "qwen3_moe": {"sliding_window", "use_sliding_window"},
-    "qwen3_omni_moe_text": {"sliding_window"},
-    "zamba2": {"use_long_context"},
-}
-
-
 @pytest.mark.parametrize("name", [name for name in FAMILIES if "stacks" not in FAMILIES[name]])
-def test_every_key_of_a_class_that_bears_on_position_is_declared(name: str) -> None:
+def test_every_key_of_a_class_that_bears_on_position_is_declared_or_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A new key of a new transformers is reviewed here, not by those who read such a config."""
-    of_class = config_class(name)
-    fields = {field.name for field in dataclasses.fields(of_class)}
-    stack = Stack(default_config(name), stacks_of(name)[""])
-    stack.layers()
-    declared = {*stack.keys_read()}
-    unknown = {field for field in fields - declared if bears_on_position(field)}
-    unknown -= {of_class.attribute_map.get(key, key) for key in declared}
-    assert unknown == NOT_READ.get(name, set())
+    of_class, refused = config_class(name), {*REFUSED.get(name, ())}
+    assert unread_fields(name, of_class, FAMILIES[name]) == set()
+    monkeypatch.setitem(REFUSED, name, [])
+    assert unread_fields(name, of_class, FAMILIES[name]) == refused
 
 
 SCOPE = Scope(

@@ -62,4 +62,4 @@ def test_every_type_of_the_installed_release_is_listed() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     new = set(CONFIG_MAPPING_NAMES) - {*KINDS, *FAMILIES, *model_types()}
-    assert new == set(), "run python -m tests.models.generate_model_types"
+    assert new == set(), "run python -m tests.models.generate_families"
