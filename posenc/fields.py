@@ -37,12 +37,11 @@ class Rule(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class IntRange(Rule):
-    """A whole number in [low, high], a multiple of `multiple_of`; `grid` are the slider's stops."""
+    """A whole number in [low, high], a multiple of `multiple_of`."""
 
     low: int
     high: int
     multiple_of: int = 1
-    grid: tuple[int, ...] = ()
 
     def allowed(self) -> str:
         kind = "a whole number" if self.multiple_of == 1 else f"a multiple of {self.multiple_of}"
@@ -61,7 +60,6 @@ class FloatRange(Rule):
     low: float
     high: float
     closed: bool = True
-    grid: tuple[float, ...] = ()
     or_zero: bool = False
 
     def allowed(self) -> str:

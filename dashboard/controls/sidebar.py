@@ -10,12 +10,13 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import results
 from dashboard.controls import learned_table, link, model_picker, page_controls
 from dashboard.controls.link import DEFAULTS, RULES
-from dashboard.controls.widgets import control, has_stops, widget
+from dashboard.controls.widgets import control, widget
 from dashboard.sentence_rule import Sentence
 from dashboard.server.incidents import show_callback_errors
 from dashboard.settings import PRESETS, Setting
 from dashboard.settings.field_text import clamp, describe, nearest
 from dashboard.settings.setting import head_count
+from dashboard.settings.stops import STOPS
 from dashboard.text import plain
 from posenc import fields
 from posenc.schemes import SCHEMES
@@ -40,7 +41,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
             _draw(used - page_controls.drawn_here(), setting)
             _drawer(
                 "Exact values",
-                [name for name in RULES if name in used and has_stops(RULES[name])],
+                [name for name in RULES if name in used and name in STOPS],
                 exact=True,
             )
             if "device" in used:

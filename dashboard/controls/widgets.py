@@ -1,10 +1,11 @@
 """Ruled fields become widgets: of a page, bound to the link; shared ones, drawn from the session."""
 
-from typing import Any, TypeGuard
+from typing import Any
 
 import streamlit as st
 
 from dashboard.server.incidents import show_callback_errors
+from dashboard.settings.stops import STOPS
 from posenc import fields
 from posenc.fields import written
 
@@ -30,10 +31,11 @@ def set_value(name: str, value: Any) -> None:
     st.session_state[name] = value
 
 
-def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
+def widget(place: Any, rule: fields.Rule, default: Any, *, step: float = 0.0, **common: Any) -> Any:
     """Draw the widget of one ruled field and return what it holds; free text is its text.
 
-    default: as the widget holds it. common: what every widget takes: key, bind or on_change.
+    default: as the widget holds it. step: of a real number, 0 for a quarter of its range.
+    common: what every widget takes: key, bind or on_change.
     """
     common["help"] = rule.help or None
     match rule:
@@ -53,7 +55,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             )
         case fields.Flag():
             return place.toggle(rule.label, default, **common)
-        case fields.IntRange(grid=()) if rule.high - rule.low <= MOST_SLIDER_STEPS:
+        case fields.IntRange() if rule.high - rule.low <= MOST_SLIDER_STEPS:
             return place.slider(
                 rule.label,
                 rule.low,
@@ -68,10 +70,15 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
                 rule.label, rule.low, rule.high, default, rule.multiple_of, **common
             )
         case fields.FloatRange():
-            step = None if rule.grid else rule.high / 4
             least = 0.0 if rule.or_zero else rule.low
             return place.number_input(
-                rule.label, least, rule.high, default, step=step, format="%.10g", **common
+                rule.label,
+                least,
+                rule.high,
+                default,
+                step=step or rule.high / 4,
+                format="%.10g",
+                **common,
             )
     return place.text_input(rule.label, default, width=240, **common)
 
@@ -96,12 +103,12 @@ def control(place: Any, name: str, rule: fields.Rule, *, exact: bool = False) ->
     show(key, value)
     # Its default is what it shows: a browser that draws it anew, in another place, begins there.
     common: dict[str, Any] = {"key": key, "on_change": take_value, "args": (name, key)}
-    if exact or not has_stops(rule):
-        widget(place, rule, value, **common)
+    if exact or name not in STOPS:
+        widget(place, rule, value, step=0.01 if name in STOPS else 0.0, **common)
         return
     place.select_slider(
         rule.label,
-        sorted({*rule.grid, value}),  # an exact value is a stop while it is chosen
+        sorted({*STOPS[name], value}),  # an exact value is a stop while it is chosen
         value,
         help=rule.help,
         format_func=lambda stop: f"{stop:,.15g}",
@@ -122,11 +129,6 @@ def show(key: str, value: Any) -> None:
     """
     if key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
-
-
-def has_stops(rule: fields.Rule) -> TypeGuard[fields.IntRange | fields.FloatRange]:
-    """Whether a number is drawn as a slider over its usual values."""
-    return isinstance(rule, fields.IntRange | fields.FloatRange) and bool(rule.grid)
 
 
 def widget_value(rule: fields.Rule, value: Any) -> Any:

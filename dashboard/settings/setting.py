@@ -26,15 +26,6 @@ MAX_SCHEMES = 6
 
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 
-# Even stops that are dense where people work and reach the caps: about equal steps by ratio.
-_WIDTHS: tuple[int, ...] = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
-_WIDTHS += (768, 896, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 4096)
-_LENGTHS: tuple[int, ...] = (8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
-_LENGTHS += (640, 768, 1024, 1280, 1536, 2048)
-_TRAINED = tuple(n for n in _LENGTHS if n <= 1024) + tuple(2**n for n in range(11, 21))
-_MANTISSAS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)  # ten steps a decade, equal by ratio
-_BASES = (*(mantissa * 10.0**decade for decade in range(1, 8) for mantissa in _MANTISSAS), 1e8)
-
 
 class _SchemeLabels(Collection[str]):
     """The labels of the registered schemes, also of those that are registered later."""
@@ -70,28 +61,24 @@ class Setting:
         low=2,
         high=MAX_SHOWN_DIM,
         multiple_of=2,
-        grid=_WIDTHS,
         label="Model dimension",
         help="Width of the token vectors; learned and sinusoidal act on all of it.",
     ).field(512)
     base: float = fields.FloatRange(
         low=2.0,
         high=limits.MAX_BASE,
-        grid=_BASES,
         label="Base",
         help="Sets how slowly the slowest pair rotates.",
     ).field(10000.0)
     length: int = fields.IntRange(
         low=2,
         high=MAX_SHOWN_LENGTH,
-        grid=_LENGTHS,
         label="Positions shown",
         help="How many positions are computed, from 0.",
     ).field(256)
     train_length: int = fields.IntRange(
         low=1,
         high=limits.MAX_TRAIN_LENGTH,
-        grid=_TRAINED,
         label="Training length",
         help="Positions seen in training; an untrained learned table ends there.",
     ).field(128)

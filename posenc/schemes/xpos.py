@@ -60,7 +60,6 @@ class XposConfig(SchemeConfig):
     origin: int = fields.IntRange(
         low=0,
         high=limits.MAX_TRAIN_LENGTH,
-        grid=(0, 64, 512, 2_048),
         label="xPos origin",
     ).field(0)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dashboard.settings import PRESETS, Setting, chosen_model, from_text, to_text
 from dashboard.settings.field_text import nearest
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
+from dashboard.settings.stops import STOPS
 from posenc import SCHEMES, ConfigError, PosencError, fields, limits
 from posenc.models.presets import MODELS
 from posenc.schemes.sizes import own_defaults, own_rules
@@ -317,3 +318,11 @@ def test_every_preset_of_a_model_is_chosen_by_its_name() -> None:
     assert set(PRESETS) == {"transformer", "bert", "llama-2", "alibi"}  # of sizes alone
     for name, preset in MODELS.items():
         assert chosen_model(name).preset == preset
+
+
+def test_stops_of_every_dial_are_legal_and_rise() -> None:
+    for name, stops in STOPS.items():
+        rule = RULES[name]
+        assert isinstance(rule, fields.IntRange | fields.FloatRange)
+        assert all(rule.accepts(stop) for stop in stops), name
+        assert [*stops] == sorted({*stops}), name

@@ -16,6 +16,10 @@ SMALL = Sizes(dim=80, heads=10, length=16, train_length=300, learned_source="ran
 DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 
 
+# Alternatives of numbers that are 0 for none: the middle of their range is too large for small texts.
+FEW = {"xpos.origin": (0, 64), "rope_sections.grid": (0, 2)}
+
+
 def small_configs() -> dict[str, SchemeConfig]:
     """Return every scheme of the registry in small, and once more per alternative of its own fields.
 
@@ -30,7 +34,7 @@ def small_configs() -> dict[str, SchemeConfig]:
         for name, rule in found[kind].own_rules().items():
             known = rule in inherited
             known = known or (bool(parents) and isinstance(rule, fields.FloatRange))
-            for value in () if known else alternatives(rule):
+            for value in () if known else FEW.get(f"{kind}.{name}") or alternatives(rule):
                 if value == getattr(found[kind], name):
                     continue
                 try:
@@ -43,7 +47,7 @@ def small_configs() -> dict[str, SchemeConfig]:
 def alternatives(rule: fields.Rule) -> tuple[object, ...]:
     """Return a few other values of a rule: all words of a choice, the middle of a range.
 
-    Of a range of factors that is its geometric mean; of one with stops, the first two of them.
+    Of a range of factors that is its geometric mean.
     """
     match rule:
         case fields.Choice(options=options):
@@ -52,8 +56,6 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
             return (False, True)
         case fields.FloatRange(low=low, high=high):
             return ((low + high) / 2,) if low < 1 else (math.sqrt(low * high),)
-        case fields.IntRange(grid=(first, second, *_)):
-            return (first, second)
         case fields.IntRange():
             return (round((rule.low + rule.high) / 2 / rule.multiple_of) * rule.multiple_of,)
         case fields.Numbers(whole=True):  # four pairs shared out among two axes, or three

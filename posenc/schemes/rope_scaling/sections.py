@@ -54,7 +54,6 @@ class RopeSectionsConfig(RopeConfig):
     grid: int = fields.IntRange(
         low=0,
         high=limits.MAX_GRID,
-        grid=(0, 2, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256),
         label="Columns of the grid",
     ).field(16)
     interleaved: bool = fields.Flag(label="Axes in turn").field(False)
