@@ -9,7 +9,8 @@ import click
 from tqdm import tqdm
 
 from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
-from posenc.cli.runs import PLUGIN, STORE, run_name
+from posenc.cli.runs import PLUGIN, STORE
+from posenc.lab.listing import run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.sweep import (

@@ -1,0 +1,102 @@
+"""Runs as text: a line for each run, a line for each curve of results, and every number as CSV."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from posenc.lab.runs import Run
+from posenc.lab.specification import Specification
+from posenc.lab.summary import (
+    Curve,
+    at_training_length,
+    comparison,
+    curves,
+    effect,
+    first_degraded_length,
+    in_range,
+    label,
+    perplexity,
+    reach,
+)
+from posenc.lab.tasks import Copy, Recall
+from posenc.text import count_of, csv_cell
+
+COLUMNS = (
+    "run", "scheme", "task", "train_length", "seed", "measure", "variant", "x", "until", "value",
+    "count", "comparison", "config",
+)  # fmt: skip
+
+
+def run_name(specification: Specification) -> str:
+    """Return the name of a run in lists: its task, scheme and sizes."""
+    base = getattr(specification.scheme, "base", None)
+    parts = [specification.task, specification.scheme.label, f"L={specification.train_length}"]
+    parts += [f"base={base:,.10g}"] if base is not None else []
+    return " ".join([*parts, f"width={specification.model.width}", f"seed={specification.seed}"])
+
+
+def run_lines(runs: Iterable[Run]) -> Iterator[str]:
+    """Iterate over a line for each run: its id, comparison, name and time."""
+    for run in runs:
+        state = run.stopped or f"{run.seconds:,.0f} s"
+        spec = run.specification
+        yield f"{run.run_id}  {comparison(spec)}  {run_name(spec)}  {state}"
+
+
+def result_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """Iterate over a line for each curve: perplexity by context, then how far copy and recall reach."""
+    for curve, compared in _compared(runs, "context"):
+        length = curve.specification.train_length
+        loss = at_training_length(curve, compared)
+        if loss is None:
+            continue
+        beyond, outcome = first_degraded_length(curve, loss), effect(curve, loss)
+        past = "nothing longer was read" if outcome is None else f"{outcome} with longer context"
+        bend = f" at {beyond:,}" if beyond else ""
+        own = curve.at(length)
+        at_length = "\u2013" if own is None else f"{perplexity(own):.3f}"
+        yield _line(curve, compared, f"perplexity {at_length} at {length:,}, {past}{bend}")
+    for task in (Copy.kind, Recall.kind):
+        for curve, compared in _compared(runs, task):
+            far = reach(curve)
+            right = "nowhere" if far is None else f"up to {far:,}"
+            inside = in_range(curve) if task == Recall.kind else None
+            within = (
+                f"{inside.mean:.0%} right within the training range (guessing: {Recall.CHANCE:.0%}), "
+                if inside
+                else ""
+            )
+            yield _line(curve, compared, f"{within}at least half right {right}")
+
+
+def csv_text(runs: Iterable[Run]) -> str:
+    """Return every number of every run as CSV, one row each."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(COLUMNS)
+    for run in runs:
+        spec = run.specification
+        begin = [run.run_id, spec.scheme.kind, spec.task, spec.train_length, spec.seed]
+        end = [comparison(spec), json.dumps(spec.record["scheme"], sort_keys=True)]
+        for score in run.scores:
+            row = [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
+                   *end]  # fmt: skip
+            writer.writerow([csv_cell(value) for value in row])
+        for step, loss in enumerate(run.losses, start=1):
+            writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
+    return out.getvalue()
+
+
+def _line(curve: Curve, compared: list[Curve], result: str) -> str:
+    spec, seeds = curve.specification, count_of(curve.seeds, "seed")
+    return f"{comparison(spec)}  {label(curve, compared)}: {result} ({seeds}); {spec.alike}"
+
+
+def _compared(runs: Sequence[Run], measure: str) -> Iterator[tuple[Curve, list[Curve]]]:
+    """Iterate over every curve of a measure with all curves of its comparison."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves(runs, measure):
+        groups.setdefault(comparison(curve.specification), []).append(curve)
+    for group in groups.values():
+        yield from ((curve, group) for curve in group)
