@@ -70,8 +70,6 @@ def say_left_out(store: Store) -> None:
         click.echo(f"{clause[0].upper()}{clause[1:]}.", err=True)
 
 
-
-
 @click.command(name="runs", help="List the runs of the store and their results.")
 @READ_STORE
 @PLUGIN

@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Scope:
-    """What the names of an expression stand for.
+    """Values of the names of an expression, and its functions.
 
     value: returns the value of a key. functions: by name, beside int, len, max and min.
     """

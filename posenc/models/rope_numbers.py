@@ -43,7 +43,7 @@ _FLAG = fields.Flag(label="")
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """What a rope block needs of its layers.
+    """Numbers of the layers that a rope block needs.
 
     head_dim: width of a query. rope_dim: the width of which a share is rotated. context_key,
     context: the length that the config names.

@@ -14,7 +14,7 @@ FACTOR_LISTS = ("short_factor", "long_factor")  # LongRoPE's factors of the pair
 
 @dataclass(frozen=True)
 class RopeType:
-    """How a config.json writes one kind of RoPE.
+    """The keys by which a config.json writes one kind of RoPE.
 
     words: its values of rope_type, transformers' own first; () where it has none.
     always: fields that are written. changed: fields that are written where they differ from their

@@ -1,4 +1,4 @@
-"""What a reader is told of a model: names of its layers, notes, defaults taken and refusals.
+"""Sentences on a model: names of its layers, notes, defaults taken and refusals.
 
 A row of families.json has the sentences of one class alone, as templates (see
 posenc.models.templates). notes: of its layers, or of a kind of them; about: of the model.

@@ -43,47 +43,21 @@ from posenc import limits
 from posenc.errors import ConfigError
 from posenc.fields import FloatRange
 from posenc.models.config_json import as_json
-from posenc.models.expressions import Scope, parsed
 from posenc.models.family import Row
 from posenc.models.layer_words import layer_words
 from posenc.models.position_keys import bears_on_position
-from posenc.models.record import MAX_LAYERS, Record, rule_of
 from posenc.models.rope_bases import bases_of
 from posenc.models.rope_blocks import BlockReader, check_blocks
 from posenc.models.rope_numbers import NEW, OLD, Head
 from posenc.models.rope_types import THETA, TRAINED
-from posenc.models.templates import expressions_in
+from posenc.models.row_keys import OF_KIND, ONE_KIND, declared_keys, keys_in
+from posenc.models.row_values import RowValues
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import joined, printable_name
 
-# The facts of a kind of layer where a row says nothing else.
-OF_KIND: Mapping[str, str] = {
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads or heads",
-    "head_dim": "head_dim or per_head(hidden_size)",
-    "rope_dim": "head_dim",
-    "value_dim": "head_dim",
-    "cache": "kv_heads * (head_dim + value_dim)",
-    "scale": "head_dim ** -0.5",
-    "window": "None",
-    "state": "0",
-    "rows": "None",
-    "rotates": "True",
-}
-# The facts of a stack where a row says nothing else.
-_OF_STACK: Mapping[str, str] = {
-    "causal": "True",
-    "context": "max_position_embeddings",
-    "trained": "None",
-    "shared": "0",
-}
-_REQUIRED = ("hidden_size", "num_attention_heads", "max_position_embeddings")
 _BASE = FloatRange(low=0.0, high=limits.MAX_BASE)
-_NO_FACTS: Row = {}
-_ONE_KIND: Row = {"full_attention": _NO_FACTS}
-_NAMES = frozenset(("index", "layers", "rotates", "causal"))  # names that are no keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +80,7 @@ class Layers:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Stack:
+class Stack(RowValues):
     """One stack of layers of a config.
 
     content: the object of the config. row: of its class. path: the key of the object. name: of the
@@ -116,102 +90,12 @@ class Stack:
     def __init__(
         self, content: Mapping[str, Any], row: Row, path: str = "", name: str = ""
     ) -> None:
-        self.record = Record(content, path, row.get("defaults"), row.get("names"))
+        super().__init__(content, row, path)
         self.name = name
-        self.row = row
-        self.facts: dict[str, Any] = {}
-        self.indices: tuple[int, ...] = ()
         self.words: tuple[str, ...] = ()
         self.causal = True
-        self._schemes: dict[str, SchemeConfig | None] = {}
         self._keys: set[str] = set()  # of rope blocks and outside of them
-        self._own_keys: set[tuple[int, str]] = set()  # of per_layer_config
-        self._scope = Scope(
-            self._value_of,
-            {
-                "given": lambda name: self.record.raw(name)[1],
-                "here": self._entry_of_kind,
-                "of_scheme": self._of_scheme,
-                "own": self._own,
-                "per_head": self._per_head,
-            },
-        )
-        for part in row.get("alternatives", ()):
-            if self.value(part["if"]):
-                self.row = {**row, **part}
-                break
         self.bases = bases_of(self.rope) if self.rope else {}
-        self._of = {**OF_KIND, **_OF_STACK, **self.row}
-
-    def value(self, expression: Any, **names: Any) -> Any:
-        """Return the value of an expression; anything but a text is its own value.
-
-        names: values of further names. Raises ConfigFileError where a key is null that must not be.
-        """
-        if not isinstance(expression, str):
-            return expression
-        outer, self.facts = self.facts, {**self.facts, **names} if names else self.facts
-        try:
-            return parsed(expression).value(self._scope)
-        except TypeError:  # null, or a list, where a number is needed
-            key = min(self._keys_in(expression, len(OF_KIND)), default="hidden_size")
-            raise self.record.error(key, f"cannot be used: {expression} has no value") from None
-        finally:
-            self.facts = outer
-
-    def _value_of(self, name: str) -> Any:
-        if (fact := self.facts.get(name)) is not None:
-            return fact
-        if name in (named := self.row.get("named", {})):
-            return parsed(named[name]).value(self._scope)
-        return self.record.get(name, required=name in _REQUIRED)
-
-    def _fact(self, name: str, kind: Row | None = None) -> Any:
-        """Return a fact of a kind of layer, or of the stack."""
-        return self.value(kind[name] if kind and name in kind else self._of[name])
-
-    def _entry_of_kind(self, values: Any, key: str = "layer_types") -> Any:
-        """Return the entry of a list that all layers of this kind have; another value as it is.
-
-        key: whose error it is where they differ.
-        """
-        if not isinstance(values, tuple | list):
-            return values
-        own = {values[index] for index in self.indices if index < len(values)}
-        if len(values) != self.count() or len(own) != 1:
-            raise self.record.error(
-                key,
-                "must be such that every list has an entry per layer, the same for all of a kind",
-            )
-        return own.pop()
-
-    def _own(self, name: str) -> Any:
-        """Return a key that per_layer_config gives all layers of this kind, or None."""
-        section = self.record.raw("per_layer_config")[1] or {}
-        if not isinstance(section, dict) or not all(
-            key.isdecimal() and isinstance(part, dict) for key, part in section.items()
-        ):
-            raise self.record.error("per_layer_config", "must be objects by the number of a layer")
-        parts = {int(key): part.get(name) for key, part in section.items()}
-        self._own_keys |= {(index, name) for index in self.indices}
-        listed = [parts.get(index) for index in range(self.count())]
-        value = self._entry_of_kind(listed, "per_layer_config")
-        return value and self.record.checked(f"per_layer_config.{name}", value, rule_of(name))
-
-    def _of_scheme(self, word: str, field_name: str) -> Any:
-        """Return a field of the scheme of a kind of layer, None where no layer is of it."""
-        return getattr(self._schemes.get(word), field_name, None)
-
-    def _per_head(self, width: int) -> int:
-        """Return the part of a width that one head has; the heads must divide it."""
-        heads = self.value("heads")
-        if width % heads or not 2 <= width // heads <= limits.MAX_DIM:
-            raise self.record.error(
-                self.record.raw("num_attention_heads")[0],
-                f"must divide {self.record.raw('hidden_size')[0]} {width:,} into heads of 2 to "
-                f"{limits.MAX_DIM:,}, got {heads:,}",
-            )
-        return int(width // heads)
 
     @property
     def rope(self) -> Row:
@@ -221,35 +105,23 @@ class Stack:
     @property
     def full_word(self) -> str:
         """The word of the class for layers that see the whole text."""
-        return next(iter(self.row.get("kinds", _ONE_KIND)))
-
-    def count(self) -> int:
-        """Return the number of layers."""
-        rule = self.row.get("layers", {})
-        count = self.value(rule.get("count", "num_hidden_layers"))
-        if count is None:
-            allowed = rule_of("num_hidden_layers").allowed()
-            raise self.record.error("num_hidden_layers", f"is missing; it must be {allowed}")
-        if not 1 <= count <= MAX_LAYERS:
-            problem = f"must make 1 to {MAX_LAYERS:,} layers, got {count}"
-            raise self.record.error("num_hidden_layers", problem)
-        return int(count)
+        return next(iter(self.row.get("kinds", ONE_KIND)))
 
     def context(self) -> int | None:
         """Return the length in tokens that the config names, None without one."""
-        return self._fact("context") or None
+        return self.fact("context") or None
 
     def trained_length(self) -> int | None:
         """Return the length of training where the class has a key of its own for it."""
-        return self._fact("trained") or None
+        return self.fact("trained") or None
 
     def layers(self) -> list[Layers]:
         """Return the layers that are alike. Raises ConfigFileError for what is not read."""
         self._check_switches()
         record, row, count = self.record, self.row, self.count()
-        self.causal = bool(self._fact("causal"))
+        self.causal = bool(self.fact("causal"))
         self.facts = {"causal": self.causal}
-        kinds = row.get("kinds", _ONE_KIND)
+        kinds = row.get("kinds", ONE_KIND)
         bases = self._bases(count)
         rotating = self._rotating(count, bases)
         words = self.words = layer_words(
@@ -277,7 +149,7 @@ class Stack:
         with_heads = [each for each in layers if each.scheme is not None]
         words = {each.word for each in with_heads}
         rotates = {word: any(e.rotates for e in with_heads if e.word == word) for word in words}
-        check_blocks(self.record, self.rope, self.row.get("kinds", _ONE_KIND), rotates)
+        check_blocks(self.record, self.rope, self.row.get("kinds", ONE_KIND), rotates)
         if not any(rotates.values()):
             self._keys |= {NEW, OLD, THETA, TRAINED}
         for word, base in self.bases.items():
@@ -290,7 +162,7 @@ class Stack:
         parts = section.items() if isinstance(section, dict) else ()
         for index, part in parts:
             for name, value in part.items() if isinstance(part, dict) else ():
-                is_read = index.isdecimal() and (int(index), name) in self._own_keys
+                is_read = index.isdecimal() and (int(index), name) in self.own_keys
                 if value is not None and bears_on_position(name) and not is_read:
                     key = printable_name(f"per_layer_config.{index}.{name}")
                     self.record.unread.append(self.record.named(key))
@@ -324,7 +196,7 @@ class Stack:
     def _shared(self, words: tuple[str, ...]) -> int:
         """Return how many of the last layers use the keys of an earlier one of their kind."""
         count = len(words)
-        key, shared = "num_kv_shared_layers", self._fact("shared")
+        key, shared = "num_kv_shared_layers", self.fact("shared")
         if not self.record.says(key):
             shared = min(shared, count - 1)
         if shared and {*words[: max(count - shared, 0)]} != {*words}:
@@ -350,7 +222,7 @@ class Stack:
 
     def _check_agreement(self, layers: list[Layers]) -> None:
         """Raise ConfigFileError where a key says something else than what the class takes."""
-        self._schemes = {each.word: each.scheme for each in layers}
+        self.schemes = {each.word: each.scheme for each in layers}
         for key, expression in self.row.get("agree", {}).items():
             said = self.record.raw(key)[1]
             if said is None or is_one_of(said, [expected := self.value(expression)]):
@@ -363,15 +235,15 @@ class Stack:
     def _layers(
         self, word: str, rotates: bool, is_shared: bool, base: float, indices: tuple[int, ...]
     ) -> Layers:
-        kind: Row = self.row.get("kinds", _ONE_KIND)[word]
+        kind: Row = self.row.get("kinds", ONE_KIND)[word]
         self.indices, self.facts = indices, {"causal": self.causal}
         if not kind.get("attention", True):
             return Layers(
                 word=word, indices=indices, scheme=None, rotates=False, is_shared=False, base=0.0,
-                cache_width=0, facts={"state": int(self._fact("state", kind))},
+                cache_width=0, facts={"state": int(self.fact("state", kind))},
             )  # fmt: skip
         for name in OF_KIND:
-            self.facts[name] = self._fact(name, kind)
+            self.facts[name] = self.fact(name, kind)
         facts = {**self.facts, "rotates": rotates and bool(self.facts["rotates"])}
         self._check_heads(facts, kind)
         if "window" in kind and facts["window"] is None and word != "full_attention":
@@ -388,7 +260,7 @@ class Stack:
     def _check_heads(self, facts: Mapping[str, Any], kind: Row) -> None:
         heads, kv_heads = facts["heads"], facts["kv_heads"]
         if kv_heads > heads or heads % kv_heads:
-            keys = self._keys_in(kind.get("kv_heads", self._of["kv_heads"]), 1)
+            keys = keys_in(self.row, kind.get("kv_heads", self._of["kv_heads"]), 1)
             of_value = (key for key in sorted(keys) if self.record.raw(key)[1] == kv_heads)
             raise self.record.error(
                 next(of_value, "num_key_value_heads"),
@@ -409,7 +281,7 @@ class Stack:
             rope_dim=facts["rope_dim"],
             layout="interleaved" if self.value(self.rope.get("interleaved", False)) else "half",
             context_key=self.record.raw("max_position_embeddings")[0],
-            context=self._fact("context"),
+            context=self.fact("context"),
         )
         reader = BlockReader(self.record, self.rope, self.bases, word, head)
         scheme = reader.scheme()
@@ -426,7 +298,7 @@ class Stack:
         except ConfigError as error:
             field_name, _, problem = str(error).partition(" ")
             field_name = field_name.rpartition(".")[2]
-            keys = self._keys_in(position.get(field_name), len(OF_KIND))
+            keys = keys_in(self.row, position.get(field_name), len(OF_KIND))
             key = min(keys, default="hidden_size")
             raise self.record.error(
                 key, f"cannot be used: {field_name} {problem.removesuffix('.')}"
@@ -434,48 +306,7 @@ class Stack:
 
     def keys_read(self) -> Iterator[str]:
         """Yield the keys that the class reads, under every name."""
-        row, layers = self.row, self.row.get("layers", {})
-        kinds: Row = row.get("kinds", _ONE_KIND)
-        names = {
-            "hidden_size",
-            *self._keys,
-            *row.get("also", ()),
-            row.get("layer_bases", "hidden_size"),
-        }
-        for rule in (layers, row.get("rope_layers", {"lists": {}})):
-            names |= {*rule.get("lists", {"layer_types": "words"})}
-        names |= row.get("must_be", {}).keys() | row.get("agree", {}).keys()
-        for kind in (_NO_FACTS, *kinds.values()):
-            for place, name in enumerate(OF_KIND):
-                names |= self._keys_in(kind.get(name, self._of[name]), place)
-        expressions = [
-            *(self._of[name] for name in _OF_STACK),
-            *(part["if"] for part in row.get("alternatives", ())),
-            *row.get("must_be", {}).values(),
-            *row.get("agree", {}).values(),
-            layers.get("count", "num_hidden_layers"),
-        ]
-        later = [
-            *(each for name, each in row.get("position", {}).items() if name != "kind"),
-            layers.get("word"),
-            row.get("rope_layers", {}).get("word"),
-            self.rope.get("interleaved"),
-            *expressions_in((*row.get("notes", ()), *row.get("about", ()))),
-            *(each for kind in kinds.values() for each in expressions_in(kind.get("notes", ()))),
-        ]
-        names |= {key for each in expressions for key in self._keys_in(each, 0)}
-        names |= {key for each in later for key in self._keys_in(each, len(OF_KIND))}
-        yield from self.record.spellings(names)
-
-    def _keys_in(self, expression: Any, known: int) -> set[str]:
-        """Return the keys that an expression reads. known: how many facts are known before it."""
-        if not isinstance(expression, str):
-            return set()
-        named, facts = self.row.get("named", {}), {*list(OF_KIND)[:known]}
-        keys = set()
-        for name in parsed(expression).names - facts - _NAMES:
-            keys |= self._keys_in(named[name], known) if name in named else {name}
-        return keys
+        yield from self.record.spellings(self._keys | declared_keys(self.row))
 
 
 def is_one_of(value: Any, values: Any) -> bool:

@@ -136,15 +136,6 @@ def test_methods_are_offered_once_a_trained_length_is_known() -> None:
         assert ("methods" in [group.key for group in at.button_group]) == offered
 
 
-def test_planner_says_that_a_model_of_images_has_no_context() -> None:
-    images, text = config_token({"model_type": "dinov3_vit"}), "llama-2-7b"
-    at = visit(PAGE, {"model": images})
-    assert "rows and columns of an image" in at.info[0].value
-    assert not at.dataframe
-    pin = pinned.to_token(Setting(model=images))
-    assert drawn(visit(PAGE, {"model": text, "a": pin})).dataframe
-
-
 def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     pin = Setting(model="llama-2-7b")
     link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}

@@ -24,7 +24,8 @@ from posenc.models import read_config
 from posenc.models.expressions import parsed
 from posenc.models.family import merged
 from posenc.models.position_keys import bears_on_position
-from posenc.models.stack import OF_KIND, Stack
+from posenc.models.row_keys import OF_KIND
+from posenc.models.stack import Stack
 from tests.models.probe_rope import BASES, SHARES, outer_keys
 from tests.models.published_models.establish import establish
 from tests.models.row_text import file_text

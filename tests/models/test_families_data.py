@@ -14,7 +14,8 @@ from posenc.models.expressions import Scope, parsed
 from posenc.models.family import FAMILIES, TEXT_TYPES, stacks_of
 from posenc.models.layer_words import layer_words
 from posenc.models.record import Record
-from posenc.models.stack import OF_KIND, Stack
+from posenc.models.row_keys import OF_KIND
+from posenc.models.stack import Stack
 from tests.models.generate_families import REFUSED, unread_fields
 
 FOLDER = Path(family.__file__).parent / "data"
