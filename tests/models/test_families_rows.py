@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.family import FAMILIES
 from posenc.models.model_config import ModelConfig
@@ -113,3 +114,19 @@ def test_logits_are_left_as_they_are_where_a_class_has_a_switch_for_it(model_typ
     has_switch = model_type in ("gpt2", "gpt_bigcode")
     assert torch.equal(*outputs) != has_switch
     assert scales == [8**-0.5, 1.0 if has_switch else 8**-0.5]
+
+
+@pytest.mark.parametrize("model_type", ["cohere2", "gemma3_text", "t5gemma2_text"])
+def test_a_pattern_that_a_class_saves_for_itself_must_be_the_one_that_it_reads(
+    model_type: str,
+) -> None:
+    """The class ignores _sliding_window_pattern, and makes its layers of sliding_window_pattern."""
+    of_class = transformers.CONFIG_MAPPING[model_type]
+    keys = {"num_hidden_layers": 12, "sliding_window_pattern": 3}
+    theirs = of_class(**keys | {"_sliding_window_pattern": 2}).layer_types
+    assert theirs == of_class(**keys).layer_types
+    kinds = read_config({"model_type": model_type, "_sliding_window_pattern": 3} | keys).layer_kinds
+    windowed = {index for kind in kinds if kind.window for index in kind.layers}
+    assert windowed == {index for index, word in enumerate(theirs) if "sliding" in word}
+    with pytest.raises(ConfigFileError, match="_sliding_window_pattern says 2"):
+        read_config({"model_type": model_type, "_sliding_window_pattern": 2} | keys)
