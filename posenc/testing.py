@@ -19,28 +19,27 @@ from torch import Tensor, nn
 from posenc.checkpoints.array_files import cosines_and_sines, name_of_sines
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.identification import identify
-from posenc.identification.columns import TableInput, column_words
+from posenc.identification.columns import MIN_ROWS, TableInput, column_words
 from posenc.identification.comparison import (
-    Difference,
+    AnswersDifference,
     Match,
-    Place,
     TableScheme,
     allowed_differences,
-    difference_of,
-    ways_of,
+    differences_of,
 )
 from posenc.identification.identify import headline
-from posenc.identification.model_match import difference_from, reordering_note
+from posenc.identification.match import SchemeMatch, expected_positions, match
+from posenc.identification.predict import Place
 from posenc.identification.rotary_modules import (
     CONTEXT,
     NOT_FINITE,
-    SHUFFLED,
     Answer,
     Asked,
     ask,
     layer_types,
     takes_positions,
 )
+from posenc.identification.sentences import cause_sentence, difference_sentence, reordering_sentence
 from posenc.limits import MAX_POSITION, check_count
 from posenc.models.config_json import HasToDict
 from posenc.models.read_config import read_config
@@ -50,6 +49,7 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.text import significant
 
 Tables = Tensor | Sequence[Tensor] | nn.Module
+_UNEXPLAINED = ("unknown", "other")  # words of causes without a reason
 Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
 
@@ -58,6 +58,7 @@ def assert_matches(
     scheme: SchemeConfig | Scheme | Mapping[str, Any] | HasToDict | Path | str,
     *,
     start: int = 0,
+    positions: Tensor | None = None,
     context: int | None = None,
     tolerance: float | None = None,
 ) -> Match:
@@ -72,7 +73,8 @@ def assert_matches(
     scheme: a sinusoidal or RoPE config, or what it builds; or a config of transformers, or its config.json
         as path, text or keys: each table must match the RoPE of one kind of layer, and may be repeated in
         halves where the model pairs neighbours, as transformers has code that reorders the features.
-    start: the position of a table's first row.
+    start: the position of a table's first row. positions (rows,): those of all rows in place of it, such as
+        0..63, 0..63 of two packed documents.
     context: the number of positions of a module that is called. None is the largest that the scheme names
         (the model's context, the trained length times the factor); if it names none, the rows of a table
         that the module holds, else 131,072. The module is asked for the first 2,048 positions in order;
@@ -98,7 +100,7 @@ def assert_matches(
         )
     configs, named, is_model = _configs(scheme)
     matches = []
-    for name, asked in _answers(produced, configs, named, start, context).items():
+    for name, asked in _answers(produced, configs, named, start, positions, context).items():
         candidates = [configs[name]] if name in configs else configs.values()
         if is_model:
             candidates = [_in_layout_of(asked.answers[0].source, one) for one in candidates]
@@ -117,18 +119,20 @@ def _compare(
     """Return what answers match and "", or None and how they differ."""
     source = asked.answers[0].source
     if not _has_width(config, source):
-        return None, (
+        cause = ""
+        if isinstance(config, RopeConfig):
+            cause = cause_sentence(match(config, source, asked.answers[0].positions))
+        return None, _joined(
+            cause,
             f"This is no table of {config.label}: it is {len(source.columns):,} x {source.width:,}, and "
-            f"{_widths(config)} {'is' if isinstance(config, SinusoidalConfig) else 'are'} expected."
+            f"{_widths(config)} {'is' if isinstance(config, SinusoidalConfig) else 'are'} expected.",
         )
-    differences = []
-    for way, allowed in enumerate(allowed_differences(asked.answers, config, tolerance)):
-        difference = difference_of(asked.answers, config, way, allowed)
-        if difference is None:
-            return ways_of(config, 1)[way].match, ""
-        differences.append(difference)
+    allowed = allowed_differences(asked.answers, config, tolerance)
+    differences = differences_of(asked.answers, config, allowed)
+    if not isinstance(differences, list):
+        return differences, ""
     failure = _failure_of_module if asked.words else _failure_of_table
-    return None, failure(asked.answers, config, differences) + asked.words
+    return None, _joined(failure(asked.answers, config, differences), asked.words)
 
 
 def _has_width(config: TableScheme, source: TableInput) -> bool:
@@ -149,39 +153,38 @@ def _has_width(config: TableScheme, source: TableInput) -> bool:
 
 
 def _failure_of_table(
-    answers: Sequence[Answer], config: TableScheme, differences: Sequence[Difference]
+    answers: Sequence[Answer], config: TableScheme, differences: Sequence[AnswersDifference]
 ) -> str:
     (answer,), nearest = answers, _nearest(differences)
-    place = nearest.most
-    return (
+    place, cause, description = nearest.most[1], *_explained(answer, config)
+    return _joined(
+        cause,
         f"This is not the table of {_words(config)} from position {int(answer.positions[0]):,}: row "
         f"{place.row:,}, {_column(answer, place)} differs {_by(place)} from {nearest.match}, "
-        f"{_allowed(nearest, differences)} {_cause(answer, config)}"
+        f"{_allowed(nearest, differences)}",
+        description,
     )
 
 
 def _failure_of_module(
-    answers: Sequence[Answer], config: TableScheme, differences: Sequence[Difference]
+    answers: Sequence[Answer], config: TableScheme, differences: Sequence[AnswersDifference]
 ) -> str:
     nearest, in_order = _nearest(differences), answers[:2][-1]
-    first, most = nearest.first, nearest.most
-    asked = answers[first.answer]
-    if first.answer <= 1:
-        why = f"{in_order.words[0].upper()}{in_order.words[1:]}: {_cause(in_order, config)}"
-    else:
-        why = f"It is right for {in_order.words}."
-        counted = asked._replace(positions=torch.arange(len(asked.positions)))
-        if difference_of([counted], config, nearest.way, nearest.allowed) is None:
-            why += " It returns rows 0, 1, 2 and so on, whichever positions are asked for."
-        elif asked.words.endswith(SHUFFLED):
-            why += (
-                " In rising order these are right, too: it cannot take them in any order, or twice."
-            )
-    return (
-        f"This module is not {_words(config)}. Asked for {asked.words}, it differs from {nearest.match} "
-        f"first {_at(answers, first)}, and most {_at(answers, most)}, {_allowed(nearest, differences)} "
-        f"{why} "
+    number, first = nearest.first
+    asked = in_order if number <= 1 else answers[number]
+    cause, description = _explained(asked, config)
+    which = f"{asked.words[0].upper()}{asked.words[1:]}: {description}"
+    return _joined(
+        cause,
+        f"This module is not {_words(config)}. Asked for {answers[number].words}, it differs from "
+        f"{nearest.match} first {_at(answers, number, first)}, and most {_at(answers, *nearest.most)}, "
+        f"{_allowed(nearest, differences)}",
+        f"It is right for {in_order.words}." if number > 1 else which,
     )
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
 
 
 def _refusal(asked: Asked) -> str:
@@ -191,25 +194,26 @@ def _refusal(asked: Asked) -> str:
     )
 
 
-def _nearest(differences: Sequence[Difference]) -> Difference:
+def _nearest(differences: Sequence[AnswersDifference]) -> AnswersDifference:
     """Return the way from which the first difference is latest, of several the exact one."""
-    return max(differences, key=lambda each: each.first[:2])
+    return max(differences, key=lambda each: (each.first[0], each.first[1].row))
 
 
-def _allowed(nearest: Difference, differences: Sequence[Difference]) -> str:
+def _allowed(nearest: AnswersDifference, differences: Sequence[AnswersDifference]) -> str:
     """Return how much is allowed, and by how much numbers differ from the other of exact and float32."""
     words = f"where {nearest.allowed:.2g} is allowed"
     others = [each for each in differences if each.match != nearest.match]
     if not others:
         return f"{words}."
-    other = min(others, key=lambda each: each.most.amount)
-    return f"{words}; from {other.match} at most {_by(other.most)}, where {other.allowed:.2g} is."
+    other = min(others, key=lambda each: each.most[1].amount)
+    return (
+        f"{words}; from {other.match} at most {_by(other.most[1])}, where {other.allowed:.2g} is."
+    )
 
 
-def _at(answers: Sequence[Answer], place: Place) -> str:
-    answer = answers[place.answer]
-    position = int(answer.positions[place.row])
-    return f"at position {position:,}, {_column(answer, place)}, {_by(place)}"
+def _at(answers: Sequence[Answer], number: int, place: Place) -> str:
+    position = int(answers[number].positions[place.row])
+    return f"at position {position:,}, {_column(answers[number], place)}, {_by(place)}"
 
 
 def _by(place: Place) -> str:
@@ -222,20 +226,24 @@ def _column(answer: Answer, place: Place) -> str:
     return column_words(answer.source.form, answer.source.width, place.column)
 
 
-def _cause(answer: Answer, config: TableScheme) -> str:
-    """Return what is wrong with consecutive rows and what they are, in sentences."""
-    source = answer.source
-    if float(source.columns.abs().max()) == NOT_FINITE:
-        return "Numbers are NaN or infinite."
-    parts: list[Tensor] = [*source.columns.split(source.width, 1)]
-    actual, wrong = identify(*parts), ""
+def _explained(answer: Answer, config: TableScheme) -> tuple[str, str]:
+    """Return what is wrong with rows, "" if no reason is known; then where and what they are."""
+    finite = (answer.source.columns.abs() < NOT_FINITE / 2).all(1)
+    if int(finite.sum()) < MIN_ROWS:
+        return "", "Numbers are NaN or infinite."
+    source = answer.source.rows(finite)
+    found: SchemeMatch | None = None
     if isinstance(config, RopeConfig):
-        start = int(answer.positions[0])
-        wrong = difference_from(config, source, start, actual.arrangement)
-        wrong = wrong or reordering_note(config, actual.arrangement, source).strip()
+        found = match(config, source, answer.positions[finite])
+    cause = "" if found is None else cause_sentence(found)
+    if found is not None and cause and not (found.cause and found.cause.word in _UNEXPLAINED):
+        return cause, difference_sentence(found)
+    parts: list[Tensor] = [*source.columns.split(source.width, 1)]
+    actual = identify(*parts)
     sentences = [headline(actual), *(deviation.sentence for deviation in actual.deviations)]
     sentences += [f"It may also be {words}." for words in actual.also]
-    return f"{wrong}{' ' if wrong else ''}What it is: {' '.join(sentences)}"
+    where = "" if found is None else difference_sentence(found) or reordering_sentence(found)
+    return cause, _joined(where, f"What it is: {' '.join(sentences)}")
 
 
 def _words(config: TableScheme) -> str:
@@ -310,6 +318,7 @@ def _answers(
     configs: Mapping[str, TableScheme],
     named_context: int,
     start: int,
+    positions: Tensor | None,
     context: int | None,
 ) -> dict[str, Asked]:
     """Return the rows of each table that is given or held, or of each kind of layer, by name."""
@@ -327,9 +336,9 @@ def _answers(
                 f"{type(produced).__name__} holds no one table of positions and does not return cosines "
                 f"and sines of module(x, position_ids), as in transformers ({silent}); give the tables."
             )
-        if start and not silent:
+        if (start or positions is not None) and not silent:
             raise SchemeArgumentError(
-                "start is the position of a table's first row; this module is called with positions."
+                "start and positions are those of a table's rows; this module is called with positions."
             )
         if not silent:
             return asked
@@ -337,8 +346,10 @@ def _answers(
         raise SchemeArgumentError(
             "context is the number of positions of a module that is called with them; a table has rows."
         )
+    if positions is not None and start:
+        raise SchemeArgumentError("Give start or positions, not both.")
     return {
-        name: Asked([Answer(source, start + torch.arange(len(source.columns)))])
+        name: Asked([Answer(source, start + expected_positions(positions, len(source.columns)))])
         for name, source in held.items()
     }
 

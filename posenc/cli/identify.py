@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import torch
 from torch import Tensor
 
 from posenc.checkpoints.array_files import NumberTable, read_number_table
@@ -16,8 +18,10 @@ from posenc.cli.plan import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
 from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
-from posenc.identification.model_match import ModelMatch, code_by_title
+from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.schemes.base import SchemeConfig
+
+_MOST_TEXT = 2**26  # characters of a file of positions
 
 
 @click.command(
@@ -39,15 +43,24 @@ from posenc.schemes.base import SchemeConfig
     "features, or 2 x positions x features with queries first.",
 )
 @click.option("--config", help="A config.json: does the table belong to this model? - is stdin.")
+@click.option(
+    "--positions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A text file with the position expected of every row, such as 0 1 2 0 1 2 of two packed "
+    "documents; with --config.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every number in full, as JSON.")
 def identify_table(
     file: Path, tensor: str | None, sines: Path | None, before: Path | None, config: str | None,
-    as_json: bool,
+    positions: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     model = None if config is None else read_model(config, None)[0]
     schemes = None if model is None else {kind.name: kind.scheme for kind in model.layer_kinds}
     if before is not None and (sines is not None or tensor is not None):
         raise UsageError("--before goes with neither --sines nor --tensor.")
+    if positions is not None and config is None:
+        raise UsageError("--positions goes with --config.")
+    places = None if positions is None else _read_positions(positions)
     try:
         table = read_number_table(file, tensor)
         second = table.sines if sines is None else read_number_table(sines).table
@@ -57,18 +70,21 @@ def identify_table(
         raise click.ClickException(f"{where} cannot be read: {error.strerror}.") from None
     with _search_notice(), fixed_threads(1):
         if vectors is not None:
-            belong = _print_rotations(_parts(vectors), _parts(table), schemes, as_json)
+            belong = _print_rotations(_parts(vectors), _parts(table), schemes, places, as_json)
             raise click.exceptions.Exit(0 if belong else 1)
         result = identify(table.table, second)
-    match = None if schemes is None else match_model(result, schemes, table.table, second)
+        match = None if schemes is None else match_model(schemes, table.table, second, places)
+    sentences = [] if match is None else match_sentences(match, result)
     if as_json:
-        values = _table_record(result, table.table, second, match)
+        belongs = None if match is None else match.belongs
+        values = _table_record(result, table.table, second, belongs, sentences)
         click.echo(
             json.dumps(values | {"tensor": table.name, "notes": list(table.notes)}, indent=2)
         )
     else:
-        _print_identification(result, table.table, second, match, table.notes)
-    if match is not None and not match.exact:
+        belongs = match is not None and match.belongs
+        _print_identification(result, table.table, second, belongs, sentences, table.notes)
+    if match is not None and not match.belongs:
         raise click.exceptions.Exit(1)
 
 
@@ -84,13 +100,22 @@ def _search_notice() -> Iterator[None]:
         timer.cancel()
 
 
+def _read_positions(file: Path) -> Tensor:
+    """Read whole numbers that blanks, commas, lines or brackets separate."""
+    words = re.split(r"[\s,\[\]]+", file.read_text("utf-8", "replace")[:_MOST_TEXT])
+    try:
+        return torch.tensor([int(word) for word in words if word], dtype=torch.int64)
+    except (ValueError, OverflowError, RuntimeError):
+        raise UsageError(f"{file} must hold whole numbers, one for each row.") from None
+
+
 def _parts(table: NumberTable) -> list[Tensor]:
     return [table.table] if table.sines is None else [table.table, table.sines]
 
 
 def _print_rotations(
     before: Sequence[Tensor], after: Sequence[Tensor], schemes: dict[str, SchemeConfig | None] | None,
-    as_json: bool,
+    positions: Tensor | None, as_json: bool,
 ) -> bool:  # fmt: skip
     """Print how queries, and keys where there are two arrays, were rotated.
 
@@ -102,23 +127,24 @@ def _print_rotations(
     for part, (x, y) in enumerate(zip(before, after, strict=True)):
         rotation = rotation_of(x, y).as_in(schemes or {})
         name = ("queries", "keys")[part] if len(before) == 2 else "vectors"
-        match = None if schemes is None else match_rotation(rotation, schemes)
+        match = None if schemes is None else match_rotation(rotation, schemes, positions)
+        sentences: list[str] = []
         if match is not None:
-            # Vectors are rounded in 16 bits, too; angles in 16 bits are another rotation.
-            deviations = rotation.identified.deviations if rotation.identified else ()
-            rounded = match.belongs and all(deviation.kind != "angles" for deviation in deviations)
-            belong = belong and (match.exact or rounded)
+            sentences = rotation_sentences(match, rotation.identified)
+            belong = belong and match.belongs
         values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
         if not as_json:
             click.echo(f"{name.capitalize()}: {rotation.sentence}")
         if rotation.cosines is not None and (result := rotation.identified) is not None:
             tables = rotation.cosines, rotation.sines
             if as_json:
-                values = _table_record(result, *tables, match) | values
+                belongs = None if match is None else match.belongs
+                values = _table_record(result, *tables, belongs, sentences) | values
             else:
-                _print_identification(result, *tables, match, of_vectors=True)
-        elif match is not None and not as_json:
-            click.echo(match.sentence)
+                belongs = match is not None and match.belongs
+                _print_identification(result, *tables, belongs, sentences, of_vectors=True)
+        elif sentences and not as_json:
+            click.echo(" ".join(sentences))
         records.append(values)
     if as_json:
         click.echo(json.dumps(records, indent=2))
@@ -126,37 +152,33 @@ def _print_rotations(
 
 
 def _table_record(
-    result: Identification, table: Tensor, sines: Tensor | None, match: ModelMatch | None
-) -> dict[str, Any]:
+    result: Identification, table: Tensor, sines: Tensor | None, belongs: bool | None,
+    sentences: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
     exact = from_exact(result, table, sines) if result.known else None
     return record(result) | {
-        "belongs": None if match is None else match.belongs,
-        "exact": None if match is None else match.exact,
-        "match": None if match is None else match.sentence,
-        "code": code_by_title(result, match),
+        "belongs": belongs,
+        "match": " ".join(sentences) or None,
         "largest_error": None if exact is None else exact.largest,
     }
 
 
 def _print_identification(
-    result: Identification, table: Tensor, sines: Tensor | None, match: ModelMatch | None,
-    notes: Sequence[str] = (), of_vectors: bool = False,
+    result: Identification, table: Tensor, sines: Tensor | None, belongs: bool,
+    sentences: Sequence[str], notes: Sequence[str] = (), of_vectors: bool = False,
 ) -> None:  # fmt: skip
-    if match is not None and match.exact:  # what deviates from float64 is the model's own
+    """Print the cause first, if a model is compared; then what the table is and how it deviates."""
+    if sentences:
+        click.echo(" ".join(sentences))
+    if belongs:  # what deviates from float64 is the model's own
         result = replace(result, deviations=())
     exact = from_exact(result, table, sines) if result.known else None
     if leading := leading_error(result, exact):
         click.echo(leading)
-    if (
-        result.known or match is None or not match.belongs
-    ):  # else the model's own scaling is the answer
+    if result.known or not belongs:  # else the model's own scaling is the answer
         click.echo(headline(result))
         if not of_vectors:  # whose angles have the rounding of two numbers
             click.echo(fit_sentence(result))
-    if match is not None:
-        click.echo(match.sentence)
     also = [f"It may also be {words}." for words in result.also]
     for line in (*(deviation.sentence for deviation in result.deviations), *also, *notes):
         click.echo(f"  {line}")
-    for title, code in code_by_title(result, match).items():
-        click.echo(f"\n{title}\n\n{code}")

@@ -179,6 +179,12 @@ class TableInput:
         form: Form = "table" if sines is None else "cosines and sines"
         return cls(columns, form, parts[0].shape[1], zeros, padding)
 
+    def rows(self, kept: Bool[Tensor, " t"]) -> "TableInput":
+        """Return some of the rows."""
+        zeros = self.zeros[kept]
+        padding = int(zeros.long().cumprod(0).sum())
+        return TableInput(self.columns[kept], self.form, self.width, zeros, padding)
+
 
 def column_words(form: Form, width: int, column: int) -> str:
     """Return the words for a column, which of two tables is a column of the cosines or of the sines.

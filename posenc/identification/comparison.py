@@ -1,75 +1,82 @@
-"""One prediction of a scheme's cosines and sines, and where rows first and most differ from it.
+"""The recipes by which a scheme's cosines and sines may be computed, and how answers differ from each.
 
 Numbers belong to a scheme if they are the exact ones, rounded once, or those of code whose angles are
 float32.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
-from posenc.frequencies import Frequencies, join_pairs
-from posenc.identification.columns import TableInput
+from posenc.frequencies import Frequencies
+from posenc.identification.columns import ARRANGEMENTS, Columns, TableInput
 from posenc.identification.float32_code import float32_codes
-from posenc.identification.frequency_fit import narrowest_format, rounding
+from posenc.identification.frequency_fit import by_column, narrowest_format, rounding
+from posenc.identification.predict import Allowed, Place, TableRecipe, first_difference
 from posenc.identification.rotary_modules import Answer
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
-from posenc.tables import cos_sin
 
 TableScheme = SinusoidalConfig | RopeConfig
 Match = Literal["exact angles", "float32 arithmetic"]
-_BLOCK = 2**20  # numbers that are compared at once
+_ORDERS = {(order.order, order.form): order for order in ARRANGEMENTS}
 
 
 class Way(NamedTuple):
-    """A way of computing a scheme in a text of one length: cosines and sines of positions."""
+    """A way of computing a scheme, and by how much numbers may differ from it."""
 
     match: Match
-    cos_sin: Callable[[Int[Tensor, " t"]], tuple[Tensor, Tensor]]
+    recipe: TableRecipe
+    allowed: float
 
 
-class Place(NamedTuple):
-    """A number of an answer, and by how much it differs."""
-
-    answer: int
-    row: int
-    column: int
-    amount: float
-
-
-class Difference(NamedTuple):
-    """How answers differ from one way: first by more than is allowed, and most."""
+class AnswersDifference(NamedTuple):
+    """How answers differ from one way, by number of the answer: first by more than is allowed, and most."""
 
     way: int
     match: Match
     allowed: float
-    first: Place
-    most: Place
+    first: tuple[int, Place]
+    most: tuple[int, Place]
 
 
-def ways_of(config: TableScheme, length: int) -> list[Way]:
-    """Return the ways of computing a scheme in a text of a length, the exact one first."""
-    config = config.at_length(length)
+def ways_of(
+    config: TableScheme, source: TableInput, length: int, allowed: Sequence[float]
+) -> list[Way]:
+    """Return the ways of computing a scheme in a text of a length, the exact one first.
+
+    allowed: for the exact way, and for the others if they count, too.
+    """
+    config, columns = config.at_length(length), columns_of(config, source)
     if isinstance(config, SinusoidalConfig):
         frequencies, scale = Frequencies.geometric(config.dim, config.base), 1.0
     else:
         frequencies, scale = config.frequencies(), config.attention_scaling()
+    exact = TableRecipe(by_column(frequencies.inv_freq, columns), columns.sines, scale)
+    ways = [Way("exact angles", exact, allowed[0])]
+    for code in float32_codes(config) if len(allowed) > 1 else ():
+        recipe = code.recipe(columns)
+        ways.append(Way("float32 arithmetic", recipe, allowed[1]))
+    return ways
 
-    def exact(positions: Int[Tensor, " t"]) -> tuple[Tensor, Tensor]:
-        return cos_sin(positions, frequencies, dtype=torch.float64, scale=scale)
 
-    codes = (Way("float32 arithmetic", code.cos_sin) for code in float32_codes(config))
-    return [Way("exact angles", exact), *codes]
+def columns_of(config: TableScheme, source: TableInput) -> Columns:
+    """Return what the columns of a scheme's table are."""
+    half = config.layout == "half"
+    if isinstance(config, SinusoidalConfig):
+        order = "s+c" if half else "sc"
+    elif source.width == config.rotary_dim and config.rotary_dim > 1:
+        order = "c+c+s+s" if half else "cc+ss"
+    else:
+        order = "c+s"
+    return _ORDERS[order, source.form].columns(source.columns.shape[1])
 
 
 def allowed_differences(
     answers: Sequence[Answer], config: TableScheme, tolerance: float | None
 ) -> list[float]:
-    """Return by how much numbers may differ from each way that they may match."""
+    """Return by how much numbers may differ from exact ones, and from float32 code if that counts."""
     if tolerance is not None:
         return [tolerance]
     scale = 1.0 if isinstance(config, SinusoidalConfig) else max(1.0, config.attention_scaling())
@@ -78,40 +85,27 @@ def allowed_differences(
     exact = min(rounding(stored, latest, scale) for stored in formats)
     if torch.float64 in formats:
         return [exact]
+    exact += 2.0**-52 * latest * scale  # of angles in float64
     # Another library rounds cosines differently, and these are themselves rounded.
-    float32 = max(exact, 2 * rounding(torch.float32, 0, scale))
-    return [exact, *(float32 for _ in ways_of(config, 1)[1:])]
+    return [exact, max(exact, 2 * rounding(torch.float32, 0, scale))]
 
 
-def difference_of(
-    answers: Sequence[Answer], config: TableScheme, way: int, allowed: float
-) -> Difference | None:
-    """Return how answers differ from one way of computing a scheme, None if they match it."""
-    ways = [ways_of(config, answer.length)[way] for answer in answers]
-    first, most = None, Place(0, 0, 0, 0.0)
-    for index, (answer, one) in enumerate(zip(answers, ways, strict=True)):
-        size = max(1, _BLOCK // answer.source.columns.shape[1])
-        for start in range(0, len(answer.positions), size):
-            rows = slice(start, start + size)
-            expected = columns_of(config, answer.source, *one.cos_sin(answer.positions[rows]))
-            largest, columns = (answer.source.columns[rows] - expected).abs().max(1)
-            early, late = (
-                Place(index, start + row, int(columns[row]), float(largest[row]))
-                for row in (int((largest > allowed).byte().argmax()), int(largest.argmax()))
-            )
-            if first is None and early.amount > allowed:
-                first = early
-            most = max(most, late, key=lambda place: place.amount)
-    return first and Difference(way, ways[0].match, allowed, first, most)
-
-
-def columns_of(
-    config: TableScheme, source: TableInput, cos: Tensor, sin: Tensor
-) -> Float[Tensor, "t c"]:
-    """Return cosines and sines in the order of a table's columns, float64."""
-    cos, sin = cos.double(), sin.double()
-    if isinstance(config, SinusoidalConfig):
-        return join_pairs(sin, cos, config.layout)
-    if source.width == config.rotary_dim:
-        cos, sin = (join_pairs(part, part, config.layout) for part in (cos, sin))
-    return torch.cat((cos, sin), 1)
+def differences_of(
+    answers: Sequence[Answer], config: TableScheme, allowed: Sequence[float]
+) -> Match | list[AnswersDifference]:
+    """Return the arithmetic that gives every answer, or how they differ from each way of computing."""
+    of_answers = [ways_of(config, one.source, one.length, allowed) for one in answers]
+    differences = []
+    for index, ways in enumerate(zip(*of_answers, strict=True)):
+        first: tuple[int, Place] | None = None
+        most = (0, Place(0, 0, 0.0))
+        for number, (answer, way) in enumerate(zip(answers, ways, strict=True)):
+            limit = Allowed(way.allowed)
+            found = first_difference(answer.source.columns, way.recipe, answer.positions, limit)
+            if found is not None:
+                first = first or (number, found.first)
+                most = max(most, (number, found.most), key=lambda place: place[1].amount)
+        if first is None:
+            return ways[0].match
+        differences.append(AnswersDifference(index, ways[0].match, ways[0].allowed, first, most))
+    return differences

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
-from posenc.identification.frequency_fit import ANGLE_ERROR, Hypothesis, Recipe, rounding
+from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
 from posenc.text import significant
@@ -33,12 +33,11 @@ Kind = Literal[
 class Deviation:
     """One way in which a table differs from its formula.
 
-    sentence: in words, with numbers. doubtful: whether the formula may be another one.
+    sentence: in words, with numbers.
     """
 
     kind: Kind
     sentence: str
-    doubtful: bool = False
 
 
 def same_size(size: float, factor: float, dtype: torch.dtype) -> bool:
@@ -211,8 +210,8 @@ def deviations_of(
     arrangement, scale, size = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.size
     deviations: list[Deviation] = []
 
-    def add(kind: Kind, sentence: str, *, doubtful: bool = False) -> None:
-        deviations.append(Deviation(kind, sentence[0].upper() + sentence[1:], doubtful))
+    def add(kind: Kind, sentence: str) -> None:
+        deviations.append(Deviation(kind, sentence[0].upper() + sentence[1:]))
 
     if arrangement.fault:
         kind: Kind = "swapped" if arrangement.fault == SWAPPED else "wrong pairs"
@@ -263,7 +262,6 @@ def deviations_of(
             "unexplained",
             f"{verb} from the formula by up to {significant(others.largest, 2)}, most in row {row:,}, "
             f"{where}.",
-            doubtful=not recipe.low and others.largest > ANGLE_ERROR * size * latest,
         )
     return tuple(deviations)
 

@@ -9,10 +9,13 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from posenc.frequencies import Frequencies
+from posenc.identification.columns import Columns
+from posenc.identification.frequency_fit import by_column
+from posenc.identification.predict import TableRecipe
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling import RopeDynamicConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
@@ -30,13 +33,10 @@ class Float32Code:
     divides: bool = False
     scale: float = 1.0
 
-    def cos_sin(
-        self, positions: Int[Tensor, " t"]
-    ) -> tuple[Float[Tensor, "t p"], Float[Tensor, "t p"]]:
-        """Return cosine and sine of every position and pair, float32."""
-        rows = positions.float().unsqueeze(-1)
-        angles = rows / self.numbers if self.divides else rows * self.numbers
-        return angles.cos() * self.scale, angles.sin() * self.scale
+    def recipe(self, columns: Columns) -> TableRecipe:
+        """Return how the columns of a table are computed."""
+        numbers = by_column(self.numbers, columns)
+        return TableRecipe(numbers, columns.sines, self.scale, torch.float32, self.divides)
 
 
 def float32_codes(config: SinusoidalConfig | RopeConfig) -> list[Float32Code]:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.columns import Arrangement, Columns
+from posenc.identification.predict import TableRecipe, predict
 from posenc.identification.waves import Waves
 from posenc.schemes.rope import RopeConfig
 
@@ -163,9 +164,9 @@ class Recipe:
         self, hypothesis: Hypothesis, rows: Float[Tensor, " t"], columns: Columns
     ) -> Float[Tensor, "t c"]:
         """Return rows of a table computed in this way, float64."""
-        frequencies = self._frequencies(hypothesis, columns).to(self.stored).to(self.angle)
-        angles = (rows + hypothesis.start).to(self.angle).unsqueeze(1) * frequencies
-        return hypothesis.size * torch.where(columns.sines, angles.sin(), angles.cos()).double()
+        frequencies = self._frequencies(hypothesis, columns).to(self.stored)
+        recipe = TableRecipe(frequencies, columns.sines, hypothesis.size, self.angle)
+        return predict(recipe, rows + hypothesis.start)
 
     def _frequencies(self, hypothesis: Hypothesis, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequencies as public code computes them."""

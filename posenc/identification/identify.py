@@ -95,6 +95,13 @@ class Identification:
         """The order of the columns."""
         return None if self.hypothesis is None else self.hypothesis.arrangement
 
+    @property
+    def pairs(self) -> int:
+        """Number of pairs of the order of the columns, 0 if there is none."""
+        if self.arrangement is None or self.by_column is None:
+            return 0
+        return self.arrangement.columns(len(self.by_column)).dim // 2
+
 
 def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     """Find the scheme that made a table, or a cache of cosines and sines.

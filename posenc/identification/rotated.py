@@ -15,11 +15,10 @@ from torch import Tensor
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
 from posenc.hook_arguments import is_real, type_and_shape
-from posenc.identification.columns import MIN_ROWS, TableInput
-from posenc.identification.corrected import rotation_code
+from posenc.identification.columns import MIN_ROWS
 from posenc.identification.frequency_fit import narrowest_format
 from posenc.identification.identify import FITS, Identification, identify
-from posenc.identification.model_match import ModelMatch, difference_from, match_model
+from posenc.identification.match import ROUNDINGS, ModelMatch, match_model
 from posenc.rotation import pair_columns
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -29,6 +28,7 @@ _Use = tuple[Layout, Layout]  # of the pairs before and after the rotation
 _USES: tuple[_Use, ...] = (
     ("half", "half"), ("interleaved", "interleaved"), ("interleaved", "half"),
 )  # fmt: skip
+_VECTOR_ROUNDINGS = 2 * ROUNDINGS  # of a quotient of two rounded vectors
 _UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
 
 
@@ -115,7 +115,7 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
         share = f"{features:,} of {width:,}, from feature {start:,} on,"
     moved = "" if use[0] == use[1] else " They come out as halves."
     sentence = (
-        f"The layout is {_words(use[0], features)}; {share} features are rotated.{moved}"
+        f"The layout is {layout_words(use[0], features)}; {share} features are rotated.{moved}"
         if features > 2
         else "One pair is rotated, so both layouts are the same."
     )
@@ -127,46 +127,51 @@ def is_clockwise(schemes: Mapping[str, SchemeConfig | None]) -> bool:
     return any(isinstance(each, RopeConfig) and each.clockwise for each in schemes.values())
 
 
+@dataclass(frozen=True, eq=False)
+class RotationMatch:
+    """Whether layers of a model rotate like vectors, as facts.
+
+    belongs: whether they do, from any first position. tables: the comparison of the cosines and sines, None
+    without any. wrong_layouts: the model's layouts where the vectors have another, features: rotated.
+    other_way: whether the vectors turn against the model's direction. start: the first position.
+    """
+
+    belongs: bool
+    tables: ModelMatch | None = None
+    wrong_layouts: tuple[Layout, ...] = ()
+    features: int = 0
+    other_way: bool = False
+    start: int = 0
+
+
 def match_rotation(
-    rotation: VectorRotation, schemes: Mapping[str, SchemeConfig | None]
-) -> ModelMatch:
+    rotation: VectorRotation,
+    schemes: Mapping[str, SchemeConfig | None],
+    positions: Tensor | None = None,
+) -> RotationMatch:
     """Return whether layers of a model rotate like this, and what is wrong if none do.
 
-    schemes: of each kind of layer, by its name.
+    schemes: of each kind of layer, by its name. positions: of the vectors, 0, 1, 2 ... by default.
     """
     rotation = rotation.as_in(schemes)
-    if rotation.cosines is None or rotation.identified is None or rotation.layout is None:
-        return ModelMatch(False, "These vectors are not those of the model's RoPE.")
-    match = match_model(rotation.identified, schemes, rotation.cosines, rotation.sines)
-    first = rotation.identified.hypothesis.start if rotation.identified.hypothesis else 0
-    source = TableInput.of(rotation.cosines, rotation.sines)
-    for name, scheme in schemes.items() if first else ():
-        if isinstance(scheme, RopeConfig) and not difference_from(scheme, source, first):
-            layers = "layers" if name == "all" else f"{name.replace('_', ' ')} layers"
-            match = ModelMatch(
-                True, f"The model's {layers} rotate like this, from position {first:,} on."
-            )
+    if rotation.cosines is None or rotation.sines is None or rotation.layout is None:
+        return RotationMatch(False)
+    cosines, sines, start = rotation.cosines, rotation.sines, 0
+    match = match_model(schemes, cosines, sines, positions, _VECTOR_ROUNDINGS)
+    nearest = match.nearest
+    cause = nearest and nearest.cause
+    if cause and cause.word == "shifted" and not (nearest and (nearest.mistake or nearest.size)):
+        start = cause.numbers[1]  # vectors may be those of any positions
+    belongs = match.belongs or bool(start)
     layouts = {scheme.layout for scheme in schemes.values() if isinstance(scheme, RopeConfig)}
-    clockwise = is_clockwise(schemes)
-    code = rotation_code(next(iter(layouts), "half"), rotation.features, clockwise=clockwise)
-    if not layouts or rotation.layout in layouts or rotation.features == 2:
-        if clockwise and any(each.kind == "sign" for each in rotation.identified.deviations):
-            other_way = (
-                "These vectors turn the other way: the model turns each pair by minus the angle of its "
-                "position."
-            )
-            assert rotation.sines is not None
-            sines = -rotation.sines
-            turned = match_model(
-                _identified(rotation.cosines, sines), schemes, rotation.cosines, sines
-            )
-            sentence = other_way if turned.belongs else f"{other_way} {match.sentence}"
-            match = ModelMatch(False, sentence, f"{match.code}\n\n{code}".strip())
-        return match
-    expected = " or ".join(_words(layout, rotation.features) for layout in sorted(layouts))
-    wrong = f"These vectors have the wrong layout: the model pairs {expected}."
-    tables = f"{match.code}\n\n" if match.code else ""
-    return ModelMatch(False, wrong if match.belongs else f"{wrong} {match.sentence}", tables + code)
+    features = rotation.features
+    if layouts and rotation.layout not in layouts and features > 2:
+        return RotationMatch(False, match, (*sorted(layouts),), features, start=start)
+    if is_clockwise(schemes) and not belongs:
+        turned = match_model(schemes, cosines, -sines, positions, _VECTOR_ROUNDINGS)
+        if turned.belongs:
+            return RotationMatch(False, match, (), features, other_way=True)
+    return RotationMatch(belongs, match, (), features, start=start)
 
 
 def _identified(cosines: Tensor, sines: Tensor) -> Identification:
@@ -176,7 +181,8 @@ def _identified(cosines: Tensor, sines: Tensor) -> Identification:
     return replace(identified, deviations=others)
 
 
-def _words(layout: Layout, features: int) -> str:
+def layout_words(layout: Layout, features: int) -> str:
+    """Return which features form a pair."""
     if layout == "half":
         return f"halves (feature m with m + {features // 2:,})"
     return "neighbours (feature 2m with 2m + 1)"

@@ -77,20 +77,20 @@ def usual_configs(
             yield scaling(dim=dim, **numbers, **switch)
 
 
-def changed_scalings(scheme: RopeConfig) -> Iterator[tuple[ScaledRopeConfig, str]]:
-    """Yield a scaling with one of its numbers changed to another usual one, and a clause on it."""
+def changed_scalings(scheme: RopeConfig) -> Iterator[tuple[ScaledRopeConfig, str, str, str]]:
+    """Yield a scaling with one of its numbers changed to another usual one.
+
+    With the name of the number, its new value and the scheme's own, as texts.
+    """
     if not isinstance(scheme, ScaledRopeConfig):
         return
     for name, rule in _own_rules(scheme):
         own = getattr(scheme, name)
         for value in _usual_values(name, own):
             if value != own:
-                clause = (
-                    f"the {rule.label.lower()} is {fields.described(value)}, where the scheme has "
-                    f"{fields.described(own)}"
-                )
+                texts = rule.label.lower(), fields.described(value), fields.described(own)
                 with contextlib.suppress(ConfigError):
-                    yield scheme.replace(**{name: value}), clause
+                    yield scheme.replace(**{name: value}), *texts
 
 
 def _usual_values(name: str, own: object) -> Sequence[Any]:

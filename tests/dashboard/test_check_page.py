@@ -22,16 +22,11 @@ from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.frequencies import interleaved_to_half
-from posenc.identification import identify
-from posenc.identification.columns import ARRANGEMENTS
-from posenc.identification.corrected import corrected_code
-from posenc.identification.frequency_fit import EXACT, Hypothesis
+from posenc.identification import identify, match_model
 from posenc.identification.identify import headline as identified
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.sizes import Sizes
-from posenc.tables import rope_tables
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read, charts, drawn, headline, opened, table, visit
@@ -104,82 +99,10 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     assert [box.value for box in at.metric] == [f"{error.max():.3g}"]
 
 
-def faulty_tables() -> dict[str, tuple[torch.Tensor, torch.Tensor | None]]:
-    """Every example, every mistaken order of columns, and a scaled cache that begins at position 3."""
-    tables = {name: make(name, Sizes(dim=128, heads=2, length=64)) for name in EXAMPLES}
-    for arrangement in ARRANGEMENTS:
-        if arrangement.fault:
-            columns = arrangement.columns(64)
-            values = EXACT.values(Hypothesis(arrangement, 1e4), torch.arange(80.0), columns).float()
-            is_table = arrangement.form == "table"
-            tables[arrangement.order] = (
-                (values, None) if is_table else (values[:, :32], values[:, 32:])
-            )
-    inv_freq, factor = rope_frequencies(RopeYarnConfig(dim=64, factor=4.0))
-    angles = torch.arange(3, 300, dtype=torch.float64)[:, None] * inv_freq
-    cos, sin = (factor * angles.cos()).float(), (factor * angles.sin()).float()
-    tables["YaRN"] = (torch.cat((cos, cos), 1), torch.cat((sin, sin), 1))
-    return tables
-
-
-def test_corrected_code_makes_the_table_without_deviations() -> None:
-    corrected = set()
-    for name, (given, sines) in faulty_tables().items():
-        result = identify(given, sines)
-        codes = corrected_code(result)
-        if len(codes) == 2:
-            continue  # two uses, of another test
-        certain = not any(deviation.doubtful for deviation in result.deviations)
-        assert bool(codes) == (bool(result.deviations) and certain), name
-        if not codes:
-            continue
-        names: dict[str, Any] = {}
-        exec(codes["Corrected code"], names)
-        parts = (names["table"],) if sines is None else (names["cosines"], names["sines"])
-        again = identify(*parts)
-        assert again.deviations == (), name
-        assert parts[0].shape == given.shape
-        assert again.hypothesis is not None
-        assert again.hypothesis.start == 0
-        assert again.arrangement is not None
-        assert not again.arrangement.fault
-        corrected.add(name)
-    assert {"tutorial code", "starts at 1", "tensor2tensor", BFLOAT16, "YaRN"} <= corrected
-    codes = corrected_code(identify(*make(BFLOAT16, Sizes(dim=64, heads=2, length=48))))
-    exec(codes["Corrected code"], names)
-    cos, sin = waves(48, 32)
-    np.testing.assert_allclose(names["cosines"], np.concatenate((cos, cos), 1), atol=1e-7)
-    np.testing.assert_allclose(names["sines"], np.concatenate((sin, sin), 1), atol=1e-7)
-
-
-def test_code_of_each_use_makes_a_table_of_that_use() -> None:
-    sin, cos = (torch.from_numpy(part).float() for part in waves(48, 32)[::-1])
-    halves, cosines_first = torch.cat((sin, cos), 1), torch.cat((cos, sin), 1)
-    pairs, swapped = (torch.stack(both, -1).flatten(1) for both in ((sin, cos), (cos, sin)))
-    tables = {
-        "halves": (halves, {"As a sinusoidal table": halves, "As a rotary cache, sines first": halves}),
-        "cosines first": (
-            cosines_first,
-            {"As a rotary cache": cosines_first, "As a sinusoidal table": halves},
-        ),
-        "pairs": (swapped, {"As a rotary cache": swapped, "As a sinusoidal table": pairs}),
-    }  # fmt: skip
-    for given, uses in tables.values():
-        codes = corrected_code(identify(given))
-        assert [*codes] == [*uses]
-        for title, expected in uses.items():
-            names: dict[str, Any] = {}
-            exec(codes[title], names)
-            torch.testing.assert_close(names["table"], expected, atol=1e-6, rtol=0)
-
-
-def test_page_shows_the_corrected_code_or_that_the_table_matches() -> None:
+def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}))
-    codes = corrected_code(identify(*make(BFLOAT16, pages.setting(at).sizes)))
-    assert codes["Corrected code"].strip() in [box.value for box in at.main.code]
     assert "1 deviation found" in headline(at)
     at = drawn(visit(PAGE, SMALL))
-    assert at.main.code.values == []
     assert any("Matches the formula to float32 rounding." in box.value for box in at.main.markdown)
 
 
@@ -208,18 +131,31 @@ def test_table_that_no_formula_makes_is_compared_with_the_chosen_model() -> None
         assert ("None of these" in headline(at)) != belongs
 
 
-def test_corrected_code_is_that_of_the_chosen_model() -> None:
-    link = {"dim": "128", "heads": "1", "length": "48"}
-    expected = [part.repeat(1, 2) for part in rope_tables(48, 128, 5e5)]
-    for table_name in ("RoPE cache", BFLOAT16):
-        at = drawn(visit(PAGE, link | {"table": table_name, "model": "llama-3-8b"}))
-        names: dict[str, Any] = {}
-        (code,) = at.main.code.values
-        exec(code, names)
-        for name, part in zip(("cosines", "sines"), expected, strict=True):
-            torch.testing.assert_close(names[name], part, rtol=0, atol=2.0**-23)
-    at = drawn(visit(PAGE, link | {"table": "RoPE cache", "model": "llama-2-7b"}))
-    assert at.main.code.values == []
+def test_positions_found_and_expected_are_drawn_by_row() -> None:
+    """Of two packed documents where one text is expected, and of no chart where the table belongs."""
+    scheme = RopeConfig(dim=64, layout="half")
+    for parts, expected in ((2, None), (2, torch.arange(80) % 40), (1, None)):
+        places = torch.arange(80) % (80 // parts)
+        angles = places.double()[:, None] * rope_frequencies(scheme)[0]
+        tables = angles.cos().float(), angles.sin().float()
+        match = match_model({"all": scheme}, *tables, positions=expected)
+        frame = data.positions_by_row(match)
+        assert match.belongs == frame.empty == (parts == 1 or expected is not None)
+        if not frame.empty:
+            drawn_lines = dict(list(frame.groupby("which")["position"]))
+            assert drawn_lines["found in the table"].tolist() == places.tolist()
+            assert drawn_lines["expected"].tolist() == [*range(80)]
+
+
+def test_cause_is_the_headline_where_a_table_is_not_that_of_the_chosen_model() -> None:
+    at = open_uploader(SMALL | {"model": "llama-2-7b"})
+    angles = (torch.arange(64) % 32).double()[:, None] * rope_frequencies(RopeConfig(dim=128))[0]
+    upload(at, npy(torch.cat((angles.cos(), angles.sin()), 1).float().numpy()), "mine.npy")
+    at = drawn(at)
+    assert as_read(headline(at)).startswith("mine.npy: Positions begin again at 0 in row 32")
+    assert {"found in the table", "expected"} in [
+        set(frame.get("which", ())) for frame in charts(at)
+    ]
 
 
 def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:

@@ -213,13 +213,24 @@ def test_context_is_the_largest_that_the_scheme_names(scheme: Any, last: int) ->
 
 
 FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
-    "float16": (Tensor.half, "first at position 2,049, .* NaN or infinity, where"),  # from 65,520 on
-    "clamped": (lambda p: p.clamp(max=4_095), "first at position 4,096, "),
-    "bfloat16": (Tensor.bfloat16, "first at position 257, .* What it is: None of these"),
-    "16 bits": (Tensor.short, "first at position 32,768, .* right for positions 0 to 2,047 in order"),
-    "shifted": (lambda p: p + 1, "first at position 0, .* Row 0 stands for position 1"),
-    "counted": (lambda p: torch.arange(p.shape[1])[None], "returns rows 0, 1, 2 and so on, whichever"),
-    "sorted": (lambda p: p.sort().values, "cannot take them in any order, or twice"),
+    "float16": (  # infinity from 65,520 on
+        Tensor.half,
+        "^Positions are rounded to float16.* first at position 2,049, .* NaN or infinity, where",
+    ),
+    "clamped": (
+        lambda p: p.clamp(max=4_095), "^Positions are clamped at 4,095.* first at position 4,096, ",
+    ),
+    "bfloat16": (Tensor.bfloat16, "^Positions are rounded to bfloat16.* first at position 257, "),
+    "16 bits": (
+        Tensor.short,
+        "^Positions wrap after 65,536.* first at position 32,768, .* right for positions 0 to 2,047",
+    ),
+    "shifted": (lambda p: p + 1, "^Row 0 stands for position 1, .* first at position 0, "),
+    "counted": (
+        lambda p: torch.arange(p.shape[1])[None],
+        "^Rows are counted: row 6 stands for position 6, whichever",
+    ),
+    "sorted": (lambda p: p.sort().values, "^Positions are those asked for, sorted: "),
     "without repeats": (lambda p: p.unique()[None], "each twice, it did not return a row for each"),
 }  # fmt: skip
 
@@ -283,7 +294,9 @@ def test_module_whose_cache_is_shorter_than_the_context_is_told_so(registered: b
 
 
 def test_module_that_is_called_is_no_table_of_rows() -> None:
-    with pytest.raises(SchemeArgumentError, match="start is the position of a table's first row"):
+    with pytest.raises(
+        SchemeArgumentError, match="start and positions are those of a table's rows"
+    ):
         assert_matches(Called(), ROPE, start=1)
     with pytest.raises(SchemeArgumentError, match="context is the number of positions of a module"):
         assert_matches(rope_tables(40, 32), ROPE, context=40)

@@ -160,6 +160,8 @@ def test_refused_files_and_configs_are_told_from_a_deviation_by_the_exit_status(
         (2, [good, "--config", tmp_path / "absent.json"]),
         (2, [good, "--before", infinite]),
         (2, [good, "--tensor", "x", "--before", good]),
+        (2, [good, "--positions", torn]),
+        (2, [good, "--positions", torn, "--config", config]),
     ):
         assert run(*arguments)[0] == status, arguments
 
@@ -191,6 +193,23 @@ def test_command_describes_a_file_in_text_and_as_json(tmp_path: Path) -> None:
     assert [found[key] for key in keys] == [1e4, 1, 32, "float32"]
     assert found["config"]["kind"] == "sinusoidal"
     assert [deviation["kind"] for deviation in found["deviations"]] == ["start"]
+
+
+def test_command_compares_the_positions_expected_and_names_the_cause_first(tmp_path: Path) -> None:
+    config, positions = tmp_path / "config.json", tmp_path / "positions.txt"
+    config.write_text('{"model_type": "llama", "hidden_size": 128, "num_attention_heads": 4}')
+    positions.write_text(f"{[*range(20), *range(20)]}")
+    cos, sin = rope_tables(40, 32)
+    for places, status in ((torch.arange(40), 1), (torch.arange(40) % 20, 0)):
+        files = tmp_path / "cos.npy", tmp_path / "sin.npy"
+        for file, part in zip(files, (cos, sin), strict=True):
+            file.write_bytes(npy(part[places].numpy()))
+        arguments = (files[0], "--sines", files[1], "--config", config, "--positions", positions)
+        found, output = run(*arguments)
+        assert found == status
+        cause = "Positions run on from row to row: row 20 stands for 20, where a new document begins at 0."
+        assert output.startswith(cause if status else "This table belongs to the model")
+        assert json.loads(run(*arguments, "--json")[1])["belongs"] == (not status)
 
 
 def test_command_takes_sines_of_another_file_and_names_of_tensors(tmp_path: Path) -> None:

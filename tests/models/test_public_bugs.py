@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from posenc.frequencies import Layout
-from posenc.identification import match_rotation, rotation_of
+from posenc.identification import match_model, match_rotation, rotation_of
+from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.models.presets import MODELS
 from posenc.planner import paste
 from posenc.testing import assert_matches
@@ -112,11 +113,11 @@ def shifted_sines() -> Tables:
 BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     "huggingface/candle#3520": (
         lambda: low_angles(torch.bfloat16), config_of("rope", dim=128, base=1e6, layout="half"),
-        "Computed with bfloat16 angles",
+        "Its angles are rounded to bfloat16: ",
     ),
     "EleutherAI/gpt-neox#1003": (
         lambda: low_angles(torch.float16), config_of("rope", dim=128, base=1e6, layout="half"),
-        "Computed with float16 angles",
+        "Its angles are rounded to float16: ",
     ),
     "huggingface/transformers#25681": (
         low_frequencies, config_of("rope", dim=64, layout="half"), "frequencies are rounded to bfloat16",
@@ -139,8 +140,8 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     ),
     "sgl-project/sglang#38786": (
         grown_yarn, QWEN_YARN,
-        "first in row 400, .*: from there on, the frequencies are not scaled, .*YaRN by 4 and the "
-        "attention factor 1.139 is missing",
+        "From row 400 on, the frequencies are not scaled, .*YaRN by 4 and the attention factor 1.139 is "
+        r"missing\.",
     ),
     "ikawrakow/ik_llama.cpp#2291": (
         lambda: halves(positions(300) * plain(128, 5e5)), published("llama-3.1-8b"),
@@ -169,14 +170,14 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     ),
     "raiyanyahya/how-to-train-your-gpt#7": (
         neighbours, config_of("rope", dim=64, layout="half"),
-        "columns are repeated in neighbours, the model's in halves. It differs first in row 1, pair 0, by ",
+        "Its layout is not that of the model: its columns are repeated in neighbours, the model's in ",
     ),
     "Blaizzy/mlx-vlm#1927": (
         short_factors, PHI, "The frequencies are those of short texts, not of 5,000 tokens",
     ),
     "vllm-project/vllm#41236": (
         squared_factor, config_of("rope_dynamic", dim=64, base=1e3, factor=2.0, layout="half"),
-        "It differs first in row 1, pair 1, by 0.02. What it is: RoPE, base 3,108.22",
+        "The frequencies are those of 4,096 tokens, not of 300 tokens",
     ),
     "vllm-project/vllm-ascend#12723": (
         shifted_sines, config_of("rope", dim=96, layout="half"), "differs first in row 1, pair 0, by 0.795",
@@ -199,6 +200,208 @@ def test_bug_of_public_code_is_named(bug: str) -> None:
     make, expected, message = BUGS[bug]
     with pytest.raises(AssertionError, match=f"(?s){message}"):
         assert_matches(make(), expected)
+
+
+ROPE = config_of("rope", dim=128, layout="half")
+DYNAMIC = config_of("rope_dynamic", dim=64, factor=4.0, trained_length=2_048, layout="half")
+YARN_40 = config_of("rope_yarn", dim=64, factor=40.0, trained_length=4_096, layout="half")
+SHARED = config_of("rope", dim=256, base=1e7, partial_rotary_factor=0.25, layout="half")
+P_ROPE = config_of(
+    "rope_proportional", dim=128, base=1e6, partial_rotary_factor=0.25, layout="half"
+)
+SIZE_4, SIZE_8, SIZE_40 = (0.1 * math.log(factor) + 1 for factor in (4, 8, 40))
+
+
+def rows(*parts: range) -> Tensor:
+    return torch.tensor([row for part in parts for row in part])
+
+
+def turned(places: Tensor, frequencies: Tensor | None = None, size: float = 1.0) -> Tables:
+    """Cosines and sines of positions, with the frequencies of ROPE by default."""
+    theta = plain(128, 1e4) if frequencies is None else frequencies
+    return halves(places.double()[:, None] * theta, size)
+
+
+def exchanged(pairs: int) -> Tables:
+    """As a sum by angle addition that exchanges cosine and sine in the first pairs."""
+    cos, sin = turned(rows(range(64)))
+    columns = rows(range(pairs), range(64, 64 + pairs))
+    cos[:, columns], sin[:, columns] = sin[:, columns].clone(), cos[:, columns].clone()
+    return cos, sin
+
+
+def llama3(inv_freq: Tensor) -> Tensor:
+    """Meta's code: divide long waves by 8, keep short ones, blend between."""
+    scaled = []
+    for theta in inv_freq.tolist():
+        wave = 2 * math.pi / theta
+        smooth = (8_192 / wave - 1) / (4 - 1)
+        mixed = (1 - smooth) * theta / 8 + smooth * theta
+        scaled.append(theta / 8 if wave > 8_192 else theta if wave < 8_192 / 4 else mixed)
+    return torch.tensor(scaled, dtype=torch.float64)
+
+
+def axes(interleaved: bool) -> Any:
+    return config_of(
+        "rope_sections", dim=128, base=1e6, sections=(24, 20, 20), grid=0, layout="half",
+        interleaved=interleaved,
+    )  # fmt: skip
+
+
+def picture(interleaved: bool) -> Tables:
+    """Five tokens of text, a picture of 3 x 4 places, and nine tokens (Qwen2-VL and Qwen3-VL)."""
+    text = [(p, p, p) for p in range(5)]
+    text += [(5, 5 + p // 4, 5 + p % 4) for p in range(12)] + [(p, p, p) for p in range(9, 18)]
+    sections = [24, 20, 20]
+    in_turn = [m % 3 if m < 3 * sections[m % 3] else 0 for m in range(64)]
+    axis = in_turn if interleaved else [n for n in range(3) for _ in range(sections[n])]
+    places = torch.tensor(text, dtype=torch.float64)[:, axis]
+    return halves(places * plain(128, 1e6))
+
+
+# Tables, the scheme expected, the positions expected if not 0, 1, 2 and so on; then the fact that is
+# found, and words of the first sentence.
+CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
+    "unslothai/unsloth#3699": (
+        turned(rows(range(1, 2), range(1, 2), range(1, 2), range(59))), ROPE, None,
+        "padding filled", "The first 3 rows stand for position 1, as padding that is filled",
+    ),
+    "padding that is counted": (
+        turned(rows(range(-5, 59))), ROPE, None,
+        "negative start", "Row 0 stands for position -5, as padding on the left",
+    ),
+    "allenai/OLMo-core#591": (
+        turned(rows(range(128))), ROPE, rows(range(64), range(64)),
+        "not reset", "row 64 stands for 64, where a new document begins at 0",
+    ),
+    "packed documents in a plain text": (
+        turned(rows(range(40), range(60), range(28))), ROPE, None,
+        "reset", "Positions begin again at 0 in row 40 (3 parts), as of packed documents",
+    ),
+    "a cache that wraps": (
+        turned(rows(range(512), range(488))), ROPE, None, "reset", "of a cache of 512 rows that wraps",
+    ),
+    "NVIDIA/Megatron-LM#5243": (
+        turned(torch.tensor([0, 3, 0, 3])), ROPE, torch.tensor([0, 3, 4, 7]),
+        "first part again", "From row 2 on, positions are those of the first 2 rows again",
+    ),
+    "one rank of context parallelism": (
+        turned(rows(range(16), range(48, 64))), ROPE, None,
+        "context-parallel slice", "the two slices of rank 0 of 2 in context parallelism",
+    ),
+    "Blaizzy/mlx-vlm#1983": (
+        turned(torch.cat((torch.arange(40), torch.zeros(24)))), ROPE, None,
+        "stuck", "From row 40 on, every row stands for position 0, as where each decoding step",
+    ),
+    "a chunk that is counted twice": (
+        turned(rows(range(32), range(64, 96))), ROPE, None,
+        "counted twice", "Row 32 stands for position 64: the 32 rows before it are counted twice",
+    ),
+    "an eviction": (
+        turned(rows(range(100), range(80, 120))), ROPE, None,
+        "goes back", "Row 100 stands for position 80: positions go on from the number of rows kept",
+    ),
+    "a strided slice": (
+        turned(4 * torch.arange(64)), ROPE, None, "strided", "Each row stands for 4 positions more",
+    ),
+    "late positions": (
+        turned(200_000 + torch.arange(64)), ROPE, None, "shifted", "Row 0 stands for position 200,000",
+    ),
+    "bfloat16 positions": (
+        turned(torch.arange(1_000).bfloat16()), ROPE, None,
+        "bfloat16 positions", "row 257 stands for position 256, not for 257",
+    ),
+    "float16 positions": (
+        turned(torch.arange(3_000).half()), ROPE, None,
+        "float16 positions", "row 2,049 stands for position 2,048, not for 2,049",
+    ),
+    "a cache that is clamped": (
+        turned(torch.arange(600).clamp(max=511)), ROPE, None,
+        "clamped", "Positions are clamped at 511, from row 512 on",
+    ),
+    "ROCm/maxtext#4616": (
+        turned(torch.arange(300), plain(256, 1e7)), SHARED, None,
+        "whole head", "All 256 features of a head are rotated; the model rotates 64 of them",
+    ),
+    "a width that is halved": (
+        turned(torch.arange(300), plain(64, 1e4)), ROPE, None,
+        "halved width", "64 features are rotated, where the model rotates 128",
+    ),
+    "partial in place of proportional": (
+        turned(torch.arange(300), plain(32, 1e6)), P_ROPE, None,
+        "partial", "The exponents are 2m/32, as of partial rotation, in place of 2m/128",
+    ),
+    "pairs that stand still left out": (
+        turned(torch.arange(300), plain(128, 1e6)[:16]), P_ROPE, None,
+        "zero pairs left out", "The 96 features that do not turn are left out",
+    ),
+    "NVIDIA/Megatron-LM#1418": (
+        turned(torch.arange(300), yarn(64, 1e4, 40.0, 163_840), SIZE_40), YARN_40, None,
+        "original length", "starts from 163,840 tokens, where the scheme's starts from 4,096",
+    ),
+    "static NTK": (
+        turned(torch.arange(300), plain(64, 1e4 * 4 ** (64 / 62))), DYNAMIC, None,
+        "static NTK", "The base is that of static NTK scaling by 4, not of dynamic NTK for 300 tokens",
+    ),
+    "dynamic NTK of one length": (
+        turned(torch.arange(300), plain(64, 1e4 * (4 * 4 - 3) ** (64 / 62))), DYNAMIC, None,
+        "another length", "The frequencies are those of 8,192 tokens, not of 300 tokens",
+    ),
+    "YaRN by 8 in place of 4": (
+        turned(torch.arange(300), yarn(128, 1e6, 8.0, 32_768), SIZE_8), QWEN_YARN, None,
+        "another number", "The scale factor is 8, where the scheme has 4.",
+    ),
+    "YaRN by 8 in place of 4, with both factors": (
+        turned(torch.arange(300), yarn(128, 1e6, 8.0, 32_768), SIZE_4 * SIZE_8), QWEN_YARN, None,
+        "another number", "is multiplied by both attention factors, 1.208 and 1.139",
+    ),
+    "Llama 3 applied twice": (
+        turned(torch.arange(300), llama3(llama3(plain(128, 5e5)))), LLAMA3, None,
+        "scaled twice", "The frequencies are scaled twice by Llama 3 scaling by 8",
+    ),
+    "exponent m/d": (
+        turned(torch.arange(200), plain(128, 1e4).sqrt()), ROPE, None,
+        "exponent m/d", "The exponents are m/d in place of 2m/d",
+    ),
+    **{
+        f"sines and cosines exchanged in {pairs} pairs": (
+            exchanged(pairs), ROPE, None,
+            "exchanged", f"Sines and cosines have changed places in {pairs} of 64 pairs",
+        )
+        for pairs in (1, 20, 64)
+    },
+    "alibaba/MNN#4133": (
+        picture(interleaved=False), axes(interleaved=True), None,
+        "axes", "The axes of the pairs are one section after the other, where the scheme has them dealt",
+    ),
+    "axes dealt out in turn": (
+        picture(interleaved=True), axes(interleaved=False), None,
+        "axes", "The axes of the pairs are dealt out in turn, where the scheme has them one section after",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CAUSES)
+def test_cause_is_found_and_named_in_the_first_sentence(case: str) -> None:
+    tables, scheme, expected, word, sentence = CAUSES[case]
+    match = match_model({"all": scheme}, *tables, positions=expected)
+    found = match.matches["all"]
+    words = {fact.word for fact in (found.mistake, found.cause) if fact is not None}
+    assert words == {word}
+    assert not match.belongs
+    assert sentence in match_sentences(match, None)[0]
+    with pytest.raises(AssertionError) as failure:
+        assert_matches(tables, scheme, positions=expected)
+    first = str(failure.value).split(" This is no")[0]
+    assert sentence.rstrip(".") in first
+
+
+def test_table_at_the_positions_expected_belongs() -> None:
+    for places in (rows(range(64), range(64)), torch.tensor([0, 3, 4, 7]), rows(range(7, 71))):
+        assert match_model({"all": ROPE}, *turned(places), positions=places).belongs
+        assert assert_matches(turned(places), ROPE, positions=places) == "exact angles"
+    scheme = axes(interleaved=True)
+    assert match_model({"all": scheme}, *picture(interleaved=True)).belongs
 
 
 # How code pairs the features of queries, and how the config of the model that it runs pairs them.
@@ -224,14 +427,8 @@ def test_layout_of_another_model_is_named_from_queries(bug: str) -> None:
     assert rotation.layout == used
     match = match_rotation(rotation, {"all": config_of("rope", dim=64, layout=meant)})
     assert not match.belongs
-    assert match.sentence.startswith("These vectors have the wrong layout: the model pairs ")
-    names: dict[str, Any] = {}
-    exec(match.code, names)
-    again = names["rotate"](before, turn.real, turn.imag)
-    assert rotation_of(before, again).layout == meant
-    assert match_rotation(
-        rotation_of(before, again), {"all": config_of("rope", dim=64, layout=meant)}
-    ).belongs
+    sentences = rotation_sentences(match, rotation.identified)
+    assert sentences[0].startswith("These vectors have the wrong layout: the model pairs ")
     assert match_rotation(rotation, {"all": config_of("rope", dim=64, layout=used)}).belongs
 
 

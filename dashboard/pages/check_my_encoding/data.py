@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dashboard.cache import cached
-from dashboard.charts.frames import MOST_POINTS
+from dashboard.charts.frames import MOST_POINTS, evenly
 from dashboard.components.matrix import Full, Panel
 from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
@@ -33,11 +33,15 @@ from posenc.identification.identify import (
     reconstruct,
     record,
 )
+from posenc.identification.match import ModelMatch
+from posenc.identification.positions import UNKNOWN
+from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.schemes.rope import RopeConfig
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of, significant
 
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
+FOUND_AND_EXPECTED = ("found in the table", "expected")
 NO_TABLE = "There is no table to check."
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
@@ -49,14 +53,15 @@ FIELDS = (
 class Answer:
     """The answer on one table: what it is, how well positions are decoded from it, or a reason for none.
 
-    numbers: a row per table that is compared. The rest is of a table that was looked at alone. largest,
-    worst: the largest error against exact angles, and the sentence on where it is; None and "" if no
-    formula fits. notes: what was assumed, how near the formula comes. by_column: largest differences of
-    each column.
+    source: the file of an upload, before the headline. numbers: a row per table that is compared. The rest
+    is of a table that was looked at alone. largest, worst: the largest error against exact angles, and the
+    sentence on where it is; None and "" if no formula fits. notes: what was assumed, how near the formula
+    comes. by_column: largest differences of each column.
     """
 
     headline: str
     reason: str = ""
+    source: str = ""
     numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
     result: Identification | None = None
     largest: float | None = None
@@ -134,6 +139,7 @@ def _identified(name: str, setting: Setting) -> Answer:
     scheme = (values["config"] or {}).get("kind")
     return Answer(
         headline=f"{source}{headline(result)}",
+        source=source,
         numbers=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         result=result,
         largest=None if error is None else error.largest,
@@ -142,6 +148,39 @@ def _identified(name: str, setting: Setting) -> Answer:
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),
     )
+
+
+def with_model(answer: Answer, match: ModelMatch) -> Answer:
+    """Return an answer with the cause first, where a table is not that of the chosen model."""
+    sentences = match_sentences(match, answer.result)
+    if match.belongs and answer.result is not None and not answer.result.known:
+        return replace(
+            answer, headline=" ".join(sentences), notes=()
+        )  # the formula is the model's own
+    if match.belongs or match.nearest is None or not match.nearest.explained:
+        return answer
+    what = answer.headline.removeprefix(answer.source)
+    headline = f"{answer.source}{sentences[0]}"
+    return replace(answer, headline=headline, notes=(f"What it is: {what}", *answer.notes))
+
+
+def positions_by_row(match: ModelMatch) -> pd.DataFrame:
+    """Return the position found and expected of every row, of very many of an even choice of rows.
+
+    Empty unless rows stand for other positions than those expected. Rows that stand for none are left out.
+    """
+    nearest = match.nearest
+    if nearest is None or nearest.positions is None or nearest.cause is None:
+        return pd.DataFrame()
+    rows = evenly(len(nearest.expected))
+    parts = [
+        pd.DataFrame({"row": rows, "position": part.numpy()[rows], "which": name})
+        for name, part in zip(
+            FOUND_AND_EXPECTED, (nearest.positions, nearest.expected), strict=True
+        )
+    ]
+    frame = pd.concat(parts, ignore_index=True)
+    return frame[frame["position"] != UNKNOWN].reset_index(drop=True)
 
 
 def _by_column(result: Identification, error: Differences | None) -> pd.DataFrame:
@@ -235,7 +274,8 @@ def rotations(setting: Setting, before: NumberTable, after: NumberTable) -> list
             sentences.append(headline(rotation.identified))
         if model is not None:
             schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
-            sentences.append(match_rotation(rotation, schemes).sentence)
+            match = match_rotation(rotation, schemes)
+            sentences[1:1] = rotation_sentences(match, rotation.identified)
         paragraphs.append(" ".join(sentences))
     return paragraphs
 

@@ -21,8 +21,8 @@ from dashboard.settings import Setting
 from dashboard.text import number, plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
-from posenc.identification import identify, match_model
-from posenc.identification.model_match import ModelMatch, code_by_title
+from posenc.identification import Identification, ModelMatch, identify, match_model
+from posenc.identification.sentences import match_sentences
 
 TITLE = "Check my encoding"
 _ANSWERED = "check_answered"  # the table whose answer is drawn
@@ -71,15 +71,14 @@ def draw() -> None:
 
 
 def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None:
-    """Draw the largest error, the deviations and the corrected code beside the chart."""
+    """Draw the largest error and the deviations beside the chart."""
     both = settings.map(lambda setting: data.answer(setting, table))
     current, match = both.current, None
     model = model_picker.chosen()
     if current.result is not None and model is not None:
         schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
-        match = match_model(current.result, schemes, *data.tables(table, settings.current))
-        if match.belongs and not current.result.known:  # no formula but the model's own is its
-            both = replace(both, current=replace(current, headline=match.sentence, notes=()))
+        match = match_model(schemes, *data.tables(table, settings.current))
+        both = replace(both, current=data.with_model(current, match))
     with header.container():
         page.head(TITLE, both.map(lambda answer: plain(answer.headline)))
     with result.container():
@@ -92,9 +91,12 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
                 title = "Largest difference by column"
                 page.chart(columns, _differences, key="check_columns", title=title)
             if current.result is not None:
-                _model_check(match)
+                _model_check(match, current.result)
         with left:
             _verdict(both, match)
+            if match is not None and len(frame := data.positions_by_row(match)):
+                title = "Position that each row stands for"
+                page.picture(frame, _positions(), key="check_positions", title=title)
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
             lambda every: Scale.around_zero(
@@ -123,14 +125,13 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
 
 
 def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
-    """Draw the largest error, the deviations and the corrected code. match: with the chosen model."""
-    current, codes = both.current, {}
+    """Draw the largest error and the deviations. match: with the chosen model."""
+    current = both.current
     if current.largest is not None:
         st.metric("Largest error", number(current.largest), width="content")
         page.second_headline(both.map(lambda answer: answer.worst))
     if current.result is not None:
-        codes = code_by_title(current.result, match)
-        deviations = () if match is not None and match.exact else current.result.deviations
+        deviations = () if match is not None and match.belongs else current.result.deviations
         for deviation in deviations:
             st.markdown(f":material/error: {plain(deviation.sentence)}")
         if current.result.known and not deviations:
@@ -139,21 +140,48 @@ def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
         for words in current.result.also:
             if words not in current.headline:
                 st.markdown(f":material/alt_route: It may also be {plain(words)}.")
-    if codes:
-        for tab, code in zip(st.tabs([*codes]), codes.values(), strict=True):
-            tab.code(code, language="python", wrap_lines=True)
     for note in current.notes:
         st.caption(plain(note))
 
 
-def _model_check(match: ModelMatch | None) -> None:
+def _sentence(match: ModelMatch, result: Identification) -> str:
+    return " ".join(match_sentences(match, result))
+
+
+def _model_check(match: ModelMatch | None, result: Identification) -> None:
     """Draw the choice of a model, or of its config.json, and whether the table belongs to it."""
     st.markdown("**Does this cache belong to a model?**")
     model_picker.select(st, "model_here_control")
     model_picker.draw_own_config()
     if match is not None:
-        icon = "check_circle" if match.exact else "error"
-        st.markdown(f":material/{icon}: {plain(match.sentence)}")
+        icon = "check_circle" if match.belongs else "error"
+        st.markdown(f":material/{icon}: {plain(_sentence(match, result))}")
+
+
+@functools.cache
+def _positions() -> theme.Spec:
+    """Position found and expected by row. Frame: row, position, which."""
+    names = [*data.FOUND_AND_EXPECTED]
+    colours, strokes = [theme.COLOURS["sinusoidal"], theme.GRAY], [[1, 0], [6, 4]]
+    legend = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3)
+    lines = (
+        alt.Chart()
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X("row:Q", title="row", scale=alt.Scale(nice=False)),
+            y=alt.Y("position:Q", title="position"),
+            color=alt.Color("which:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
+            strokeDash=alt.StrokeDash(
+                "which:N", scale=alt.Scale(domain=names, range=strokes), legend=legend
+            ),
+            tooltip=[
+                "row:Q",
+                alt.Tooltip("position:Q", format=","),
+                alt.Tooltip("which:N", title=""),
+            ],
+        )
+    )
+    return theme.spec_of(alt.layer(lines).properties(height=theme.HEIGHT))
 
 
 @functools.cache

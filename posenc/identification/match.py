@@ -1,0 +1,498 @@
+"""Whether a table belongs to a scheme or a model, and if not, what is wrong with it: facts alone."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc.errors import SchemeArgumentError
+from posenc.hook_arguments import type_and_shape
+from posenc.identification.columns import ARRANGEMENTS, Arrangement, TableInput
+from posenc.identification.float32_code import float32_codes
+from posenc.identification.frequency_fit import (
+    ANGLE_ERROR,
+    by_column,
+    narrowest_format,
+    rounding,
+)
+from posenc.identification.positions import UNKNOWN, Cause, cause_of, recover
+from posenc.identification.predict import (
+    Allowed,
+    Difference,
+    TableRecipe,
+    first_difference,
+    predict,
+)
+from posenc.identification.variants import Mistake, Variant, divided, other_numbers, variants
+from posenc.limits import MAX_POSITION
+from posenc.schemes.base import SchemeConfig
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+
+ROUNDINGS = (
+    4  # of its numbers that a table may have: code rounds cosines, a factor and their product
+)
+_COPIES = 0.02  # largest difference of the columns of one pair
+_FEW_ROWS = 32  # most mistakes show in
+_SAMPLED_ROWS = 256
+_TRIED_ROWS = 12  # whose positions are recovered before those of all
+_KNOWN = 0.8  # share of rows that must have a position
+_CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
+
+Arithmetic = Literal["exact angles", "float32 arithmetic", "near float32"]
+
+
+class Size(NamedTuple):
+    """The factor of all sines and cosines, and the attention factor that was expected.
+
+    word: "missing", "twice", "multiplied", or "both" with the scheme's own factor beside that of a mistake.
+    """
+
+    word: Literal["missing", "twice", "both", "multiplied"]
+    size: float
+    factor: float
+    own: float
+
+
+class LowAngles(NamedTuple):
+    """Angles in 16 bits: their format, the largest error, and the first row that is wrong."""
+
+    dtype: torch.dtype
+    largest: float
+    row: int
+
+
+@dataclass(frozen=True, eq=False)
+class SchemeMatch:
+    """What a table is, compared with one scheme.
+
+    expected, positions (t,): of the rows, and those recovered where they differ. belongs: whether every
+    number is the scheme's, up to rounding and the error of float32 angles. arithmetic: of the numbers, if
+    it belongs. mistake: of frequencies or columns, None for none. size, low_angles, cause: other mistakes.
+    wrong_layout: whether columns are repeated in neighbours, the scheme's in halves. reordered: whether
+    they are repeated in halves, the scheme's in neighbours, which code may reorder. first: where numbers
+    differ first; pair: of the fastest of these; `mistake` and `size` begin at row `since`.
+    """
+
+    scheme: RopeConfig
+    expected: Int[Tensor, " t"]
+    belongs: bool = False
+    arithmetic: Arithmetic = "near float32"
+    mistake: Mistake | None = None
+    size: Size | None = None
+    low_angles: LowAngles | None = None
+    cause: Cause | None = None
+    positions: Int[Tensor, " t"] | None = None
+    wrong_layout: bool = False
+    reordered: bool = False
+    first: Difference | None = None
+    pair: int = 0
+    since: int = 0
+    columns: int = 0
+
+    @property
+    def explained(self) -> bool:
+        """Whether a mistake or a cause explains every difference."""
+        return bool(self.mistake or self.size or self.cause or self.low_angles or self.wrong_layout)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelMatch:
+    """What a table is, compared with each kind of layer of a model.
+
+    schemes: of each kind of layer. matches: of those with RoPE of a text, by kind.
+    """
+
+    schemes: Mapping[str, SchemeConfig | None]
+    matches: Mapping[str, SchemeMatch]
+
+    @property
+    def belonging(self) -> str | None:
+        """The first kind of layer that the table belongs to."""
+        return next((name for name, one in self.matches.items() if one.belongs), None)
+
+    @property
+    def belongs(self) -> bool:
+        """Whether the table belongs to a kind of layer."""
+        return self.belonging is not None
+
+    @property
+    def nearest(self) -> SchemeMatch | None:
+        """The match that belongs, else one that is explained, else the first."""
+        every = [*self.matches.values()]
+        ranked = sorted(every, key=lambda one: (not one.belongs, not one.explained))
+        return ranked[0] if ranked else None
+
+
+def match_model(
+    schemes: Mapping[str, SchemeConfig | None],
+    table: Tensor,
+    sines: Tensor | None = None,
+    positions: Tensor | None = None,
+    roundings: int = ROUNDINGS,
+) -> ModelMatch:
+    """Compare a table, or cosines and sines, with the layers of a model.
+
+    schemes: of each kind of layer, by its name. positions (rows,): of the rows, 0, 1, 2 ... by default.
+    roundings: how often each number may have been rounded. Raises SchemeArgumentError.
+    """
+    source = TableInput.of(table, sines)
+    places = expected_positions(positions, len(source.columns))
+    matches = {
+        name: match(scheme, source, places, roundings)
+        for name, scheme in schemes.items()
+        if isinstance(scheme, RopeConfig) and scheme.build().stationary
+    }
+    return ModelMatch(schemes, matches)
+
+
+def expected_positions(positions: Tensor | None, rows: int) -> Int[Tensor, " t"]:
+    """Return the positions of rows as int64, 0, 1, 2 ... for None; raises SchemeArgumentError."""
+    if positions is None:
+        return torch.arange(rows)
+    whole = not (positions.is_floating_point() or positions.is_complex())
+    if not whole or positions.numel() != rows or positions.dtype == torch.bool:
+        raise SchemeArgumentError(
+            f"positions must be {rows:,} whole numbers, one for each row, got "
+            f"{type_and_shape(positions)}."
+        )
+    places = positions.detach().cpu().long().flatten()
+    if int(places.abs().max()) > MAX_POSITION:
+        raise SchemeArgumentError(f"positions must lie within {MAX_POSITION:,} of 0.")
+    return places
+
+
+def match(
+    scheme: RopeConfig,
+    source: TableInput,
+    positions: Int[Tensor, " t"],
+    roundings: int = ROUNDINGS,
+) -> SchemeMatch:
+    """Compare a table with a scheme. positions: of its rows; roundings: of its numbers."""
+    return _Comparison(scheme, source, positions, roundings).result()
+
+
+def orders_of(source: TableInput, dim: int, layout: str = "half") -> list[Arrangement]:
+    """Return the orders of columns that a rotary cache of a width may have, those of a layout first."""
+    count = source.columns.shape[1]
+    orders = [
+        order
+        for order in ARRANGEMENTS
+        if order.scheme == "rope" and not order.fault and order.form == source.form
+        and order.fits(count) and order.columns(count).dim == dim
+    ]  # fmt: skip
+    return sorted(orders, key=lambda order: order.layout != layout)
+
+
+class _Comparison:
+    """A table beside a scheme: each method tries one kind of explanation."""
+
+    def __init__(
+        self, scheme: RopeConfig, source: TableInput, positions: Int[Tensor, " t"], roundings: int
+    ) -> None:
+        self.scheme, self.source, self.positions = scheme, source, positions
+        self.dtype = narrowest_format(source.columns)
+        self.roundings = roundings
+        self.length = max(1, int(positions.max()) + 1)
+        self.count = source.columns.shape[1]
+        every = orders_of(source, scheme.rotary_dim, scheme.layout)
+        self.wrong_orders = [order for order in every if self._is_wrong_layout(order)]
+        self.orders = [order for order in every if order not in self.wrong_orders]
+        self.variants = [*variants(scheme, self.length)]
+        self.own = self.variants[0]
+        self.numbers = [*other_numbers(scheme, self.length), *divided(scheme, self.length)]
+
+    def result(self) -> SchemeMatch:
+        """Return the first explanation that holds for every row."""
+        none = SchemeMatch(self.scheme, self.positions, columns=self.count)
+        for order in self.orders:
+            if self._difference(self.own, order, self.own.factor) is None:
+                reordered = self._is_other_layout(order)
+                arithmetic = self._arithmetic(order)
+                return replace(none, belongs=True, arithmetic=arithmetic, reordered=reordered)
+        none = replace(none, **self._first())
+        explained = (
+            self._explained(none, self.orders)
+            or self._low_angles(none)
+            or self._exchanged(none)
+            or self._moved(none)
+            or self._by_axis(none)
+        )
+        if explained is not None:
+            return explained
+        if self.wrong_orders:
+            nearest = replace(none, wrong_layout=True, **self._first())
+            if (layout := self._explained(nearest, self.wrong_orders, layout=True)) is not None:
+                return layout
+        return self._from_a_row_on(none) or none
+
+    def _is_other_layout(self, order: Arrangement) -> bool:
+        several = self.scheme.rotary_dim > 2  # of one pair, both layouts are the same
+        return several and order.layout not in (None, self.scheme.layout)
+
+    def _is_wrong_layout(self, order: Arrangement) -> bool:
+        """Whether the columns are repeated in neighbours, where the scheme pairs halves.
+
+        transformers has caches in halves of schemes that pair neighbours: its code reorders.
+        """
+        return self.scheme.layout == "half" and self._is_other_layout(order)
+
+    def _recipe(self, variant: Variant, order: Arrangement, size: float) -> TableRecipe:
+        columns = order.columns(self.count)
+        return TableRecipe(by_column(variant.frequencies, columns), columns.sines, size)
+
+    def _difference(
+        self,
+        variant: Variant,
+        order: Arrangement,
+        size: float,
+        rows: slice = slice(None),
+        positions: Int[Tensor, " t"] | None = None,
+    ) -> Difference | None:
+        places = self.positions if positions is None else positions
+        number = self.roundings * rounding(self.dtype, 0, max(abs(size), 1.0)) + 2e-6
+        recipe = self._recipe(variant, order, size)
+        allowed = Allowed(number, ANGLE_ERROR)
+        return first_difference(self.source.columns[rows], recipe, places[rows], allowed)
+
+    def _arithmetic(self, order: Arrangement) -> Arithmetic:
+        """Return which arithmetic gives every number of a table that belongs."""
+        config, columns = self.scheme.at_length(self.length), order.columns(self.count)
+        size = max(1.0, self.own.factor)
+        latest = float(self.positions.abs().max())
+        exact = Allowed(rounding(self.dtype, 0, size) + 2.0**-52 * latest * size)
+        recipe = self._recipe(self.own, order, self.own.factor)
+        if first_difference(self.source.columns, recipe, self.positions, exact) is None:
+            return "exact angles"
+        number = Allowed(max(exact.number, 2 * rounding(torch.float32, 0, size)))
+        for code in float32_codes(config):
+            made = code.recipe(columns)
+            if first_difference(self.source.columns, made, self.positions, number) is None:
+                return "float32 arithmetic"
+        return "near float32"
+
+    def _size(self, variant: Variant, order: Arrangement, rows: slice = slice(None)) -> float:
+        """Return the factor of all sines and cosines; of cosines and sines, whatever the angles are."""
+        used = (~self.source.zeros[rows]).nonzero().flatten()
+        if not len(used):
+            return 0.0
+        numbers, places = self.source.columns[rows], self.positions[rows]
+        if self.source.form == "table":  # by least squares
+            used = used[:: -(-len(used) // _SAMPLED_ROWS)]
+            values = predict(self._recipe(variant, order, 1.0), places[used])
+            power = float(values.square().sum())
+            return float((values * numbers[used]).sum()) / power if power else 1.0
+        return math.sqrt(2 * float(numbers[used].square().mean()))
+
+    def _first(self) -> dict[str, Any]:
+        """Return where the table differs first from the scheme in its nearest order of columns."""
+        pairs = len(self.own.frequencies)
+        found = [
+            (difference, order)
+            for order in self.orders or self.wrong_orders
+            if (difference := self._difference(self.own, order, self.own.factor)) is not None
+        ]
+        if not found:
+            return {}
+        first, order = min(found, key=lambda each: each[0].share)
+        exponent = float(order.columns(self.count).exponents[first.fastest.column])
+        return {"first": first, "pair": round(exponent * pairs)}
+
+    def _explained(
+        self,
+        none: SchemeMatch,
+        orders: Sequence[Arrangement],
+        rows: slice = slice(None),
+        *,
+        layout: bool = False,
+    ) -> SchemeMatch | None:
+        """Return the mistake that makes every row at the positions expected."""
+        start = rows.start or 0
+        stop = len(self.positions)
+        few = slice(start, min(stop, start + _FEW_ROWS))
+        late = slice(max(start, stop - _FEW_ROWS), stop)
+        for variant, order in itertools.product((*self.variants, *self.numbers), orders):
+            if len(variant.frequencies) != len(self.own.frequencies):
+                continue
+            size = self._size(variant, order, rows)
+            if any(self._difference(variant, order, size, part) for part in (few, late, rows)):
+                continue
+            words = size_of(size, variant.factor, self.dtype, self.own.factor)
+            if variant.mistake is None and words is None and not layout:
+                continue
+            return replace(none, mistake=variant.mistake, size=words, since=start)
+        return None
+
+    def _low_angles(self, none: SchemeMatch) -> SchemeMatch | None:
+        """Return the format of 16 bits in which angles were computed."""
+        config = self.scheme.at_length(self.length)
+        plain = config.float32_frequencies() if config.in_transformers else self.own.frequencies
+        plain = plain if len(plain) == len(self.own.frequencies) else self.own.frequencies
+        for dtype, order in itertools.product((torch.bfloat16, torch.float16), self.orders):
+            columns = order.columns(self.count)
+            recipe = TableRecipe(by_column(plain, columns), columns.sines, self.own.factor, dtype)
+            # Numbers may have as many bits less.
+            allowed = Allowed(2 * rounding(dtype, 0, self.own.factor))
+            few = slice(0, _FEW_ROWS)
+            if any(
+                first_difference(self.source.columns[rows], recipe, self.positions[rows], allowed)
+                for rows in (few, slice(None))
+            ):
+                continue
+            wrong = self._difference(self.own, order, self.own.factor)
+            if wrong is not None:
+                return replace(
+                    none, low_angles=LowAngles(dtype, wrong.most.amount, wrong.first.row)
+                )
+        return None
+
+    def _planes(self, pairs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield cosines and sines of so many pairs in every order that the columns may have."""
+        seen = set()
+        for order in orders_of(self.source, 2 * pairs, self.scheme.layout):
+            if pairs == len(self.own.frequencies) and order in self.wrong_orders:
+                continue
+            columns = order.columns(self.count)
+            index = (columns.exponents * pairs).round().long()
+            parts = [which.nonzero().flatten() for which in (~columns.sines, columns.sines)]
+            if not all(len(part) for part in parts):
+                continue
+            copies = [
+                torch.stack([part[index[part] == m] for m in range(pairs)], 1) for part in parts
+            ]
+            numbers = self.source.columns
+            if any(
+                bool((numbers[:, every[0]] - numbers[:, every[-1]]).abs().max() > _COPIES)
+                for every in copies
+            ):
+                continue
+            key = tuple(tuple(every[0].tolist()) for every in copies)
+            if key not in seen:
+                seen.add(key)
+                yield numbers[:, copies[0][0]], numbers[:, copies[1][0]]
+
+    def _exchanged(self, none: SchemeMatch) -> SchemeMatch | None:
+        """Return in how many pairs sines and cosines have changed places."""
+        size, allowed = self.own.factor, self.roundings * rounding(self.dtype, 0) + 2e-6
+        for cosines, sines in self._planes(len(self.own.frequencies)):
+            angles = self.positions.double().unsqueeze(1) * self.own.frequencies
+            limit = allowed + ANGLE_ERROR * angles.abs()
+            cos, sin = size * angles.cos(), size * angles.sin()
+
+            right, exchanged = (
+                (((one - cos).abs() <= limit) & ((other - sin).abs() <= limit)).all(0)
+                for one, other in ((cosines, sines), (sines, cosines))
+            )
+            if bool((right | exchanged).all()) and not bool(right.all()):
+                count = int((exchanged & ~right).sum())
+                return replace(none, mistake=Mistake("exchanged", (count, len(right))))
+        return None
+
+    def _moved(self, none: SchemeMatch) -> SchemeMatch | None:
+        """Return the positions of the rows, by the scheme's frequencies or by those of a mistake."""
+        best: tuple[tuple[float, bool], SchemeMatch] | None = None
+        for variant in self.variants:
+            for planes in self._planes(len(variant.frequencies)):
+                squares = (planes[0].square() + planes[1].square()).mean(1)
+                size = math.sqrt(float(squares.median()))  # a few rows may be bad
+                found = self._recovered(planes, variant.frequencies, size)
+                if found is None:
+                    continue
+                cause = cause_of(found, self.positions)
+                if cause is not None and cause.word == "other" and none.expected.diff().eq(1).all():
+                    continue
+                if cause is None and variant.mistake is None:
+                    continue
+                words = size_of(size, variant.factor, self.dtype, self.own.factor)
+                result = replace(
+                    none, mistake=variant.mistake, size=words, cause=cause,
+                    positions=None if cause is None else found,
+                )  # fmt: skip
+                unknown = float((found == UNKNOWN).double().mean())
+                key = (unknown, bool(cause and variant.mistake))
+                if best is None or key < best[0]:
+                    best = key, result
+                if not unknown and (variant.mistake is None or cause is None):
+                    return result
+        return None if best is None else best[1]
+
+    def _recovered(
+        self, planes: tuple[Tensor, Tensor], frequencies: Float[Tensor, " p"], size: float
+    ) -> Int[Tensor, " t"] | None:
+        """Return the positions of rows, None if most have none."""
+        if size < 1e-6 or int((frequencies > 0).sum()) < 2:
+            return None
+        number = (self.roundings * rounding(self.dtype, 0) + 2e-6) / min(size, 1.0)
+        cosines, sines = (part / size for part in planes)
+        few = torch.linspace(0, len(cosines) - 1, min(len(cosines), _TRIED_ROWS)).round().long()
+        for rows in (few, slice(None)):
+            found = recover(cosines[rows], sines[rows], frequencies, number)
+            if float((found != UNKNOWN).double().mean()) < _KNOWN:
+                return None
+        return found
+
+    def _by_axis(self, none: SchemeMatch) -> SchemeMatch | None:
+        """Return whether pairs are those of a picture, and the order of its axes."""
+        if not isinstance(self.scheme, RopeSectionsConfig):
+            return None
+        own, other = self.scheme.axes(), axes_in_turn(self.scheme, not self.scheme.interleaved)
+        for cosines, sines in self._planes(len(self.own.frequencies)):
+            for axes, mistake in (
+                (own, None),
+                (other, Mistake("axes", (self.scheme.interleaved,))),
+            ):
+                parts = []
+                for axis in sorted({*axes}):
+                    pairs = torch.tensor([m for m, one in enumerate(axes) if one == axis])
+                    planes = cosines[:, pairs] / self.own.factor, sines[:, pairs] / self.own.factor
+                    parts.append(self._recovered(planes, self.own.frequencies[pairs], 1.0))
+                if all(part is not None and bool((part != UNKNOWN).all()) for part in parts):
+                    places = torch.stack([part for part in parts if part is not None])
+                    return replace(
+                        none, belongs=mistake is None, mistake=mistake, positions=places[0]
+                    )
+        return None
+
+    def _from_a_row_on(self, none: SchemeMatch) -> SchemeMatch | None:
+        """Return the mistake that makes the rows after the first difference."""
+        if none.first is None or not 0 < none.first.first.row < len(self.positions) - 2:
+            return None
+        return self._explained(none, self.orders, slice(none.first.first.row, None))
+
+
+def axes_in_turn(scheme: RopeSectionsConfig, interleaved: bool) -> list[int]:
+    """Return the axis of every pair, dealt out in turn or one section after the other."""
+    sizes = scheme.sizes
+    if not interleaved:
+        return [axis for axis, size in enumerate(sizes) for _ in range(size)]
+    count = len(sizes)
+    return [m % count if m < count * sizes[m % count] else 0 for m in range(sum(sizes))]
+
+
+def size_of(
+    size: float, factor: float, dtype: torch.dtype, own: float | None = None
+) -> Size | None:
+    """Return what is wrong with the factor of all numbers, None if it is the attention factor.
+
+    own: the scheme's, where `factor` is that of a mistake.
+    """
+    own = factor if own is None else own
+
+    def is_size(other: float) -> bool:
+        return math.isclose(size, other, rel_tol=max(_CLOSE_SIZE, rounding(dtype, 0)))
+
+    if is_size(factor):
+        return None
+    word: Literal["missing", "twice", "both", "multiplied"] = "multiplied"
+    if own != factor and own != 1.0 and is_size(own * factor):
+        word = "both"
+    elif is_size(1.0):
+        word = "missing"
+    elif is_size(factor**2):
+        word = "twice"
+    return Size(word, size, factor, own)

@@ -1,0 +1,103 @@
+"""The numbers that a formula makes, and the first place where a table differs from them."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+_BLOCK = 2**20  # numbers that are compared at once
+
+
+@dataclass(frozen=True, eq=False)
+class TableRecipe:
+    """How a table is computed: size * f(position * frequency) in every column, f a cosine or a sine.
+
+    frequencies (c,): radians per position of each column, negative where sines are negated; if `divides`,
+    their inverses, which positions are divided by. sines (c,): which columns are sines. angle: the format
+    of frequencies, positions and their product.
+    """
+
+    frequencies: Float[Tensor, " c"]
+    sines: Bool[Tensor, " c"]
+    size: float = 1.0
+    angle: torch.dtype = torch.float64
+    divides: bool = False
+
+    def angles(self, positions: Tensor) -> Float[Tensor, "t c"]:
+        """Return the angle of every row and column, in the format of the angles."""
+        places = positions.to(self.angle).unsqueeze(1)
+        theta = self.frequencies.to(self.angle)
+        return places / theta if self.divides else places * theta
+
+
+def predict(recipe: TableRecipe, positions: Tensor) -> Float[Tensor, "t c"]:
+    """Return rows of a table in float64. positions (t,): of the rows."""
+    angles = recipe.angles(positions)
+    return recipe.size * torch.where(recipe.sines, angles.sin(), angles.cos()).double()
+
+
+class Allowed(NamedTuple):
+    """By how much numbers may differ: `number`, and `angle` times the angle times the size."""
+
+    number: float
+    angle: float = 0.0
+
+
+class Place(NamedTuple):
+    """A number of a table, and by how much it differs."""
+
+    row: int
+    column: int
+    amount: float
+
+
+class Difference(NamedTuple):
+    """How a table differs from a recipe.
+
+    first: the largest difference of the first row that differs by more than is allowed. fastest: there the
+    column of the highest frequency that does. most: the largest of all. share: of the numbers of the block
+    of rows in which the first is, those that differ.
+    """
+
+    first: Place
+    fastest: Place
+    most: Place
+    share: float
+
+
+def first_difference(
+    table: Float[Tensor, "t c"],
+    recipe: TableRecipe,
+    positions: Int[Tensor, " t"],
+    allowed: Allowed,
+) -> Difference | None:
+    """Return where a table first differs from a recipe by more than is allowed, None if nowhere."""
+    found: Difference | None = None
+    theta, step = recipe.frequencies.abs().double(), max(1, _BLOCK // table.shape[1])
+    speed = 1 / theta if recipe.divides else theta
+    for start in range(0, len(table), step):
+        places = positions[start : start + step]
+        off = (table[start : start + step] - predict(recipe, places)).abs()
+        largest = off.amax(1)
+        most = _place(off, start, int(largest.argmax()))
+        if found is not None:
+            found = found._replace(most=max(found.most, most, key=lambda place: place.amount))
+            continue
+        limit: Tensor | float = allowed.number
+        if allowed.angle:
+            angles = places.double().abs().unsqueeze(1) * speed
+            limit = allowed.number + allowed.angle * abs(recipe.size) * angles
+        wrong = off > limit
+        if bool(wrong.any()):
+            row = int(wrong.any(1).byte().argmax())
+            column = int(torch.where(wrong[row], speed, -1.0).argmax())
+            fastest = Place(start + row, column, float(off[row, column]))
+            found = Difference(_place(off, start, row), fastest, most, float(wrong.double().mean()))
+    return found
+
+
+def _place(off: Float[Tensor, "t c"], start: int, row: int) -> Place:
+    column = int(off[row].argmax())
+    return Place(start + row, column, float(off[row, column]))

@@ -1,0 +1,135 @@
+"""The frequencies that mistakes in public code make of a scheme, each with its own width."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.identification.scalings import changed_scalings
+from posenc.limits import MAX_POSITION
+from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.schemes.rope_scaling.base import RotationRampConfig, ScaledRopeConfig, blended
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, larger_base_divisors
+from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
+
+_DIVISORS = (2, 3, 4, 5, 6, 8, 10, 16, 32, 64)
+
+
+class Mistake(NamedTuple):
+    """What is wrong with frequencies or columns: a word of `sentences.MISTAKES` and what it names."""
+
+    word: str
+    values: tuple[str | float | int, ...] = ()
+
+
+class Variant(NamedTuple):
+    """Frequencies and attention factor that a mistake makes; mistake: None for the scheme's own."""
+
+    mistake: Mistake | None
+    frequencies: Float[Tensor, " p"]
+    factor: float
+
+
+def variants(scheme: RopeConfig, length: int) -> Iterator[Variant]:
+    """Yield a scheme's own frequencies in a text of a length, then those of mistakes in public code."""
+    expected, factor = rope_frequencies(scheme, length=length)
+    yield Variant(None, expected, factor)
+    for mistake, frequencies in _mistakes(scheme, expected, length):
+        if len(frequencies) != len(expected) or not torch.equal(frequencies, expected):
+            yield Variant(mistake, frequencies, factor)
+
+
+def other_numbers(scheme: RopeConfig, length: int) -> Iterator[Variant]:
+    """Yield the frequencies and factors of a scaling with one of its numbers changed."""
+    expected, _ = rope_frequencies(scheme, length=length)
+    for other, label, value, own in changed_scalings(scheme):
+        scaled = other.at_length(length)
+        frequencies = scaled.unscaled().inv_freq / scaled.divisors()
+        if not torch.equal(frequencies, expected):
+            mistake = Mistake("another number", (label, value, own))
+            yield Variant(mistake, frequencies, other.attention_scaling())
+
+
+def divided(scheme: RopeConfig, length: int) -> Iterator[Variant]:
+    """Yield the frequencies of a scheme, all divided by a usual number."""
+    expected, factor = rope_frequencies(scheme, length=length)
+    for divisor in _DIVISORS:
+        yield Variant(Mistake("divided", (divisor,)), expected / divisor, factor)
+
+
+def _mistakes(
+    scheme: RopeConfig, expected: Float[Tensor, " p"], length: int
+) -> Iterator[tuple[Mistake, Float[Tensor, " p"]]]:
+    plain = scheme.unscaled().inv_freq
+    if isinstance(scheme, ScaledRopeConfig):
+        yield from _of_scaling(scheme, expected, plain, length)
+    yield from _of_width(scheme, expected)
+    yield Mistake("exponent m/d"), plain.sqrt()
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        yield Mistake("rounded frequencies", (name,)), expected.to(dtype).double()
+
+
+def _of_scaling(
+    scheme: ScaledRopeConfig, expected: Float[Tensor, " p"], plain: Float[Tensor, " p"], length: int
+) -> Iterator[tuple[Mistake, Float[Tensor, " p"]]]:
+    words, factor = scheme.words or scheme.label, scheme.factor
+    trained = int(getattr(scheme, "trained_length", 0))
+    yield Mistake("not scaled", (words,)), plain
+    yield Mistake("short texts", (length,)), rope_frequencies(scheme, length=1)[0]
+    yield Mistake("long texts", (length,)), rope_frequencies(scheme, length=MAX_POSITION)[0]
+    yield Mistake("scaled twice", (words,)), expected.square() / plain
+    if isinstance(
+        scheme, RotationRampConfig
+    ):  # whose pairs are chosen by the frequencies it is given
+        low, high = (getattr(scheme, name) for name in scheme.ramp)
+        turns = trained * expected / (2 * torch.pi)
+        share = (
+            ((turns - low) / (high - low)).clamp(0, 1) if high > low else (turns >= low).double()
+        )
+        yield Mistake("scaled twice", (words,)), expected / blended(share, factor)
+    yield Mistake("every frequency divided", (factor, words)), plain / factor
+    if trained and trained * factor <= MAX_POSITION:
+        longer = scheme.replace(trained_length=int(trained * factor))
+        other, _ = rope_frequencies(longer, length=length)
+        yield Mistake("original length", (int(trained * factor), trained)), other
+    if isinstance(scheme, RopeDynamicConfig):
+        static = plain / larger_base_divisors(len(plain), factor)
+        yield Mistake("static NTK", (factor, length)), static
+        reached = min(int(trained * factor), MAX_POSITION)
+        yield (
+            Mistake("another length", (reached, length)),
+            rope_frequencies(scheme, length=reached)[0],
+        )
+
+
+def _of_width(
+    scheme: RopeConfig, expected: Float[Tensor, " p"]
+) -> Iterator[tuple[Mistake, Float[Tensor, " p"]]]:
+    width, head, base = scheme.rotary_dim, scheme.dim, scheme.base
+    if width < head:
+        whole = _powers(base, head)
+        yield Mistake("whole head", (head, width)), whole
+        yield Mistake("exponents of the head", (head, width)), whole[: width // 2]
+    if isinstance(scheme, RopeProportionalConfig):
+        rotating = expected[expected > 0]
+        count = 2 * len(rotating)
+        if 0 < count < width:
+            partial = _powers(base, count)
+            yield Mistake("partial", (count, width)), partial
+            zeros = torch.zeros(len(expected) - len(partial), dtype=torch.float64)
+            yield Mistake("partial", (count, width)), torch.cat((partial, zeros))
+            yield Mistake("zero pairs left out", (width - count,)), rotating
+    half = width // 2
+    while half >= 4 and half % 2 == 0:
+        yield Mistake("halved width", (half, width)), _powers(base, half)
+        yield Mistake("first pairs", (half, width)), expected[: half // 2]
+        half //= 2
+
+
+def _powers(base: float, width: int) -> Float[Tensor, " p"]:
+    exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
+    powers: Tensor = base**-exponents
+    return powers
