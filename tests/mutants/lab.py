@@ -37,4 +37,9 @@ MUTANTS_OF_LAB = (
            ("worker.py::test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves",)),
     Mutant("a difference called so without its interval", "lab/summary.py",
            "(self.low > 0 or self.high < 0) and abs", "abs", ("summary",)),
+    Mutant("processes of a sweep without the schemes of a plugin", "cli/train.py",
+           "SweepTask(spec.record, opened.url, path, plugins)",
+           "SweepTask(spec.record, opened.url, path)", ("plugin_runs",)),
+    Mutant("queries of a scheme without division start large after to_empty", "lab/model.py",
+           "        if factor != 1:", "        if False:", ("language_model",)),
 )  # fmt: skip
