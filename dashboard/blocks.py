@@ -156,6 +156,17 @@ class Drawing:
     width: int
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A small table of words in Markdown, with a column for each row of its frame.
+
+    The first column of the frame names the columns drawn. key: where that of A stands under it.
+    """
+
+    frame: pd.DataFrame
+    key: str = ""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Data:
     """Numbers that no picture shows, for the drawer Data and the export. columns: as for a Chart."""
@@ -237,11 +248,15 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Cards:
-    """Blocks in cells of equal width and height, by the name of each cell. across: most in a line."""
+    """Blocks in cells of equal width, by the name of each cell.
+
+    across: most in a line. border: around each cell, all equally high.
+    """
 
     key: str
     cells: Mapping[str, Sequence["Block"]]
     across: int = 4
+    border: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,13 +271,14 @@ class Drawer:
     title: str
     make: Callable[[], Sequence["Block"]]
     mark: str = ""
+    icon: str = ""
     changes: tuple[Changes, Changes] | None = None
     opened: bool = False
 
 
 Block = (
-    Text | Formula | Chart | Matrices | Clocks | Drawing | Data | Controls | Button | Link | Columns | Row
-    | Cards | Drawer
+    Text | Formula | Chart | Matrices | Clocks | Drawing | Table | Data | Controls | Button | Link
+    | Columns | Row | Cards | Drawer
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from dashboard.blocks import (
     Names,
     Page,
     Row,
+    Table,
     Text,
     has_values,
     walk,
@@ -57,6 +58,8 @@ def identity(block: Block) -> Identity | None:
     match block:
         case Chart(key=name) | Matrices(key=name) | Clocks(key=name) | Drawer(key=name):
             return type(block), name
+        case Table(key=name) if name:
+            return type(block), name
         case Data(title=name):
             return type(block), name
         case Text(both=name) if name:
@@ -91,7 +94,7 @@ class _Both:
         """Return what is drawn of a block of B and of its own of A, where A has it."""
         match b, a:
             case Chart(), Chart() if b.names == a.names and b.frame.equals(a.frame):
-                return [b]  # such as measured losses, which no setting changes
+                return [b, Text("The same in A and B.", "caption")]
             case Chart(), Chart() | None:
                 return [self.chart(b, a)]
             case Matrices(), Matrices() | None:
@@ -102,6 +105,9 @@ class _Both:
                 return [self.clocks(b, a)]
             case Text(), Text() if a.text != b.text:
                 return [b, replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
+            case Table(), Table():
+                titles = (Text(plain(self.names[setting]), "caption") for setting in ("B", "A"))
+                return [next(titles), b, next(titles), a]
             case Columns(), _:
                 parts = [self.joined(part) for part in b.parts]
                 if any(isinstance(block, Columns) for part in parts for block in part):

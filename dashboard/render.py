@@ -24,6 +24,7 @@ from dashboard.blocks import (
     Matrices,
     Page,
     Row,
+    Table,
     Text,
 )  # fmt: skip
 from dashboard.charts import theme
@@ -117,9 +118,14 @@ class Renderer:
                 )  # fmt: skip
                 self.blocks(block.blocks, row)
             case Cards():
-                grid = place.grid(block.across, gap="xsmall", key=block.key)
+                grid = place.grid(
+                    block.across, gap="xsmall" if block.border else "small", key=block.key
+                )
+                look: Any = {"border": True, "height": "stretch", "gap": None}
                 for cell in block.cells.values():
-                    self.blocks(cell, grid.container(border=True, height="stretch", gap=None))
+                    self.blocks(cell, grid.container(**(look if block.border else {})))
+            case Table():
+                place.table(block.frame.set_index(str(block.frame.columns[0])).T)
             case Data():
                 pass  # of the drawer and the export
             case Controls():
@@ -140,7 +146,8 @@ class Renderer:
         if drawer.changes is not None:
             widgets.show(drawer.key, drawer.opened)
             toggle = functools.partial(take_toggle, drawer.key, self.options, *drawer.changes)
-        opened = place.expander(drawer.title, key=drawer.key, on_change=toggle)
+        icon = f":material/{drawer.icon}:" if drawer.icon else None
+        opened = place.expander(drawer.title, key=drawer.key, on_change=toggle, icon=icon)
         if opened.open:
             self.blocks(drawer.make(), opened)
 

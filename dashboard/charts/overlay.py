@@ -15,6 +15,8 @@ import pandas as pd
 from dashboard.charts.theme import SETTINGS, SETTINGS_LEGEND, Spec
 
 LONG_NAME = 24  # letters of a setting's name, of which two do not fit beside each other
+SMALL = 200  # pixels: a lower chart stands in a narrow place, where no two names fit
+LINE = 25  # pixels that a second line of the legend takes
 _FIELD = {"field": "setting", "type": "nominal"}
 
 
@@ -26,10 +28,11 @@ def both(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
 
 def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
     """Return the specification for both settings. names: what the legend calls A and B."""
+    in_lines = spec["height"] < SMALL or max(map(len, names.values())) > LONG_NAME
     text = f"datum.label == 'A' ? {json.dumps(names['A'])} : {json.dumps(names['B'])}"
     legend = {
         "title": None, "orient": "bottom", "labelExpr": text, "labelLimit": 240, "symbolType": "stroke",
-        "columns": 1 if max(map(len, names.values())) > LONG_NAME else 2,
+        "columns": 1 if in_lines else 2,
     }  # fmt: skip
     spec = copy.deepcopy(spec)
     layers = spec.get("layer", [spec])
@@ -37,7 +40,7 @@ def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
         _tell_apart(layer, legend)
     if "layer" in spec:  # names at line ends have no room for two lines of a scheme
         spec["layer"] = [layer for layer in layers if "label_y" not in json.dumps(layer)]
-    spec["height"] += SETTINGS_LEGEND
+    spec["height"] += SETTINGS_LEGEND + (LINE if in_lines else 0)
     return spec
 
 

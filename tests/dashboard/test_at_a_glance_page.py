@@ -2,25 +2,39 @@
 
 import re
 import sys
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from dashboard.controls import pin
+from dashboard.blocks import Data, Page, Table
 from dashboard.pages.at_a_glance import comparison
+from dashboard.pages.at_a_glance.page import Options, page
 from dashboard.scheme_facts import models_with
 from dashboard.settings import Setting
 from posenc.models import MODELS
 from posenc.schemes import SCHEMES
-from tests.dashboard.pages import captions, drawn, headline, visit
+from tests.dashboard.called_pages import texts
 from tests.dashboard.shipped_runs import means
 
 
+def shown(**numbers: Any) -> Page:
+    return page(Setting(**numbers), Options())
+
+
+def facts_of(at: Page) -> pd.DataFrame:
+    """Return the comparison as the export has it, by scheme."""
+    (data,) = [
+        block for block in at.blocks if isinstance(block, Data) and block.title == "Comparison"
+    ]
+    return data.numbers().set_index("scheme")
+
+
 def test_table_compares_the_schemes_of_the_setting() -> None:
-    at = drawn(visit("overview", {"train_length": "64"}))
-    (shown,) = [one.value for one in at.table]
-    assert list(shown) == ["Learned", "Sinusoidal", "RoPE", "ALiBi"]
-    rows = {name: [*shown.loc[name]] for name in shown.index}
+    frame = next(block for block in shown(train_length=64).blocks if isinstance(block, Table)).frame
+    assert list(frame["scheme"]) == ["Learned", "Sinusoidal", "RoPE", "ALiBi"]
+    rows = {str(name): [*frame[name]] for name in frame}
     assert rows["acts on"] == [*2 * ("token embedding",), "queries and keys", "logits"]
     assert rows["parameters"] == [f"{128 * 128:,}", *3 * ("none",)]
     assert [text.partition(" ")[0].strip(",") for text in rows["absolute or relative"]] == [
@@ -57,7 +71,7 @@ def test_only_an_added_table_lets_absolute_position_meet_content() -> None:
     said = {
         kind: text
         for kind in ("sinusoidal", "rope")
-        for text in captions(drawn(visit("overview", {"schemes": kind, "length": "40"})))
+        for text in texts(shown(schemes=(kind,), length=40))
         if "only the distance" in text
     }
     assert (
@@ -67,54 +81,41 @@ def test_only_an_added_table_lets_absolute_position_meet_content() -> None:
 
 
 def test_headline_names_the_schemes_of_each_clause() -> None:
-    assert headline(drawn(visit("overview"))) == (
+    assert shown().headline == (
         "Position similarity falls at every step for ALiBi. It first rises again at distance 91 (Learned), "
         "44 (Sinusoidal), 6 (RoPE)."
     )
-    assert headline(drawn(visit("overview", {"schemes": "rope"}))) == (
+    assert shown(schemes=("rope",)).headline == (
         "Position similarity first rises again at distance 6 (RoPE)."
     )
 
 
-def test_texts_of_charts_name_the_setting_that_they_describe() -> None:
-    pinned = pin.to_token(Setting(schemes=("rope", "alibi")))
-    at = drawn(visit("overview", {"schemes": "rope", "base": "2500", "a": pinned}))
-    alone = [
-        drawn(visit("overview", {"schemes": "rope", "base": base})) for base in ("2500", "10000")
-    ]
-    b, a = ([text for text in captions(one) if "positions differ" in text] for one in alone)
-    texts = [text for text in captions(at) if "positions differ" in text]
-    assert texts == [f"B: {b[0]}", f"A: {a[0]}"]  # A was pinned with ALiBi, which B does not show
-
-
 def test_loss_past_training_is_that_of_the_shipped_runs() -> None:
-    at = drawn(visit("overview"))
-    facts = at.session_state["page_contents"].tables["comparison"]().set_index("scheme")
-    texts = facts["loss past training"]
-    assert texts["Learned"] == "ends at 128 tokens"
+    at = shown()
+    facts = facts_of(at)
+    measured = facts["loss past training"]
+    assert measured["Learned"] == "ends at 128 tokens"
     losses = means("language", 128, "context")
     for kind, word in (("sinusoidal", "breaks"), ("rope", "breaks"), ("alibi", "holds")):
         change = losses[kind][2_048] - losses[kind][128]
         assert (
-            texts[SCHEMES[kind].label] == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
+            measured[SCHEMES[kind].label]
+            == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
         )
-    assert any("trained on 128 tokens, evaluated at 2,048" in one.value for one in at.main.caption)
+    assert any("trained on 128 tokens, evaluated at 2,048" in text for text in texts(at))
 
 
 def test_schemes_that_one_comparison_alone_has_are_of_that_comparison() -> None:
-    at = drawn(visit("overview", {"schemes": ["alibi", "t5"]}))
+    at = shown(schemes=("alibi", "t5"))
     losses = means("language", 64, "context")
-    texts = (
-        at.session_state["page_contents"]
-        .tables["comparison"]()
-        .set_index("scheme")["loss past training"]
-    )
+    measured = facts_of(at)["loss past training"]
     for kind, word in (("alibi", "holds"), ("t5", "breaks")):
         change = losses[kind][1_024] - losses[kind][64]
         assert (
-            texts[SCHEMES[kind].label] == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
+            measured[SCHEMES[kind].label]
+            == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
         )
-    assert any("trained on 64 tokens, evaluated at 1,024" in one.value for one in at.main.caption)
+    assert any("trained on 64 tokens, evaluated at 1,024" in text for text in texts(at))
 
 
 def test_every_scheme_has_a_paper_that_its_module_cites() -> None:
@@ -128,10 +129,10 @@ def test_every_scheme_has_a_paper_that_its_module_cites() -> None:
 
 def test_scheme_without_a_named_paper_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(comparison.PAPERS, "rope")
-    at = drawn(visit("overview"))
-    facts = at.session_state["page_contents"].tables["comparison"]().set_index("scheme")
+    at = shown()
+    facts = facts_of(at)
     assert facts.loc["RoPE", "paper"] == "none named"
-    assert "2108.12409" in facts.loc["ALiBi", "paper"]
+    assert "2108.12409" in str(facts.loc["ALiBi", "paper"])
 
 
 def type_and_bases(kind: str) -> list[type]:

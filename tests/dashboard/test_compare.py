@@ -9,7 +9,19 @@ import pandas as pd
 import pytest
 
 from dashboard import compare
-from dashboard.blocks import Block, Chart, Clocks, Columns, Controls, Data, Matrices, Page, Text
+from dashboard.blocks import (
+    Block,
+    Chart,
+    Clocks,
+    Columns,
+    Controls,
+    Data,
+    Drawer,
+    Matrices,
+    Page,
+    Table,
+    Text,
+)
 from dashboard.charts import lines, overlay
 from dashboard.components.clock import Face
 from dashboard.components.matrix import Full, Panel, Scale
@@ -72,9 +84,12 @@ def test_chart_holds_the_rows_of_b_then_those_of_a_and_all_names() -> None:
 
 
 def test_chart_that_no_setting_changes_is_drawn_once() -> None:
-    chart = block_of(both(page_of(curve(1, 2)), page_of(curve(1, 2))), Chart, "curve")
+    chart, text = both(page_of(curve(1, 2)), page_of(curve(1, 2))).blocks
+    assert isinstance(chart, Chart)
     assert "setting" not in chart.frame
     assert chart.pinned is None
+    assert isinstance(text, Text)
+    assert text.text == "The same in A and B."
 
 
 def test_block_belongs_to_that_of_its_key_wherever_it_stands() -> None:
@@ -171,6 +186,23 @@ def test_data_holds_the_rows_of_both() -> None:
     assert data.numbers().to_dict("list") == {"word": ["b", "a"], "setting": ["B", "A"]}
 
 
+def test_table_and_drawer_of_a_stand_with_those_of_b() -> None:
+    def drawer(value: str, mark: str) -> Drawer:
+        table = Table(pd.DataFrame({"scheme": ["RoPE"], "norm": [value]}), "norms")
+        return Drawer("norms", "Norms", lambda: [table], mark=mark)
+
+    (joined,) = both(page_of(drawer("1", "True")), page_of(drawer("2", "False"))).blocks
+    assert isinstance(joined, Drawer)
+    assert joined.title == "Norms (A: False)"
+    names, b, names_of_a, a = joined.make()
+    assert isinstance(names, Text)
+    assert isinstance(names_of_a, Text)
+    assert (names.text, names_of_a.text) == (r"B\: base 10,000", r"A\: base 500")
+    assert isinstance(b, Table)
+    assert isinstance(a, Table)
+    assert (b.frame["norm"].item(), a.frame["norm"].item()) == ("1", "2")
+
+
 def test_clocks_of_a_scheme_stand_beside_each_other() -> None:
     def clocks(last: int, *titles: str) -> Clocks:
         faces = [
@@ -222,6 +254,24 @@ def test_lines_of_b_are_solid_and_those_of_a_dashed_with_a_legend_of_names() -> 
     assert "label_y" not in json.dumps(spec)
     assert spec["height"] > alone["height"]
     assert json.dumps(alone) == text  # the chart alone is as it was
+
+
+@pytest.mark.parametrize(
+    ("height", "name", "columns"),
+    [
+        (280, "A: base 500", 2),
+        (160, "A: base 500", 1),
+        (280, "A: model dimension 2,048, base 500", 1),
+    ],
+)
+def test_names_of_settings_stand_under_each_other_where_they_do_not_fit(
+    height: int, name: str, columns: int
+) -> None:
+    alone = draw_lines(("rope",)) | {"height": height}
+    spec = overlay.of_both(alone, NAMES | {"A": name})
+    (line,) = layers_of(spec, "line")
+    assert line["encoding"]["strokeDash"]["legend"]["columns"] == columns
+    assert spec["height"] == height + (50 if columns == 2 else 75)
 
 
 def test_readout_lists_every_line_for_a_and_for_b() -> None:

@@ -149,8 +149,8 @@ PLAN = {"context": "9000", "methods": "none,yarn"}
 FOUND, BY_DISTANCE = "what this table is", "Position similarity by distance"
 SCRIPTS = [
     ("encoding", ODD | {"learned_source": "random"}, "first entries"),
-    ("overview", ODD, "measured properties"),
-    ("overview", TINY, "measured properties"),
+    ("overview", ODD, "Measured properties"),
+    ("overview", TINY, "Measured properties"),
     ("similarity", ODD, BY_DISTANCE),
     ("similarity", {"length": "24", "model": "llama-3-8b", "schemes": "rope"}, BY_DISTANCE),
     ("similarity", {"length": "24", "model": OWN, "schemes": "rope_yarn"}, BY_DISTANCE),

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
+from dashboard.blocks import Chart, Data
 from dashboard.controls import pin
 from dashboard.frame.drawers import HOW_TO_READ
+from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.options import FIRST, PLANES
 from dashboard.pages.pca.panels import panels
@@ -28,6 +30,7 @@ from posenc.rotation import pair_matrix
 from posenc.text import as_factor, significant
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
+from tests.dashboard.called_pages import chart, small_setting, texts
 from tests.dashboard.independent_kernels import (
     SETTINGS,
     Small,
@@ -35,7 +38,7 @@ from tests.dashboard.independent_kernels import (
     mean_by_distance,
     open_small,
 )
-from tests.dashboard.pages import KINDS, LABELS, charts, cosines, headline, matrices, of, table
+from tests.dashboard.pages import KINDS, LABELS, cosines, headline, matrices, of, table
 from tests.library import independent
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -59,24 +62,20 @@ def frequencies(kind: str, small: Small) -> torch.Tensor:
 # At a glance -----------------------------------------------------------------------
 
 
-def check_similarity(at: AppTest, name: str, drawn_curves: pd.DataFrame, small: Small) -> None:
-    """Compare the full curves and the drawn ones with the kernel's cosine similarity."""
-    full = table(at, name)
-    for kind in KINDS:
-        cosine = cosines(kernel(kind, small))
-        n = len(cosine)
-        ranges = by_hand.diagonals(cosine)
-        if kind == "alibi":  # the range of the heads beside their mean
-            ranges = np.exp(by_hand.biases(small))[:, :, 0].T.tolist()
-        expected = pd.DataFrame({
-            "distance": range(n), "mean": mean_by_distance(cosine),
-            "low": [*map(min, ranges)], "high": [*map(max, ranges)],
-        })  # fmt: skip
-        own = of(full, kind)[[*expected]]
-        assert np.allclose(own, expected, atol=1e-12)
-        # Drawn curves travel in float32: 6e-8 of 1.
-        line = of(drawn_curves, kind)[["x", "y", "low", "high"]]
-        assert np.allclose(line, own, atol=1e-7, rtol=1e-6)
+def check_curve(block: Chart, kind: str, small: Small) -> None:
+    """Compare the full curve and the drawn one with the kernel's cosine similarity."""
+    cosine = cosines(kernel(kind, small))
+    ranges = by_hand.diagonals(cosine)
+    if kind == "alibi":  # the range of the heads beside their mean
+        ranges = np.exp(by_hand.biases(small))[:, :, 0].T.tolist()
+    expected = pd.DataFrame({
+        "distance": range(len(cosine)), "mean": mean_by_distance(cosine),
+        "low": [*map(min, ranges)], "high": [*map(max, ranges)],
+    })  # fmt: skip
+    own = block.numbers()[[*expected]]
+    assert np.allclose(own, expected, atol=1e-12)
+    # Drawn curves travel in float32: 6e-8 of 1.
+    assert np.allclose(block.drawn[["x", "y", "low", "high"]], own, atol=1e-7, rtol=1e-6)
 
 
 PROPERTIES = ("positions", "smallest_distance", "neighbour_mean", "norm_low", "norm_high",
@@ -84,12 +83,16 @@ PROPERTIES = ("positions", "smallest_distance", "neighbour_mean", "norm_low", "n
 
 
 def test_overview_page_shows_cosines_and_properties_of_the_kernel(small: Small) -> None:
-    at = open_small("overview", small, "overview curves", "measured properties")
-    check_similarity(at, "overview curves", pd.concat(charts(at)[:5]), small)
-    full, said = table(at, "measured properties"), headline(at)
+    shown = at_a_glance.page(small_setting(small), at_a_glance.Options())
+    (data,) = [
+        block for block in shown.blocks
+        if isinstance(block, Data) and block.title == "Measured properties"
+    ]  # fmt: skip
+    full, said = data.numbers(), shown.headline
     about = re.compile("positions differ|cannot be told apart")
-    sentences = [text for text in pages.captions(at) if about.search(text)]
+    sentences = [text for text in texts(shown) if about.search(text)]
     for column, kind in enumerate(KINDS):
+        check_curve(chart(shown, f"curve_{kind}"), kind, small)
         (own,) = of(full, kind).to_dict("records")
         found: Any = analysis.measure(tensor(kernel(kind, small)))
         for name in PROPERTIES:

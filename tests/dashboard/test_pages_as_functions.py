@@ -19,7 +19,7 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import fields, limits
 from tests.dashboard.pages import KINDS
 
-FOLDERS = ("lessons", "similarity", "start")
+FOLDERS = ("at_a_glance", "lessons", "similarity", "start")
 SETTINGS = {
     "default": Setting(),
     "least": Setting(

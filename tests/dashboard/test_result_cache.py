@@ -21,7 +21,7 @@ from dashboard.cache import ResultCache
 from dashboard.charts import frames
 from dashboard.controls import pin
 from dashboard.frame import export
-from dashboard.pages.at_a_glance import data as at_a_glance
+from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.encoding import data as encoding
 from dashboard.pages.extrapolation import formula
 from dashboard.pages.pca import data as pca
@@ -33,7 +33,7 @@ from posenc.schemes.learned import LearnedConfig
 from tests.dashboard.pages import drawn, opened, setting, visit
 
 READ = {
-    "encoding": encoding, "overview": at_a_glance,
+    "encoding": encoding,
     "pca": pca, "relative_offsets": relative_offsets, "extrapolation": formula,
 }  # fmt: skip
 SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
@@ -44,7 +44,7 @@ def test_equal_questions_share_one_result() -> None:
     assert similarity.page(Setting(**dataclasses.asdict(SMALL)), similarity.Options()) is first
     assert similarity.page(SMALL, similarity.Options(reference=3)) is not first
     assert similarity.page(SMALL.replace(base=77.0), similarity.Options()) is not first
-    assert at_a_glance.read(SMALL) is not first
+    assert at_a_glance.page(SMALL, at_a_glance.Options()) is not first
 
 
 def test_result_that_lacks_a_scheme_is_computed_anew() -> None:

@@ -28,7 +28,10 @@ FOLDERS = {
 }
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
-    **{page: (page, f"pages.{page}.page", "page", {}) for page in ("similarity", "start")},
+    **{
+        page: (page, f"pages.{FOLDERS.get(page, page)}.page", "page", {})
+        for page in ("overview", "similarity", "start")
+    },
     "check_my_encoding": (
         "check_my_encoding",
         "pages.check_my_encoding.data",

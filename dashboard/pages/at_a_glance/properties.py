@@ -26,15 +26,16 @@ LABELS = {
 
 
 def table(measured: Mapping[str, Properties]) -> pd.DataFrame:
-    """Return the properties of all schemes as text, a row each, for a table of a few columns."""
+    """Return the properties of all schemes as text, a row per scheme."""
     return pd.DataFrame(
-        {
-            SCHEMES[kind].label: {
+        [
+            {"scheme": SCHEMES[kind].label}
+            | {
                 text: _text(getattr(result, name), "never" if name == "first_rise" else "none")
                 for name, text in LABELS.items()
             }
             for kind, result in measured.items()
-        }
+        ]
     )
 
 
