@@ -21,13 +21,11 @@ from dashboard.components.matrix.component import matrix_row
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.notes import by_scheme as by_scheme
-from dashboard.notes import kernels_beyond_one as kernels_beyond_one
 from dashboard.notes import label as label
 from dashboard.notes import names as names
 from dashboard.notes import panel_note as panel_note
 from dashboard.notes import panel_notes as panel_notes
 from dashboard.render import PRESENT as PRESENT
-from dashboard.results import Similarity
 from dashboard.script import uploaded
 from dashboard.server.incidents import PageEnded
 from dashboard.settings import Setting
@@ -224,13 +222,6 @@ def show_excluded(read: AB[Any], shown: Mapping[str, Any], name: str) -> None:
         raise PageEnded
 
 
-def show_notices(results: Mapping[str, Similarity]) -> None:
-    """Warn of another device, of undefined similarities and of kernels beyond one."""
-    for text in notes.warnings(results):
-        draw = st.warning if text.look == "warning" else st.info
-        draw(text.text, icon=f":material/{text.icon or 'info'}:")
-
-
 def last_row(shown: AB[Setting]) -> str:
     """Return a sentence on the jump at the last row of the bundled table, "" where it is not shown."""
     return next(filter(None, map(notes.last_row, shown.each)), "")
@@ -253,12 +244,6 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
             st.code(textwrap.dedent(inspect.getsource(function)), language="python")
 
     page_contents.current().drawers |= {drawers.DEFINITION: define, drawers.CODE: code}
-
-
-def define_similarity(*functions: Callable[..., Any]) -> None:
-    """Put the definition of position similarity, which pages share, into the drawers."""
-    shared = notes.similarity_definition(*functions)
-    definition(shared.latex, shared.words, *shared.functions)
 
 
 def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:

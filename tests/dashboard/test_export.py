@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
+from dashboard import pictures
 from dashboard.ab import AB
 from dashboard.components.matrix import Row
 from dashboard.components.matrix.colours import coloured
@@ -271,7 +272,7 @@ def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
     with Image.open(io.BytesIO(files["figures/similarity-1-rope.png"])) as image:
         pixels = np.asarray(image)
     x, y, width, height = (
-        round(take_away.DENSITY * number) for number in plot(files["figures/similarity-1-rope.svg"])
+        round(pictures.DENSITY * number) for number in plot(files["figures/similarity-1-rope.svg"])
     )
     rows, columns = (np.arange(12) * size // 12 + size // 24 for size in (height, width))
     seen = pixels[y:, x:][np.ix_(rows, columns)]

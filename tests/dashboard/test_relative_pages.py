@@ -6,8 +6,7 @@ import pytest
 from safetensors import safe_open
 from streamlit.testing.v1 import AppTest
 
-from dashboard import results
-from dashboard.frame import page as frame_page
+from dashboard import notes, results
 from dashboard.pages.pca.options import VARIANCE
 from dashboard.settings import Setting
 from posenc import SCHEMES, offset_curve
@@ -158,5 +157,5 @@ def test_page_names_schemes_whose_similarity_exceeds_one() -> None:
     curve = offset_curve(setting.config("t5").build(), 64)
     highest = float((curve / curve[63]).max())
     assert highest > 1
-    assert f"T5 bias ({highest:.4g})" in frame_page.kernels_beyond_one(found)
-    assert "ALiBi" not in frame_page.kernels_beyond_one(found)
+    assert f"T5 bias ({highest:.4g})" in notes.kernels_beyond_one(found)
+    assert "ALiBi" not in notes.kernels_beyond_one(found)

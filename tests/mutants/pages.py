@@ -3,9 +3,10 @@
 from tests.mutants.runs import Mutant
 
 MUTANTS_OF_PAGES = (
-    Mutant("the pinned setting and the current one exchanged", "dashboard/frame/page.py",
-           '{"B": frames.current, "A": frames.pinned}', '{"A": frames.current, "B": frames.pinned}',
-           ("pinned_setting",)),
+    Mutant("the pinned setting and the current one exchanged", "dashboard/charts/overlay.py",
+           '(("B", b), ("A", a))', '(("A", b), ("B", a))', ("compare",)),
+    Mutant("the difference of matrices the other way round", "dashboard/compare.py",
+           "for panel in (b, a)))", "for panel in (a, b)))", ("compare",)),
     Mutant("a pinned setting without its shared fields", "dashboard/controls/pin.py",
            "names |= {*fields.rules(Setting), *dict(setting.own)}", "names |= {*dict(setting.own)}",
            ("pinned_setting",)),
