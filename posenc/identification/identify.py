@@ -49,7 +49,6 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.text import count_of, significant
 
 FITS = 0.02  # largest relative residual of a table that a formula made
-_SAME_NORM = 0.95  # least over largest squared norm of positions, after rounding
 _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 
 
@@ -65,7 +64,6 @@ class Identification:
     base_within: relative change of the base that makes the same numbers; inf if any base does.
     usual_base: a usual base with another exponent that makes the same numbers, if the base of 2m/d is
     unusual. also: other descriptions of the same numbers. padding: rows of zeros before the first position.
-    transposed: what the transpose is, if a formula makes it and not the table.
     """
 
     dtype: torch.dtype
@@ -83,7 +81,6 @@ class Identification:
     usual_base: UsualBase | None = None
     deviations: tuple[Deviation, ...] = ()
     also: tuple[str, ...] = ()
-    transposed: "Identification | None" = None
 
     @property
     def known(self) -> bool:
@@ -112,28 +109,6 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     there are two rows or more.
     """
     source = TableInput.of(table, sines)
-    result = _identify(source)
-    if not result.known and (transpose := _transpose(source)) is not None:
-        transposed = _identify(transpose)
-        return replace(result, transposed=transposed if transposed.known else None)
-    return result
-
-
-def _transpose(source: TableInput) -> TableInput | None:
-    """Return the transpose of a table; None if its rows cannot be positions.
-
-    The search takes long, and all positions of a formula have the same norm.
-    """
-    norms = source.columns.square().sum(0)
-    if source.form != "table":
-        norms = norms[: source.width] + norms[source.width :]
-    if len(norms) < MIN_ROWS or not float(norms.min()) > _SAME_NORM * float(norms.max()):
-        return None
-    parts = [part.T for part in source.columns.split(source.width, 1)]
-    return TableInput.of(*parts)
-
-
-def _identify(source: TableInput) -> Identification:
     dtype, rows = narrowest_format(source.columns), len(source.columns)
     best = _nearest(source, dtype)
     if best is None or not best.others.residual <= FITS:
@@ -229,8 +204,6 @@ def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -
 
 def headline(result: Identification) -> str:
     """Return what a table is, in one sentence."""
-    if result.transposed is not None:
-        return f"Rows and columns are exchanged. The transpose of this table: {headline(result.transposed)}"
     if result.hypothesis is None or result.arrangement is None:
         return (
             f"None of these: the nearest sinusoidal table or rotary cache, from positions "

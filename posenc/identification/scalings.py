@@ -57,7 +57,7 @@ _MIN_WAVES = 0.25  # of the columns
 _MARGIN = (
     0.02  # radians in the last row, mean of the columns: scalings as near as this are compared
 )
-_MOST_COMPARED = 200
+_DIGITS = 6  # after the point, of errors that are told apart
 
 
 def usual_configs(
@@ -168,11 +168,11 @@ def nearest_scalings(
                 hypothesis = Hypothesis(arrangement, base, config=config)
                 scored.append((float(error.clamp_max(1.0).mean()), hypothesis))
         if scored:
-            found.append(sorted(scored, key=lambda pair: pair[0]))
+            # Of equal ones, the usual first: the last digits of an error depend on the processor.
+            found.append(sorted(scored, key=lambda pair: round(pair[0], _DIGITS)))
     least = min((scored[0][0] for scored in found), default=0.0)
     near = [
-        [hypothesis for error, hypothesis in scored if error <= least + _MARGIN][:_MOST_COMPARED]
-        for scored in found
+        [hypothesis for error, hypothesis in scored if error <= least + _MARGIN] for scored in found
     ]
     return [hypotheses for hypotheses in near if hypotheses]
 

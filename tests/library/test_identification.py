@@ -395,25 +395,6 @@ def test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these() -> None:
     assert identify(table).hypothesis is None
 
 
-@pytest.mark.parametrize("sines", [False, True])
-def test_exchanged_rows_and_columns_are_named(sines: bool) -> None:
-    position, pair = torch.arange(48).double(), torch.arange(16).double()
-    angles = position.unsqueeze(1) * 500.0 ** -(pair / 16)
-    cos, sin = angles.cos(), angles.sin()
-    interleaved = torch.stack((sin, cos), -1).flatten(1)
-    found = identify(cos.T, sin.T) if sines else identify(interleaved.T)
-    assert not found.known  # nothing that reads the table as it lies may use the formula
-    assert found.transposed is not None
-    assert headline(found).startswith("Rows and columns are exchanged.")
-    name = "RoPE" if sines else "Sinusoidal"
-    assert f"table: {name}, base 500, " in headline(found)
-
-
-def test_table_with_constant_column_norms_has_no_transpose() -> None:
-    signs = random(24, 8).sign()
-    assert identify(signs).transposed is None
-
-
 OTHERS = {
     "normal": random(24, 8),
     "zeros": torch.zeros(64, 8),

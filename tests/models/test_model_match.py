@@ -23,7 +23,6 @@ from posenc.identification.sentences import match_sentences
 from posenc.models.presets import MODELS
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.tables import rope_tables
 from tests.library.configs import config_of
 from tests.library.crafted_files import npy
@@ -199,20 +198,18 @@ def test_scaling_is_named_by_its_numbers_or_not_at_all(
             assert result.hypothesis is None or result.hypothesis.config is None
 
 
-def test_scalings_that_numbers_do_not_tell_apart_are_all_named() -> None:
-    """Sixteen rows in bfloat16 show no pair that turns slowly."""
+@pytest.mark.parametrize("rows", [24, 40])
+def test_scalings_that_numbers_do_not_tell_apart_are_all_found(rows: int) -> None:
+    """Few rows in bfloat16 show no pair that turns slowly."""
     config = config_of("rope_llama3", dim=64, base=5e5, factor=8.0, trained_length=8_192)
     assert isinstance(config, RopeConfig)
-    tables = tuple(part[:24].bfloat16() for part in cache(config))
-    result = identify(*tables)
+    result = identify(*(part[:rows].bfloat16() for part in cache(config)))
     assert result.hypothesis is not None
-    names = " ".join((headline(result), *result.also))
-    others = [
-        each.factor for each in result.hypothesis.others if isinstance(each, ScaledRopeConfig)
+    found = (result.hypothesis.config, *result.hypothesis.others)
+    equal = [
+        each for each in found if each is not None and each.replace(layout=config.layout) == config
     ]
-    if result.hypothesis.config is not None:
-        assert len(others) > 1
-        assert "other scalings" in names or len(others) <= 5
+    assert result.hypothesis.config is None or len(equal) == 1
 
 
 @pytest.mark.parametrize(
