@@ -39,8 +39,8 @@ def register(config: Config) -> Config:
         raise ConfigError(
             f"{config.__name__}.kind must be new, got {kind!r}, which is {present.__name__}."
         )
-    for other_kind, other in SCHEMES.items():
-        if other_kind != kind and other.label == config.label:
+    for other_kind, other in SCHEMES.items():  # links name schemes by either
+        if other_kind != kind and config.label in (other_kind, other.label):
             raise ConfigError(
                 f"{config.__name__}.label must be new, got {config.label!r}, which {other.__name__} has."
             )
@@ -72,6 +72,8 @@ def _check(config: object) -> None:
         value = inspect.getattr_static(config, text, None)
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
             raise ConfigError(f"{name}.{text} must be a text of one line, got {quoted(value)}.")
+    if "," in config.label:
+        raise ConfigError(f"{name}.label must have no comma, got {quoted(config.label)}.")
     given = config.shape(Sizes())
     missing = [
         field.name

@@ -81,7 +81,7 @@ class Specification:
         shape = self.scheme.shape(Sizes(dim=self.model.width, heads=self.model.heads))
         shape |= {"max_len": rows, "length": rows}  # in full, not only what a comparison shows
         for name, value in self.scheme.record().items():
-            if name in ("dim", "heads", "max_len", "length") and value != shape[name]:
+            if name in ("dim", "heads", "max_len", "length") and value != shape.get(name, value):
                 raise ConfigError(
                     f"Specification.scheme.{name} must be {shape[name]} for a model of width "
                     f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "

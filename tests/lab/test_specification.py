@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from queue import Empty, Queue
@@ -18,7 +19,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from posenc import SCHEMES, ConfigError
+from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, register
 from posenc.errors import PosencError, RunError, RunOfAnotherVersion
 from posenc.lab import Specification, Store, SweepTask, local_sweep, specifications, sweep
 from posenc.lab.specification import current_versions
@@ -312,6 +313,28 @@ def test_process_of_a_pool_ends_when_interrupted_or_left_alone(
         ended.get(timeout=0.1)
     leave.set()
     assert ended.get(timeout=60) == 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OwnHeadsConfig(SchemeConfig):
+    """A scheme whose heads are a number of its own."""
+
+    kind: str = "own_heads"
+    heads: int = 3
+    label = "Own heads"
+    summary = "Does nothing."
+
+    def build(self, device: Any = None, seed: int = 0) -> Scheme:
+        return Scheme(self)
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_field_that_a_scheme_keeps_for_itself_need_not_be_the_models() -> None:
+    register(_OwnHeadsConfig)
+    specification = small_spec("own_heads", task="copy")
+    assert specification.model.heads == 2
+    assert specification.scheme == _OwnHeadsConfig(heads=3)
+    assert read_back(specification) == specification
 
 
 def test_versions_are_known_in_a_checkout_that_is_not_installed(

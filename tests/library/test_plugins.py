@@ -81,6 +81,11 @@ def of_kind(kind: str) -> type[SchemeConfig]:
         (of_kind("Root-2"), "begins with a letter, got 'Root-2'."),
         (of_kind(""), "OtherConfig.kind must be a field with a default of 1 to 40 lower-case"),
         (changed(label="RoPE"), "OtherConfig.label must be new, got 'RoPE', which RopeConfig has."),
+        (changed(label="rope"), "OtherConfig.label must be new, got 'rope', which RopeConfig has."),
+        (
+            changed(label="Root, squared"),
+            "OtherConfig.label must have no comma, got 'Root, squared'.",
+        ),
         (changed(label=""), "OtherConfig.label must be a text of one line, got ''."),
         (changed(summary="a\nb"), "OtherConfig.summary must be a text of one line, got 'a\\nb'."),
         (
