@@ -11,13 +11,13 @@ VERSION = "5.23"  # of transformers, whose defaults the data has
 UNKNOWN = "unknown"  # the row of Llama's keys alone: every size is required
 
 _FOLDER = Path(__file__).parent / "data"
-OTHERS = _FOLDER / "others.json"
+OTHERS_FILE = _FOLDER / "others.json"
 _ROWS: Mapping[str, Row] = json.loads((_FOLDER / "families.json").read_text("utf-8"))
-_OF_OTHERS: Mapping[str, Any] = json.loads(OTHERS.read_text("utf-8"))
+_OTHERS: Mapping[str, Any] = json.loads(OTHERS_FILE.read_text("utf-8"))
 # Rows by model type.
 FAMILIES: Mapping[str, Row] = {name: row for name, row in _ROWS.items() if name != UNKNOWN}
 # The type of the text model of a type that is made of several models.
-TEXT_TYPES: Mapping[str, str] = _OF_OTHERS["text types"]
+TEXT_TYPES: Mapping[str, str] = _OTHERS["text types"]
 
 
 def row_of(model_type: str) -> Row:
@@ -49,11 +49,11 @@ def model_types() -> tuple[str, ...]:
 
 def kind_of(model_type: str) -> str:
     """Return what the class of a type that is not read does with position; "" if unknown."""
-    return str(_OF_OTHERS["kinds"].get(model_type, ""))
+    return str(_OTHERS["kinds"].get(model_type, ""))
 
 
 def reason_of(model_type: str) -> str:
     """Return why a type is not read, "" where that is not known."""
-    reasons: Mapping[str, str] = _OF_OTHERS["reasons"]
-    own: Mapping[str, str] = _OF_OTHERS["types"]
+    reasons: Mapping[str, str] = _OTHERS["reasons"]
+    own: Mapping[str, str] = _OTHERS["types"]
     return own.get(model_type) or reasons.get(kind_of(model_type), "")

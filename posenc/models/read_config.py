@@ -51,7 +51,7 @@ class Reading:
     """A config that was read.
 
     content: the object of its text model. read: the keys of it that the class reads, those of nested
-    objects with dots. sections: the keys of nested objects that the class reads alone.
+    objects with dots.
     """
 
     model: ModelConfig
@@ -128,7 +128,7 @@ def _check_parts(record: Mapping[str, Any], text: Record, own: str) -> None:
         name = min(of_image)
         raise ConfigFileError(
             f'model_type "{own}" is of a model of images and text, but {name} is of its encoder of '
-            "images alone: give the model_type of that encoder, or the whole file.",
+            "images alone: give the whole file.",
             name,
         )
     if _holds_text(own) and "hidden_size" not in record:

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from posenc.models.family import FAMILIES, OTHERS, model_types
+from posenc.models.family import FAMILIES, OTHERS_FILE, model_types
 from tests.models.configs import of_type, refusal
 
-KINDS = json.loads(OTHERS.read_text("utf-8"))["kinds"]
+KINDS = json.loads(OTHERS_FILE.read_text("utf-8"))["kinds"]
 # What papers and cards say of a few: parts of the sentence.
 KNOWN = {
     "mamba": "no attention", "musicgen_decoder": "position vectors",
