@@ -243,7 +243,7 @@ class Row:
     border: bool = False
     spread: bool = False
     narrow: bool = False
-    align: Literal["center", "bottom"] = "center"
+    align: Literal["top", "center", "bottom"] = "center"
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,7 +118,7 @@ def page(setting: Setting, options: Options) -> Page:
     return Page(
         title=f"{step}. {lesson.title}",
         headline=lesson.sentences,
-        above=(Row((Row(way, narrow=True, align="bottom"), controls), align="bottom"),),
+        above=(Row((Row(way, narrow=True, align="bottom"), controls), align="top"),),
         blocks=body,
         guide=data.GUIDES[step],
         definition=definition,
