@@ -33,6 +33,7 @@ from dashboard.components.matrix.component import matrix_row
 from dashboard.controls import sidebar, widgets
 from dashboard.controls.link import RULES
 from dashboard.server import incidents
+from dashboard.settings.stops import STOPS
 from dashboard.text import plain
 from posenc import fields
 
@@ -161,9 +162,8 @@ class Renderer:
             if name in own:
                 sidebar.choices(self.options, {name: row}, narrowed=block.narrowed)
             else:
-                rule = RULES[name]
-                slider = widgets.has_stops(rule) and row is not place
-                widgets.control(row.container(width=DIAL) if slider else row, name, rule)
+                slider = name in STOPS and row is not place
+                widgets.control(row.container(width=DIAL) if slider else row, name, RULES[name])
 
 
 def _name(changed: str) -> str:

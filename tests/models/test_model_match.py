@@ -40,9 +40,12 @@ class Matched(NamedTuple):
 
 
 def match_model(
-    result: Identification, kinds: Mapping[str, SchemeConfig | None], *tables: torch.Tensor
+    result: Identification,
+    kinds: Mapping[str, SchemeConfig | None],
+    cosines: torch.Tensor,
+    sines: torch.Tensor | None = None,
 ) -> Matched:
-    match = compare(kinds, *tables)
+    match = compare(kinds, cosines, sines)
     return Matched(match.belongs, " ".join(match_sentences(match, result)))
 
 
