@@ -1,20 +1,15 @@
-"""A plan in a few sentences: how much longer the target is, and what to do first."""
+"""The facts of a recommendation: how much longer the target is, and what to do first."""
+
+from collections.abc import Iterator
 
 from posenc.planner.evidence import measured_factor
-from posenc.planner.methods import (
-    CONFIGURED,
-    LARGER_BASE,
-)
+from posenc.planner.facts import Fact
+from posenc.planner.methods import CONFIGURED, LARGER_BASE
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import BEST, Readiness
-from posenc.planner.sentences import layer_notes
-from posenc.text import as_factor, count_of, joined, short_number, significant
+from posenc.planner.sentences import layer_notes, say
 
-_BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
-_MEN = "Men et al. 2024, arXiv 2405.14591"
-_YARN = "Peng et al. 2023, arXiv 2309.00071"
-_COSINE_LIMIT = 0.01
 _CHUNKED = (
     "chunked_attention"  # layers of Llama 4 whose text is cut into chunks that see nothing else
 )
@@ -22,32 +17,50 @@ _CHUNKED = (
 
 def recommendation(plan: ContextPlan) -> str:
     """Return the plan in a few sentences: how much longer the target is, and what to do first."""
+    return "".join(say("verdict", fact) for fact in recommendation_facts(plan))
+
+
+def bound_sentence(plan: ContextPlan) -> str:
+    """Return where B(k) falls below 0 and which base prevents it, in sentences; "" without RoPE."""
+    return "".join(say("bound", fact) for fact in _bound(plan))
+
+
+def precision_sentence(plan: ContextPlan) -> str:
+    """Return how many positions below the target bfloat16 and float32 distinguish, in a sentence."""
+    numbers = {"bfloat16": plan.distinct_bfloat16, "float32": plan.distinct_float32}
+    return say("precision", Fact("distinct", {"target": plan.target, **numbers}))
+
+
+def recommendation_facts(plan: ContextPlan) -> tuple[Fact, ...]:
+    """Return the facts of a recommendation, in the order in which they are said."""
+    return tuple(_facts(plan))
+
+
+def _facts(plan: ContextPlan) -> Iterator[Fact]:
+    lengths = {"name": plan.name, "target": plan.target, "trained": plan.trained_length}
     if plan.trained is None:
         note = layer_notes(plan.model, plan.target, plan.trained_length)[0]
-        return f"{plan.name} at {plan.target:,} tokens: {note.sentence}"
+        yield Fact("without_rope", lengths | {"note": note.sentence})
+        return
     if plan.trained_length is None:
-        return f"{plan.name} to {plan.target:,}: its config does not say what it was trained on."
+        yield Fact("trained_unknown", lengths)
+        return
     if not plan.longer:
-        return _not_longer(plan, plan.trained_length)
-    stretch = as_factor(plan.reach / plan.trained_length)
-    seen, there = "", ""
-    if plan.reach != plan.target:
-        seen, there = f" in the {plan.reach:,} tokens that a layer sees", " in those"
+        yield from _not_longer(plan, lengths)
+        return
+    numbers = lengths | {"reach": plan.reach, "stretch": plan.reach / plan.trained_length}
+    in_window = "_in_window" if plan.reach != plan.target else ""
     if plan.own_length and plan.reach > plan.own_length:
-        begin = (
-            f"{plan.name} reads {plan.own_length:,} tokens with its own scaling; {plan.target:,} is "
-            f"{as_factor(plan.reach / plan.own_length)} past that{seen}: measure it as configured first. "
-            f"The methods below start from the {plan.trained_length:,} tokens before its scaling, {stretch}"
-            f"{there}"
-        )
+        numbers |= {"own": plan.own_length, "past": plan.reach / plan.own_length}
+        yield Fact(f"past_own{in_window}", numbers)
     else:
-        begin = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {stretch}{seen}"
+        yield Fact(f"longer{in_window}", numbers)
+    yield from _what_to_do(plan)
     first = suggested(plan)
     # A block that the config has already rescales nothing anew.
     is_new = first is not None and first.config != plan.kind.scheme
-    needless = needless_layers(plan) if is_new else ""
-    end = f" The config block below also rescales {needless}" if needless else ""
-    return f"{begin}{_what_to_do(plan)}{end}"
+    if is_new and (needless := needless_layers(plan)):
+        yield Fact("needless", {"layers": needless})
 
 
 def suggested(plan: ContextPlan) -> MethodPlan | None:
@@ -84,166 +97,141 @@ def _is_own_kind(plan: ContextPlan, method: MethodPlan) -> bool:
     return plan.kind.scheme is not None and plan.kind.scheme.kind == method.config.kind
 
 
-def _what_to_do(plan: ContextPlan) -> str:
-    """Return the rest of the recommendation: what to do, without training and with it."""
+def _what_to_do(plan: ContextPlan) -> Iterator[Fact]:
+    """Yield the rest of a recommendation: what to do, without training and with it."""
     first = plan.methods[0] if plan.methods else None
-    if first is not None and first.readiness is Readiness.OWN_SCALING:
-        return f", which its own scaling ({first.config.words}) is made for: use it as it is."
-    if first is not None and first.readiness is Readiness.MADE:
-        return (
-            f", which its own scaling ({first.config.words}) is made for. That the model was trained with "
-            "it is not known: measure it as it is."
-        )
+    if first is not None and first.readiness in (Readiness.OWN_SCALING, Readiness.MADE):
+        word = "own_scaling" if first.readiness is Readiness.OWN_SCALING else "made_for"
+        yield Fact(word, {"scheme": first.config.words})
+        return
     if first is not None and first.advice is not None:
-        return (
-            f". For {first.advice.models}, use {first.config.words} without training, as their makers "
-            f"recommend for long texts ({first.advice.source}); a config does not name its model."
-        )
+        advice = first.advice
+        numbers = {"models": advice.models, "source": advice.source}
+        yield Fact("makers", numbers | {"scheme": first.config.words})
+        return
     tuned = _fine_tuned(plan)
-    fine_tune = ""
-    if tuned:
-        keep = "keeps" if len(tuned) == 1 else "keep"
-        unseen = [method for method in tuned if method.pairs.unseen_count]
-        end = f"which {keep} every pair within angles seen in training"
-        end = f"though {_unseen(unseen[0])}" if unseen else end
-        fine_tune = f"fine-tune with {joined((x.method.words for x in tuned), 'or')}, {end}."
     if first is not None and first.readiness is Readiness.UNTRAINED:
-        after = f" If that is not enough, {fine_tune}" if tuned else ""
-        return f". {_without_training(plan, trained=True)} Measure that first.{after}"
+        yield from _without_training(plan, trained=True)
+        yield Fact("measure_first", {})
+        if tuned:
+            yield Fact("if_not_enough", {})
+            yield from _fine_tune(tuned)
+        return
     choice = suggested(plan)
     if tuned:
-        advice = f"Plan to {fine_tune}"
+        yield Fact("plan_to", {})
+        yield from _fine_tune(tuned)
     elif plan.own_length and choice and _is_own_kind(plan, choice):
-        advice = (
-            f"Plan to train and to measure, first with {choice.method.words} at a larger factor."
-        )
+        yield Fact("larger_factor", {"method": choice.method.words})
     else:
-        advice = "Plan to train and to measure."
-    return f". {advice} {_without_training(plan, bool(tuned))}"
+        yield Fact("train_and_measure", {})
+    yield from _without_training(plan, trained=bool(tuned))
 
 
-def _without_training(plan: ContextPlan, trained: bool) -> str:
-    """Say what is known without training; trained: whether a source trained to this factor."""
+def _fine_tune(tuned: list[MethodPlan]) -> Iterator[Fact]:
+    names = [method.method.words for method in tuned]
+    unseen = next((method for method in tuned if method.pairs.unseen_count), None)
+    numbers = {"methods": names, "count": len(names)}
+    if unseen is None:
+        yield Fact("fine_tune", numbers)
+    else:
+        yield Fact("fine_tune_unseen", numbers | _unseen(unseen))
+
+
+def _without_training(plan: ContextPlan, trained: bool) -> Iterator[Fact]:
+    """Yield what is known without training; trained: whether a source trained to this factor."""
     tested = [method for method in plan.methods if method.readiness is Readiness.UNTRAINED]
     if tested:
-        sentence = (
-            f"Without training, {joined((x.method.words for x in tested), 'and')} "
-            f"{'is' if len(tested) == 1 else 'are'} reported to work to "
-            f"{as_factor(tested[0].method.evidence.untrained_to)}"
-        )
-        if tested[0].pairs.unseen_count:
-            sentence += f", but {_unseen(tested[0])}"
+        numbers = {
+            "methods": [method.method.words for method in tested],
+            "count": len(tested),
+            "factor": tested[0].method.evidence.untrained_to,
+        } | _unseen(tested[0])
+        yield Fact("reported_unseen" if numbers["unseen"] else "reported", numbers)
     else:
         stretch = plan.methods[0].factor if plan.methods else 1.0
-        sentence = (
-            "No source reports that a method compared here keeps its perplexity at "
-            f"{as_factor(stretch)} {'without training' if trained else 'with training or without'}"
-        )
+        word = "no_report_untrained" if trained else "no_report"
+        yield Fact(word, {"factor": stretch})
     measured = [
         method
         for method in tested or plan.methods
         if method.measured and not method.method.evidence.measured_as
     ]
     if not measured:
-        return f"{sentence}."
+        return
     best = min(measured, key=lambda method: max(ratio.mean for ratio in method.measured))
-    ratios = joined((significant(ratio.mean) for ratio in best.measured), "and")
-    lengths = joined((f"{ratio.train_length:,}" for ratio in best.measured), "and")
     others = [method.method.words for method in measured if method is not best]
-    than = f", less than {joined(others, 'and')}" if others else ""
-    return (
-        f"{sentence}. Measured here on small models trained on {lengths} bytes, at "
-        f"{measured_factor(best.measured, best.factor)}: {best.method.words} raised their perplexity "
-        f"{ratios} times{than}."
+    yield Fact(
+        "measured_less" if others else "measured",
+        {
+            "lengths": [ratio.train_length for ratio in best.measured],
+            "factor": measured_factor(best.measured, best.factor),
+            "method": best.method.words,
+            "ratios": [ratio.mean for ratio in best.measured],
+            "others": others,
+        },
     )
 
 
-def _unseen(method: MethodPlan) -> str:
-    count, verb = method.pairs.unseen_count, "meets" if method.pairs.unseen_count == 1 else "meet"
-    return (
-        f"{count_of(count, 'pair')} of {len(method.pairs.before)} {verb} angles unseen in training"
-    )
+def _unseen(method: MethodPlan) -> dict[str, int]:
+    return {"unseen": method.pairs.unseen_count, "pairs": len(method.pairs.before)}
 
 
-def _not_longer(plan: ContextPlan, trained_length: int) -> str:
-    """Say that no distance is new, and whether the trained length is known or assumed."""
-    trained = "taken as trained" if plan.assumed else "trained"
+def _not_longer(plan: ContextPlan, lengths: dict[str, object]) -> Iterator[Fact]:
+    """Yield that no distance is new, and whether the trained length is known or assumed."""
     own = next((method for method in plan.methods if method.method.name == CONFIGURED), None)
-    most = plan.own_length or trained_length
+    most = plan.own_length or plan.trained_length or 0
     if own is not None and plan.scaled_in_training and plan.target <= most:
-        return (
-            f"{plan.name} was trained with the scaling of its config ({own.config.words}): use the config "
-            f"as it is, at every length up to {most:,} tokens."
-        )
-    if plan.target <= trained_length:
-        verb = "is" if plan.assumed else "was"
-        sentence = (
-            f"{plan.name} {verb} {trained} on {trained_length:,} tokens: {plan.target:,} need no "
-            "scaling."
-        )
+        yield Fact("as_it_is", lengths | {"scheme": own.config.words, "most": most})
+        return
+    assumed = "_assumed" if plan.assumed else ""
+    if plan.trained_length is not None and plan.target <= plan.trained_length:
+        yield Fact(f"no_scaling{assumed}", lengths)
         if own is not None and own.short.worst > 0:
-            sentence += (
-                f" The scaling of its config ({own.config.words}) acts at this length, too: turn it on for "
-                "longer texts only."
-            )
-        return sentence
-    test = "no training or test on texts of this length is known here."
+            yield Fact("acts_here_too", {"scheme": own.config.words})
+        return
+    partly = plan.model.main.scheme != plan.kind.scheme
+    layers = {"layers": "layers with RoPE" if partly else "layers", "reach": plan.reach}
+    yield Fact(f"no_new_distance{assumed}", lengths | layers)
     if plan.evidence is not None and not plan.evidence.kind:
-        test = (
-            "as released it is not known to be trained on texts of this length. "
-            f"{plan.evidence.statement.removesuffix('.')} ({plan.evidence.source})."
-        )
-    layers = "layers with RoPE" if plan.model.main.scheme != plan.kind.scheme else "layers"
-    return (
-        f"{plan.name} at {plan.target:,} tokens, {trained} on {trained_length:,}: no distance is new, "
-        f"because its {layers} see {plan.reach:,} tokens at most, but {test} {_through_layers(plan)}"
-    )
+        said = plan.evidence.statement.removesuffix(".")
+        yield Fact("as_released", {"statement": said, "source": plan.evidence.source})
+    else:
+        yield Fact("no_test", {})
+    yield _through_layers(plan)
 
 
-def _through_layers(plan: ContextPlan) -> str:
-    """Say how text beyond a window reaches a token."""
+def _through_layers(plan: ContextPlan) -> Fact:
+    """Return how text beyond a window reaches a token."""
     kinds = plan.model.layer_kinds
     unlimited = sum(
         len(kind.layers) for kind in kinds if kind.window is None or kind.window >= plan.target
     )
     if unlimited:
-        others = count_of(unlimited, "other layer")
-        return f"Text beyond that is read by the {others} alone: measure first."
+        return Fact("other_layers", {"count": unlimited})
     if all(kind.name.startswith(_CHUNKED) for kind in kinds):
-        return "Text before its chunk never reaches a token: measure first."
+        return Fact("chunks", {})
     # A window holds the token itself, and that of an encoder as many tokens on either side.
     is_encoder = not any(kind.cache_width for kind in kinds)
-    sides, where = (2, "away on either side") if is_encoder else (1, "back")
+    sides = 2 if is_encoder else 1
     steps = [((kind.window or 1) - 1) // sides for kind in kinds]
     reach = sum(len(kind.layers) * step for kind, step in zip(kinds, steps, strict=True))
     layers = sum(len(kind.layers) for kind in kinds)
-    each = f"{steps[0]:,} x {layers}" if len(kinds) == 1 else "the windows together"
-    return (
-        f"Text beyond a window reaches a token through the layers only, from at most {reach:,} tokens "
-        f"{where} ({each}): measure first."
-    )
+    word = "windows" if len(kinds) == 1 else "windows_together"
+    where = "_both_sides" if is_encoder else ""
+    return Fact(f"{word}{where}", {"reach": reach, "step": steps[0], "layers": layers})
 
 
-def bound_sentence(plan: ContextPlan) -> str:
-    """Return where B(k) falls below 0 and which base prevents it, in sentences; "" without RoPE."""
+def _bound(plan: ContextPlan) -> Iterator[Fact]:
     if plan.trained is None:
-        return ""
-    begin = f"At base {short_number(plan.trained.base)}, B(k)"
+        return
+    base = plan.trained.base
     if plan.first_negative is None:
-        return f"{begin} stays at or above 0 up to distance {plan.scanned:,}."
-    begin = f"{begin} first falls below 0 at distance {plan.first_negative:,}."
+        yield Fact("stays", {"base": base, "scanned": plan.scanned})
+        return
+    yield Fact("falls", {"base": base, "distance": plan.first_negative})
     window = plan.base_window
     if window is not None:
-        but = "; some larger bases fail again" if window.narrow else ""
-        return f"{begin} Base {window.rounded:,.12g} keeps it at or above 0{but}."
-    if plan.base_searched:
-        return f"{begin} No base up to 1e12 keeps it at or above 0."
-    return f"{begin} No base that keeps it at or above 0 was searched for."
-
-
-def precision_sentence(plan: ContextPlan) -> str:
-    """Return how many positions below the target bfloat16 and float32 distinguish, in a sentence."""
-    return (
-        f"Of {count_of(plan.target, 'position')}, bfloat16 distinguishes {plan.distinct_bfloat16:,} and "
-        f"float32 {plan.distinct_float32:,}."
-    )
+        yield Fact("narrow" if window.narrow else "keeps", {"base": window.rounded})
+    else:
+        yield Fact("none_found" if plan.base_searched else "not_searched", {})

@@ -22,7 +22,7 @@ from posenc.planner.ranking import (
     Compared,
     clearly_ahead,
 )
-from posenc.text import count_of, joined, short_number
+from posenc.text import as_factor, count_of, joined, short_number, significant
 
 _TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
 _MEASURES: dict[str, str] = _TEMPLATES["measures"]
@@ -42,9 +42,13 @@ class _Sentences(string.Formatter):
         """Return a number as its template asks for it."""
         match format_spec.split():
             case ["count", noun]:
-                return count_of(value, noun)
+                return count_of(value, noun.replace("_", " "))
             case ["verb", one, many]:
                 return one if value == 1 else many
+            case ["list", last]:
+                return joined((_in_list(each) for each in value), last)
+            case ["factor"]:
+                return as_factor(value)
             case ["short"]:
                 return short_number(value)
         text: str = super().format_field(value, format_spec)
@@ -54,8 +58,20 @@ class _Sentences(string.Formatter):
 _SENTENCES = _Sentences()
 
 
+def _in_list(value: str | float) -> str:
+    """Return a name, a whole number or a number of three digits, as lists in sentences have them."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return significant(value) if isinstance(value, float) else value
+
+
 def _say(template: str, fact: Fact) -> str:
     return _SENTENCES.vformat(template, (), fact.numbers)
+
+
+def say(table: str, fact: Fact) -> str:
+    """Return a fact by its template in a table of sentences.toml."""
+    return _say(_TEMPLATES[table][fact.word], fact)
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
 
 def left_out_sentences(plan: ContextPlan) -> list[str]:
     """Return why methods are not compared, a sentence each."""
-    return [_say(_TEMPLATES["left_out"][fact.word], fact) for fact in plan.left_out]
+    return [say("left_out", fact) for fact in plan.left_out]
 
 
 @dataclass(frozen=True)

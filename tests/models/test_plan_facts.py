@@ -2,14 +2,23 @@
 
 import inspect
 import re
+import sys
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
-from posenc.planner import facts, layers, left_out_sentences, warnings_of
+from posenc.planner import facts, layers, left_out_sentences, recommendation, warnings_of
+from posenc.planner.recommendation import recommendation_facts
 from posenc.planner.sentences import _SENTENCES, _TEMPLATES
 from tests.models.configs import LLAMA, plan_config, plan_preset
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+def module_of(function: Callable[..., object]) -> ModuleType:
+    """The module of a function, whose own name the package offers as the function's."""
+    return sys.modules[function.__module__]
 
 
 def words_of(code: object) -> set[str]:
@@ -19,8 +28,13 @@ def words_of(code: object) -> set[str]:
 
 @pytest.mark.parametrize(
     ("table", "code"),
-    [("warnings", facts), ("left_out", facts.left_out), ("layers", layers)],
-    ids=["warnings", "left out", "layers"],
+    [
+        ("warnings", facts),
+        ("left_out", facts.left_out),
+        ("layers", layers),
+        ("bound", module_of(recommendation)),
+    ],
+    ids=["warnings", "left out", "layers", "bound"],
 )
 def test_every_template_is_of_a_fact(table: str, code: object) -> None:
     assert {*_TEMPLATES[table]} <= words_of(code)
@@ -54,3 +68,21 @@ def test_templates_count_and_agree() -> None:
     for number, text in ((1, "1 pair reaches"), (1_200, "1,200 pairs reach")):
         numbers = {"n": number, "base": 5e5, "length": 8_192}
         assert _SENTENCES.vformat(template, (), numbers) == f"{text} 5e5 of 8,192"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "words"),
+    [
+        ("llama-3.1-8b", 131_072, ["longer", "own_scaling"]),
+        ("qwen3-8b", 65_536, ["longer", "makers"]),
+        ("llama-3-8b", 16_384, [
+            "longer", "reported_unseen", "measured", "measure_first", "if_not_enough", "fine_tune",
+        ]),
+        ("llama-3-8b", 524_288, ["longer", "train_and_measure", "no_report", "measured_less"]),
+        ("bloom-176b", 8_192, ["without_rope"]),
+        ("mistral-7b-v0.1", 65_536, ["no_new_distance", "as_released", "windows"]),
+    ],
+)  # fmt: skip
+def test_a_recommendation_is_made_of_facts(name: str, target: int, words: list[str]) -> None:
+    found = plan_preset(name, target)
+    assert [fact.word for fact in recommendation_facts(found)] == words
