@@ -16,7 +16,7 @@ from posenc.models import read_config
 from posenc.models.model_config import cache_gib, full_cache_note
 from posenc.planner import METHODS, ContextPlan, MethodPlan, left_out_sentences, plan, warnings_of
 from posenc.planner.methods import DEFAULT_METHODS
-from posenc.planner.report import COVERAGE, TRADE_OFFS, layer_rows, plan_record, ranked
+from posenc.planner.report import COVERAGE, TRADE_OFFS, plan_record, ranked
 from posenc.planner.scaling_effects import (
     distinct_positions,
     kernel_at,
@@ -100,18 +100,6 @@ def test_cache_in_blocks_is_a_count_by_hand() -> None:
     note = full_cache_note(read_config(LLAMA), 1_000)
     assert note.endswith(f"it is up to {2 * 32 * 8 * 128 * 1_008 * 2 / 2**30:.4g} GiB in bfloat16.")
     assert full_cache_note(read_config(LLAMA), 1_008) == ""
-
-
-def test_cache_of_groups_of_tokens_is_a_count_by_hand() -> None:
-    """DeepSeek V4 Flash at 1,003 tokens: 250 groups of 4 and 3 tokens, or 7 of 128 and 107 tokens."""
-    model = read_config(published_config("deepseek-v4-flash"))
-    window, index = 128 * 512, 128
-    few = window + 250 * (512 + index) + 3 * 4 * (512 + index) + 4 * 2 * (512 + index)
-    many = window + 7 * 512 + 107 * 2 * 512
-    assert model.cache_numbers(1_003) == 21 * few + 20 * many + 2 * window
-    rows = {row["layers"].split()[1]: row["cached a token"] for row in layer_rows(model)}
-    assert rows["compressed_sparse_attention"] == "512 of the last 128, 640 per 4"
-    assert rows["sliding_attention"] == "512"
 
 
 def test_methods_keep_blend_and_divide_the_pairs_of_their_papers() -> None:

@@ -41,8 +41,8 @@ EACH = 40  # mutations of a type
 NULL = ("head_dim", "partial_rotary_factor", "per_layer_config")
 
 
-def is_compared(config: Config, model_type: str) -> bool:
-    """Whether the class of transformers can tell how a config is to be read.
+def is_compared(config: Config, model_type: str, default: Config) -> bool:
+    """Whether the class of transformers can tell how a config is to be read. default: of the class.
 
     It takes the block of one kind of layer for nothing where it has one block for all, and does not find
     YaRN's truncate in such a block.
@@ -51,7 +51,7 @@ def is_compared(config: Config, model_type: str) -> bool:
     blocks = [block for block in blocks if isinstance(block, dict)]
     if any("truncate" in block for block in blocks):
         return False
-    is_null = any(name in config and config[name] is None for name in NULL)
+    is_null = any(config.get(name, 0) is None is not default.get(name, 0) for name in NULL)
     return not is_null and not (blocks and "" in bases_of(ROPE[model_type]["rope"]))
 
 
@@ -145,7 +145,7 @@ def test_a_mutated_config_is_read_as_its_class_reads_it_or_refused(model_type: s
         except ConfigFileError:
             outcomes["refused"] += 1
             continue
-        theirs = built(config) if is_compared(config, model_type) else None
+        theirs = built(config) if is_compared(config, model_type, sources[0]) else None
         if theirs is None:
             outcomes["not compared"] += 1
             continue
