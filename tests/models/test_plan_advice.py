@@ -497,11 +497,6 @@ def test_distances_past_the_last_bucket_of_t5_share_it() -> None:
     assert encoder.works
 
 
-def test_a_model_without_a_scheme_says_so() -> None:
-    config = {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 16}}
-    assert "16" in recommendation(plan_config(config, 4_096))
-
-
 def test_text_beyond_a_window_is_read_by_layers_without_one() -> None:
     model = read_config({"model_type": "smollm3", "max_position_embeddings": 4_096})
     kinds = tuple(
