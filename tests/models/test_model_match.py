@@ -209,10 +209,8 @@ def test_scalings_that_numbers_do_not_tell_apart_are_all_found(rows: int) -> Non
     result = identify(*(part[:rows].bfloat16() for part in cache(config)))
     assert result.hypothesis is not None
     found = (result.hypothesis.config, *result.hypothesis.others)
-    equal = [
-        each for each in found if each is not None and each.replace(layout=config.layout) == config
-    ]
-    assert result.hypothesis.config is None or len(equal) == 1
+    assert config in [each and each.replace(layout=config.layout) for each in found]
+    assert len(found) > 5
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,12 @@ def with_model(answer: Answer, match: ModelMatch) -> Answer:
         )  # the formula is the model's own
     if match.belongs or match.nearest is None or not match.nearest.explained:
         return answer
-    what = answer.headline.removeprefix(answer.source)
-    headline = f"{answer.source}{sentences[0]}"
-    return replace(answer, headline=headline, notes=(f"What it is: {what}", *answer.notes))
+    headline, notes = f"{answer.source}{sentences[0]}", answer.notes
+    if answer.result is not None and answer.result.known:
+        notes = (f"What it is: {answer.headline.removeprefix(answer.source)}", *notes)
+    else:
+        notes = notes[:-1]  # how near a formula must come, which the cause answers
+    return replace(answer, headline=headline, notes=notes)
 
 
 def positions_by_row(match: ModelMatch) -> pd.DataFrame:

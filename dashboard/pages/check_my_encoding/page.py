@@ -96,6 +96,7 @@ def _answer(settings: AB[Setting], table: str, header: Any, result: Any) -> None
             _verdict(both, match)
             if match is not None and len(frame := data.positions_by_row(match)):
                 title = "Position that each row stands for"
+                st.markdown(f"**{title}**")
                 page.picture(frame, _positions(), key="check_positions", title=title)
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
@@ -145,7 +146,11 @@ def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
 
 
 def _sentence(match: ModelMatch, result: Identification) -> str:
-    return " ".join(match_sentences(match, result))
+    """Return whether a table belongs to a model, without the cause that the headline names."""
+    sentences = match_sentences(match, result)
+    nearest = match.nearest
+    is_headline = not match.belongs and nearest is not None and nearest.explained
+    return " ".join(sentences[1:] if is_headline else sentences)
 
 
 def _model_check(match: ModelMatch | None, result: Identification) -> None:
