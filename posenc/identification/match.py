@@ -57,6 +57,7 @@ class Size(NamedTuple):
     size: float
     factor: float
     own: float
+    digits: int  # of the size that the format of the numbers shows
 
 
 class LowAngles(NamedTuple):
@@ -495,4 +496,4 @@ def size_of(
         word = "missing"
     elif is_size(factor**2):
         word = "twice"
-    return Size(word, size, factor, own)
+    return Size(word, size, factor, own, 3 if dtype in (torch.bfloat16, torch.float16) else 4)

@@ -96,7 +96,7 @@ def mistake_clause(mistake: Mistake) -> str:
     return MISTAKES[mistake.word].format(*values)
 
 
-def size_clause(size: Size, digits: int = 4) -> str:
+def size_clause(size: Size) -> str:
     """Return what is wrong with the factor of all numbers, as a clause."""
     if size.word == "missing":
         return f"the attention factor {size.factor:.4g} is missing"
@@ -106,7 +106,7 @@ def size_clause(size: Size, digits: int = 4) -> str:
         both = f"{size.factor:.4g} and {size.own:.4g}"
         return f"every number is multiplied by both attention factors, {both}"
     return (
-        f"every number is multiplied by {size.size:.{digits}g}, where the attention factor is "
+        f"every number is multiplied by {size.size:.{size.digits}g}, where the attention factor is "
         f"{size.factor:.4g}"
     )
 
