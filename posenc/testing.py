@@ -27,8 +27,9 @@ from posenc.identification.comparison import (
     allowed_differences,
     differences_of,
 )
+from posenc.identification.facts import SchemeMatch
 from posenc.identification.identify import headline
-from posenc.identification.match import SchemeMatch, expected_positions, match
+from posenc.identification.match import expected_positions, match
 from posenc.identification.predict import Place
 from posenc.identification.rotary_modules import (
     CONTEXT,

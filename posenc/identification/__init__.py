@@ -1,7 +1,8 @@
 """Identify the scheme behind a table of numbers, and say how the table differs from its formula."""
 
+from posenc.identification.facts import ModelMatch
 from posenc.identification.identify import Deviation, Identification, identify
-from posenc.identification.match import ModelMatch, match_model
+from posenc.identification.match import match_model
 from posenc.identification.rotated import RotationMatch, VectorRotation, match_rotation, rotation_of
 
 __all__ = [

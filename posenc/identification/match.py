@@ -3,8 +3,8 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ from torch import Tensor
 from posenc.errors import SchemeArgumentError
 from posenc.hook_arguments import type_and_shape
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, TableInput
+from posenc.identification.facts import Arithmetic, LowAngles, ModelMatch, SchemeMatch, Size
 from posenc.identification.float32_code import float32_codes
 from posenc.identification.frequency_fit import (
     ANGLE_ERROR,
@@ -20,7 +21,7 @@ from posenc.identification.frequency_fit import (
     narrowest_format,
     rounding,
 )
-from posenc.identification.positions import UNKNOWN, Cause, cause_of, recover
+from posenc.identification.positions import UNKNOWN, cause_of, recover
 from posenc.identification.predict import (
     Allowed,
     Difference,
@@ -43,91 +44,6 @@ _SAMPLED_ROWS = 256
 _TRIED_ROWS = 12  # whose positions are recovered before those of all
 _KNOWN = 0.8  # share of rows that must have a position
 _CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
-
-Arithmetic = Literal["exact angles", "float32 arithmetic", "near float32"]
-
-
-class Size(NamedTuple):
-    """The factor of all sines and cosines, and the attention factor that was expected.
-
-    word: "missing", "twice", "multiplied", or "both" with the scheme's own factor beside that of a mistake.
-    """
-
-    word: Literal["missing", "twice", "both", "multiplied"]
-    size: float
-    factor: float
-    own: float
-    digits: int  # of the size that the format of the numbers shows
-
-
-class LowAngles(NamedTuple):
-    """Angles in 16 bits: their format, the largest error, and the first row that is wrong."""
-
-    dtype: torch.dtype
-    largest: float
-    row: int
-
-
-@dataclass(frozen=True, eq=False)
-class SchemeMatch:
-    """What a table is, compared with one scheme.
-
-    expected, positions (t,): of the rows, and those recovered where they differ. belongs: whether every
-    number is the scheme's, up to rounding and the error of float32 angles. arithmetic: of the numbers, if
-    it belongs. mistake: of frequencies or columns, None for none. size, low_angles, cause: other mistakes.
-    wrong_layout: whether columns are repeated in neighbours, the scheme's in halves. reordered: whether
-    they are repeated in halves, the scheme's in neighbours, which code may reorder. first: where numbers
-    differ first; pair: of the fastest of these; `mistake` and `size` begin at row `since`.
-    """
-
-    scheme: RopeConfig
-    expected: Int[Tensor, " t"]
-    belongs: bool = False
-    arithmetic: Arithmetic = "near float32"
-    mistake: Mistake | None = None
-    size: Size | None = None
-    low_angles: LowAngles | None = None
-    cause: Cause | None = None
-    positions: Int[Tensor, " t"] | None = None
-    wrong_layout: bool = False
-    reordered: bool = False
-    first: Difference | None = None
-    pair: int = 0
-    since: int = 0
-    columns: int = 0
-
-    @property
-    def explained(self) -> bool:
-        """Whether a mistake or a cause explains every difference."""
-        return bool(self.mistake or self.size or self.cause or self.low_angles or self.wrong_layout)
-
-
-@dataclass(frozen=True, eq=False)
-class ModelMatch:
-    """What a table is, compared with each kind of layer of a model.
-
-    schemes: of each kind of layer. matches: of those with RoPE of a text, by kind.
-    """
-
-    schemes: Mapping[str, SchemeConfig | None]
-    matches: Mapping[str, SchemeMatch]
-
-    @property
-    def belonging(self) -> str | None:
-        """The first kind of layer that the table belongs to."""
-        return next((name for name, one in self.matches.items() if one.belongs), None)
-
-    @property
-    def belongs(self) -> bool:
-        """Whether the table belongs to a kind of layer."""
-        return self.belonging is not None
-
-    @property
-    def nearest(self) -> SchemeMatch | None:
-        """The match that belongs, else one that is explained, else the first."""
-        every = [*self.matches.values()]
-        ranked = sorted(every, key=lambda one: (not one.belongs, not one.explained))
-        return ranked[0] if ranked else None
 
 
 def match_model(

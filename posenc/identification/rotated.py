@@ -16,9 +16,10 @@ from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
 from posenc.hook_arguments import is_real, type_and_shape
 from posenc.identification.columns import MIN_ROWS
+from posenc.identification.facts import ModelMatch
 from posenc.identification.frequency_fit import narrowest_format
 from posenc.identification.identify import FITS, Identification, identify
-from posenc.identification.match import ROUNDINGS, ModelMatch, match_model
+from posenc.identification.match import ROUNDINGS, match_model
 from posenc.rotation import pair_columns
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig

@@ -1,7 +1,7 @@
 """The facts of a match in sentences: causes, mistakes, and how a table differs from a model."""
 
+from posenc.identification.facts import ModelMatch, SchemeMatch, Size
 from posenc.identification.identify import Identification, base_words
-from posenc.identification.match import ModelMatch, SchemeMatch, Size
 from posenc.identification.positions import Cause
 from posenc.identification.rotated import RotationMatch, layout_words
 from posenc.identification.scalings import scaling_words

@@ -25,6 +25,7 @@ from posenc.errors import CheckpointError, PosencError
 from posenc.identification import Identification, identify, match_rotation, rotation_of
 from posenc.identification.columns import TableInput
 from posenc.identification.deviations import Differences
+from posenc.identification.facts import ModelMatch
 from posenc.identification.identify import (
     error_sentence,
     fit_sentence,
@@ -33,7 +34,6 @@ from posenc.identification.identify import (
     reconstruct,
     record,
 )
-from posenc.identification.match import ModelMatch
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.schemes.rope import RopeConfig
