@@ -82,6 +82,8 @@ class ModelConfig:
     notes: what else the config says about position, a sentence each.
     ignored: keys that bear on position and were not read; () unless there is an assumption.
     section: the key of the nested model (text_config), or "".
+    kept: keys that every rope block of the class has beside its scheme, and their values
+    (llama_4_scaling_beta of Mistral's).
     """
 
     model_type: str
@@ -96,6 +98,7 @@ class ModelConfig:
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     section: str = ""
+    kept: tuple[tuple[str, float], ...] = ()
 
     @property
     def main(self) -> LayerKind:
@@ -116,11 +119,11 @@ class ModelConfig:
 
     def to_rope_parameters(self) -> dict[str, Any]:
         """Return the second generation's `rope_parameters`; {} without RoPE."""
-        return rope_writing.second_generation(self.read_as, self._schemes)
+        return rope_writing.second_generation(self.read_as, self._schemes, dict(self.kept))
 
     def to_rope_scaling(self) -> dict[str, Any]:
         """Return the first generation's rope_theta, rope_scaling and related keys; {} without RoPE."""
-        return rope_writing.first_generation(self.read_as, self._schemes)
+        return rope_writing.first_generation(self.read_as, self._schemes, dict(self.kept))
 
     @property
     def _schemes(self) -> list[tuple[str, SchemeConfig | None]]:

@@ -193,6 +193,7 @@ def _read(name: str, content: Mapping[str, Any], path: str) -> tuple[ModelConfig
         assumed=sentences.assumed(stacks),
         notes=sentences.model_notes(first, kinds),
         ignored=tuple(dict.fromkeys(key for stack in stacks for key in stack.record.unread)),
+        kept=tuple((key, first.value(text)) for key, text in first.rope.get("needs", {}).items()),
     )
     return model, {key for stack in stacks for key in stack.keys_read()}
 

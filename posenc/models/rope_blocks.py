@@ -19,10 +19,10 @@ blocks: the default block by kind of layer, "" for all kinds. trained_length: th
 type_alone: whether `type` in rope_scaling counts without rope_type. sections: the default of
   mrope_section; needs_sections: whether it counts only where there is no block.
   interleaved_sections: whether its axes take turns. alpha: whether dynamic scaling by alpha is a
-  larger base. needs: keys that a block must have. needs_kinds: kinds of which rope_parameters must
-  have a block or null where it has blocks of kinds. scales_softmax: whether the logits are
-  multiplied by the square of YaRN's g(s, mscale_all_dim), which a block of any scaling may have.
-  also: keys of a block that change none of this.
+  larger base. needs: keys that every block has, and the expressions of their values. needs_kinds:
+  kinds of which rope_parameters must have a block or null where it has blocks of kinds.
+  scales_softmax: whether the logits are multiplied by the square of YaRN's g(s, mscale_all_dim),
+  which a block of any scaling may have. also: keys of a block that change none of this.
 
 Where rope_parameters nests a block per kind of layer, YaRN's `truncate` is read from its block;
 transformers 5.23 looks for it outside, and so always rounds the ramp's ends.

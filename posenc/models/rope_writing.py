@@ -101,14 +101,17 @@ def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
     return block | ({SHARE_KEY: share} if share != 1 else {}) | own
 
 
-def second_generation(model_type: str, kinds: Schemes) -> Block:
-    """Return `rope_parameters`, with an entry per kind of layer where the model's class has them."""
+def second_generation(model_type: str, kinds: Schemes, kept: Mapping[str, float]) -> Block:
+    """Return `rope_parameters`, with an entry per kind of layer where the model's class has them.
+
+    kept: what every block of the class has beside its scheme.
+    """
     row, schemes = row_of(model_type), _with_rope(kinds)
     if not schemes or "rope" not in row:  # else the base is in the code of the class
         return {}
     rope, blocks = row["rope"], dict[str, Block]()
     for word, scheme in schemes:
-        block = _block(rope, scheme)
+        block = {**kept, **_block(rope, scheme)}
         if blocks.setdefault(word, block) != block:
             return {}  # several bases stand in the list layer_rope_theta
     first = next(iter(blocks.values()))
@@ -120,10 +123,11 @@ def second_generation(model_type: str, kinds: Schemes) -> Block:
     return first
 
 
-def first_generation(model_type: str, kinds: Schemes) -> Block:
+def first_generation(model_type: str, kinds: Schemes, kept: Mapping[str, float]) -> Block:
     """Return rope_theta, rope_scaling and related keys, as the model's class names them.
 
-    Raises SchemeArgumentError where the first generation cannot express the model's schemes.
+    kept: what every block of the class has beside its scheme. Raises SchemeArgumentError where the first
+    generation cannot express the model's schemes.
     """
     row, schemes = row_of(model_type), _with_rope(kinds)
     if not schemes:
@@ -136,7 +140,8 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
         raise SchemeArgumentError(f"{model_type} knows rope_parameters only.")
     keys: Block = {}
     for word, scheme in schemes:
-        for key, value in _outer_keys(rope, base_of(bases, word), scheme, word, model_type).items():
+        base, block = base_of(bases, word), {**kept, **_block(rope, scheme)}
+        for key, value in _outer_keys(rope, base, block, word, model_type).items():
             if keys.setdefault(key, value) != value:
                 raise SchemeArgumentError(f"the first generation has one {key} for all layers.")
     trained = (keys.get("rope_scaling") or {}).get(TRAINED)
@@ -146,11 +151,13 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
 
 
 def _outer_keys(
-    rope: Mapping[str, Any], base: Base, scheme: RopeConfig, word: str, model_type: str
+    rope: Mapping[str, Any], base: Base, block: Block, word: str, model_type: str
 ) -> Block:
-    """Return the first generation's keys of one kind of layer. rope: of the row of the class."""
+    """Return the first generation's keys of one kind of layer.
+
+    rope: of the row of the class. block: of the second generation, which is taken apart.
+    """
     keys: Block = {}
-    block = _block(rope, scheme)
     theta, share_names = block.pop(THETA), rope.get("share_names", (SHARE_KEY,))
     if SHARE_KEY in block and share_names:
         keys[share_names[0]] = block.pop(SHARE_KEY)

@@ -293,6 +293,30 @@ def test_a_block_has_the_length_under_the_key_that_the_class_takes() -> None:
             assert scaling == pytest.approx(scale, rel=1e-12)
 
 
+@pytest.mark.parametrize("model_type", ["ministral3", "mistral4"])
+def test_every_block_keeps_the_growth_of_queries_that_its_class_reads(model_type: str) -> None:
+    block = {
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "llama_4_scaling_beta": 0.3,
+        "original_max_position_embeddings": 4_096,
+    }  # fmt: skip
+    config = {"model_type": model_type, "max_position_embeddings": 16_384, "rope_parameters": block}
+    found = plan_config(config, TARGET, scan=64)
+    pastes = [paste(found, one) for one in found.methods]
+    blocks = [
+        keys["rope_parameters"] if "rope_parameters" in keys else keys["rope_scaling"]
+        for one in pastes
+        for keys in (one.rope_parameters, one.rope_scaling)
+        if keys
+    ]
+    assert len(blocks) > 4
+    for keys in blocks:
+        made = transformers.CONFIG_MAPPING[model_type](
+            rope_parameters={"rope_theta": 1e6, **keys}
+        ).rope_parameters
+        assert made["llama_4_scaling_beta"] == 0.3
+        assert made["original_max_position_embeddings"] == 4_096
+
+
 def test_a_class_of_plain_rope_without_a_length_takes_a_larger_base_alone() -> None:
     planned = plan_config({"model_type": "recurrent_gemma"}, TARGET, trained_length=1_024)
     blocks = {row.method.name: paste(planned, row).rope_parameters for row in planned.methods}
