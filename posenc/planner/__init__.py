@@ -4,10 +4,11 @@
 a longer context, with the source of every statement.
 """
 
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.measuring import loss_by_position_script
 from posenc.planner.methods import METHODS, Method
 from posenc.planner.paste import Paste, paste
-from posenc.planner.plan import ContextPlan, MethodPlan, plan
+from posenc.planner.plan import plan
 from posenc.planner.ranking import Readiness
 from posenc.planner.recommendation import recommendation
 from posenc.planner.report import COLUMNS, Column

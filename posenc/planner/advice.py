@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import INFERENCE_METHODS, InferenceMethod
-from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import Readiness
 from posenc.text import as_factor, count_of
 

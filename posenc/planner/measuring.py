@@ -4,9 +4,9 @@ import json
 import string
 from pathlib import Path
 
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import Paste, paste
-from posenc.planner.plan import ContextPlan, MethodPlan
 
 _TEMPLATE = Path(__file__).with_name("loss_by_position.template")
 

@@ -13,19 +13,17 @@ from posenc.analysis import BaseWindow, first_negative_offset, known_base, small
 from posenc.analysis.base_search import MAX_LENGTH
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import check_count
-from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
+from posenc.models.model_config import MAX_CONTEXT, ModelConfig, cache_gib
 from posenc.models.rope_writing import softmax_scale
-from posenc.planner import facts
+from posenc.planner.context_plan import ContextPlan, MethodPlan, scaled_in_training
 from posenc.planner.evidence import (
     MeasuredRatio,
     ModelEvidence,
-    PresetLengths,
     evidence_of,
     lengths_of,
     measured_at,
-    statements,
 )
-from posenc.planner.facts import Fact
+from posenc.planner.facts import Fact, left_out
 from posenc.planner.layers import own_length
 from posenc.planner.methods import (
     CONFIGURED,
@@ -39,7 +37,6 @@ from posenc.planner.methods import (
     scaled_for,
 )
 from posenc.planner.ranking import (
-    Compared,
     Readiness,
     Standing,
     pairs_compared,
@@ -49,8 +46,6 @@ from posenc.planner.ranking import (
     released_at,
 )
 from posenc.planner.scaling_effects import (
-    Pairs,
-    ShortCost,
     compare_pairs,
     distinct_positions,
     kernel_at,
@@ -58,163 +53,8 @@ from posenc.planner.scaling_effects import (
     stale_from,
     worst_cosine_error,
 )
+from posenc.planner.warnings import warnings
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.text import as_factor
-
-_ROUNDING = 1e-9  # of a softmax scale over another
-
-
-@dataclass(frozen=True, eq=False)
-class MethodPlan:
-    """One method at the target.
-
-    config: RoPE that reads the target. attention_factor: factor of its cosines and sines.
-    pairs: frequencies before and after. short: change of logits within the trained length. kernel:
-    expected logit of unit content by distance, at a quarter, half and the whole of what a query sees.
-    first_negative: first distance below the target with B(k) < 0 at these frequencies. stale_from: text
-    length from which cached rotated keys no longer fit, None if they always do. cosine_error: largest
-    error of cosines whose angles are computed in float32 from exact frequencies. code_cosine_error: the
-    same from the float32 frequencies of transformers; None where it has none. softmax_weight,
-    softmax_scale: mscale_all_dim of the block to paste and the softmax scale over the configured one, as
-    `posenc.models.rope_writing.softmax_scale` has them. factor: what a query sees
-    at the target over the trained length. measured: ratios measured at that factor without training.
-    advice: what the makers of the model recommend, where it is this method. standing: what ranks it, but
-    for its comparisons with others. rank: from 1; methods that no source puts in order share one.
-    """
-
-    method: Method
-    config: RopeConfig
-    attention_factor: float
-    pairs: Pairs
-    short: ShortCost
-    kernel: dict[int, float]
-    first_negative: int | None
-    stale_from: int | None
-    cosine_error: float
-    code_cosine_error: float | None
-    softmax_weight: float
-    softmax_scale: float | None
-    factor: float
-    measured: tuple[MeasuredRatio, ...]
-    advice: ModelEvidence | None
-    standing: Standing
-    rank: int = 1
-
-    @property
-    def readiness(self) -> Readiness:
-        """How ready it is for use at the factor."""
-        return self.standing.readiness
-
-    @property
-    def readiness_text(self) -> str:
-        """How ready the method is, in a few words."""
-        evidence = self.method.evidence
-        unreported = f"not reported to work at {as_factor(self.factor)}"
-        if self.readiness is Readiness.FAILS and not self.pairs.unseen_count:
-            return unreported  # models that failed met angles that training had not shown
-        texts = {
-            Readiness.UNTRAINED: f"tested to {as_factor(evidence.untrained_to)} without training",
-            Readiness.TRAINED: f"needs fine-tuning (done to {as_factor(evidence.trained_to)})",
-            Readiness.UNREPORTED: unreported,
-        }
-        return texts.get(self.readiness, self.readiness.value)
-
-    @property
-    def changes_softmax(self) -> bool:
-        """Whether the block to paste gives the model another softmax scale."""
-        return self.softmax_scale is not None and abs(self.softmax_scale - 1) > _ROUNDING
-
-    @property
-    def statements(self) -> tuple[tuple[str, str], ...]:
-        """What is known of using it: statements, each with its source."""
-        return statements(self.method.evidence, self.factor, self.measured, self.advice)
-
-
-@dataclass(frozen=True, eq=False)
-class ContextPlan:
-    """A plan to read `target` tokens with a model.
-
-    reach: tokens that a query sees, itself included, in the layers that see farthest: the target or
-    their window. scanned: distances at which the sign of B(k) was computed, from 0. trained: RoPE as it
-    was trained; None for a model without. methods: ranked. comparisons: what direct comparisons say of
-    two of them. left_out: why other methods are missing.
-    base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
-    where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
-    distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
-    assumed: assumptions, a sentence each. evidence: what is published of the model. known_lengths: what
-    is claimed of it and what benchmarks measured, in tokens. warnings: what to mind, the most important
-    first.
-    """
-
-    name: str
-    model: ModelConfig
-    target: int
-    trained_length: int | None
-    reach: int
-    scanned: int
-    trained: RopeConfig | None
-    methods: tuple[MethodPlan, ...]
-    comparisons: tuple[Compared, ...]
-    left_out: tuple[Fact, ...]
-    first_negative: int | None
-    base_window: BaseWindow | None
-    base_searched: bool
-    cache: dict[str, float]
-    distinct_bfloat16: int
-    distinct_float32: int
-    assumed: tuple[str, ...]
-    evidence: ModelEvidence | None
-    known_lengths: PresetLengths | None
-    warnings: tuple[Fact, ...] = ()
-
-    @property
-    def kind(self) -> LayerKind:
-        """The layers that are planned for."""
-        return self.model.rotary_kind
-
-    @property
-    def own_length(self) -> int | None:
-        """The context that the scaling in its config is made for; None where it is not longer."""
-        own, trained = own_length(self.model, self.kind), self.trained_length
-        return own if own and trained and own > trained else None
-
-    @property
-    def scaled_in_training(self) -> bool:
-        """Whether the model was trained with the scaling of its config, which its config alone says."""
-        length = self.trained_length
-        return length is not None and scaled_in_training(
-            self.model, self.kind, length, self.evidence
-        )
-
-    @property
-    def longest_trained(self) -> int | None:
-        """The longest texts that the model was trained on: those of its scaling, where it was."""
-        return self.own_length if self.scaled_in_training else self.trained_length
-
-    @property
-    def factor(self) -> float | None:
-        """The target over the trained length."""
-        return None if self.trained_length is None else self.target / self.trained_length
-
-    @property
-    def longer(self) -> bool:
-        """Whether distances occur that training did not show."""
-        return self.trained_length is not None and self.reach > self.trained_length
-
-
-def scaled_in_training(
-    model: ModelConfig, kind: LayerKind, length: int, evidence: ModelEvidence | None
-) -> bool:
-    """Return whether a config names the context that its scaling is made for as its own.
-
-    Not where its makers recommend the scaling without training. length: the trained length of the plan,
-    which the context passes unless the config names another one.
-    """
-    own, scheme = own_length(model, kind), kind.scheme
-    without = evidence is not None and scheme is not None and evidence.kind == scheme.kind
-    if own is None or own != model.context or without:
-        return False
-    return own > length or model.trained_length is not None
 
 
 def plan(
@@ -266,7 +106,7 @@ def plan(
         if window is None and searched:
             window = smallest_base(trained.rotary_dim, reach)
     plans: list[MethodPlan] = []
-    left_out: list[Fact] = []
+    missing: list[Fact] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
         own = own_length(model, kind)
         in_training = scaled_in_training(model, kind, length, evidence)
@@ -280,11 +120,11 @@ def plan(
             )
         for method, config in _configs(scheme, trained, current, names, lengths, window, evidence):
             if config is None:
-                why = facts.left_out(method, trained, current, window, configured=False)
-                left_out.append(why)
+                why = left_out(method, trained, current, window, configured=False)
+                missing.append(why)
             elif config == scheme != trained:
-                why = facts.left_out(method, trained, scheme, window, configured=True)
-                left_out.append(why)
+                why = left_out(method, trained, scheme, window, configured=True)
+                missing.append(why)
             else:
                 plans.append(
                     _method_plan(method, config, trained, current, lengths, evidence, model)
@@ -308,7 +148,7 @@ def plan(
         trained=trained,
         methods=tuple(plans),
         comparisons=pairs_compared(standings, stretch),
-        left_out=tuple(left_out),
+        left_out=tuple(missing),
         first_negative=negative,
         base_window=window,
         base_searched=searched,
@@ -319,7 +159,7 @@ def plan(
         evidence=evidence,
         known_lengths=lengths_of(model),
     )
-    return replace(found, warnings=facts.warnings(found))
+    return replace(found, warnings=warnings(found))
 
 
 @dataclass(frozen=True)

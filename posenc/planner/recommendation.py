@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import measured_factor
 from posenc.planner.facts import Fact
 from posenc.planner.methods import CONFIGURED, LARGER_BASE
 from posenc.planner.paste import needless_layers
-from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import BEST, Readiness
 from posenc.planner.sentences import layer_notes, say
 

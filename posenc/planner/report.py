@@ -8,8 +8,8 @@ from typing import Any
 
 from posenc.models.model_config import ModelConfig, cache_gib
 from posenc.planner.advice import advice_of, at_inference
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.paste import paste
-from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import Compared
 from posenc.planner.recommendation import bound_sentence, recommendation
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import Benchmark, Comparison
 from posenc.planner.facts import Fact
 from posenc.planner.layers import layer_facts
 from posenc.planner.methods import LARGER_BASE
-from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.ranking import (
     MEASURED_LIMIT,
     NEAR,

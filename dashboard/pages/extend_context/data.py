@@ -14,7 +14,7 @@ from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, plan, recommendation
 from posenc.planner.advice import TO_DO, Advice, advice_of, times_longer
-from posenc.planner.plan import MethodPlan
+from posenc.planner.context_plan import MethodPlan
 from posenc.planner.ranking import Readiness
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig

@@ -24,9 +24,9 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.advice import at_inference
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.methods import CONFIGURED, UNSCALED
 from posenc.planner.paste import SERVER_SOURCES
-from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.recommendation import bound_sentence
 from posenc.planner.report import COLUMNS, COVERAGE, TRADE_OFFS
 from posenc.text import count_of, joined

@@ -1,0 +1,169 @@
+"""A plan as a record: every method compared and ranked at one target, and what each costs."""
+
+from dataclasses import dataclass
+
+from posenc.analysis import BaseWindow
+from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.planner.evidence import MeasuredRatio, ModelEvidence, PresetLengths, statements
+from posenc.planner.facts import Fact
+from posenc.planner.layers import own_length
+from posenc.planner.methods import Method
+from posenc.planner.ranking import Compared, Readiness, Standing
+from posenc.planner.scaling_effects import Pairs, ShortCost
+from posenc.schemes.rope import RopeConfig
+from posenc.text import as_factor
+
+_ROUNDING = 1e-9  # of a softmax scale over another
+
+
+@dataclass(frozen=True, eq=False)
+class MethodPlan:
+    """One method at the target.
+
+    config: RoPE that reads the target. attention_factor: factor of its cosines and sines.
+    pairs: frequencies before and after. short: change of logits within the trained length. kernel:
+    expected logit of unit content by distance, at a quarter, half and the whole of what a query sees.
+    first_negative: first distance below the target with B(k) < 0 at these frequencies. stale_from: text
+    length from which cached rotated keys no longer fit, None if they always do. cosine_error: largest
+    error of cosines whose angles are computed in float32 from exact frequencies. code_cosine_error: the
+    same from the float32 frequencies of transformers; None where it has none. softmax_weight,
+    softmax_scale: mscale_all_dim of the block to paste and the softmax scale over the configured one, as
+    `posenc.models.rope_writing.softmax_scale` has them. factor: what a query sees
+    at the target over the trained length. measured: ratios measured at that factor without training.
+    advice: what the makers of the model recommend, where it is this method. standing: what ranks it, but
+    for its comparisons with others. rank: from 1; methods that no source puts in order share one.
+    """
+
+    method: Method
+    config: RopeConfig
+    attention_factor: float
+    pairs: Pairs
+    short: ShortCost
+    kernel: dict[int, float]
+    first_negative: int | None
+    stale_from: int | None
+    cosine_error: float
+    code_cosine_error: float | None
+    softmax_weight: float
+    softmax_scale: float | None
+    factor: float
+    measured: tuple[MeasuredRatio, ...]
+    advice: ModelEvidence | None
+    standing: Standing
+    rank: int = 1
+
+    @property
+    def readiness(self) -> Readiness:
+        """How ready it is for use at the factor."""
+        return self.standing.readiness
+
+    @property
+    def readiness_text(self) -> str:
+        """How ready the method is, in a few words."""
+        evidence = self.method.evidence
+        unreported = f"not reported to work at {as_factor(self.factor)}"
+        if self.readiness is Readiness.FAILS and not self.pairs.unseen_count:
+            return unreported  # models that failed met angles that training had not shown
+        texts = {
+            Readiness.UNTRAINED: f"tested to {as_factor(evidence.untrained_to)} without training",
+            Readiness.TRAINED: f"needs fine-tuning (done to {as_factor(evidence.trained_to)})",
+            Readiness.UNREPORTED: unreported,
+        }
+        return texts.get(self.readiness, self.readiness.value)
+
+    @property
+    def changes_softmax(self) -> bool:
+        """Whether the block to paste gives the model another softmax scale."""
+        return self.softmax_scale is not None and abs(self.softmax_scale - 1) > _ROUNDING
+
+    @property
+    def statements(self) -> tuple[tuple[str, str], ...]:
+        """What is known of using it: statements, each with its source."""
+        return statements(self.method.evidence, self.factor, self.measured, self.advice)
+
+
+@dataclass(frozen=True, eq=False)
+class ContextPlan:
+    """A plan to read `target` tokens with a model.
+
+    reach: tokens that a query sees, itself included, in the layers that see farthest: the target or
+    their window. scanned: distances at which the sign of B(k) was computed, from 0. trained: RoPE as it
+    was trained; None for a model without. methods: ranked. comparisons: what direct comparisons say of
+    two of them. left_out: why other methods are missing.
+    base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
+    where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
+    distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
+    assumed: assumptions, a sentence each. evidence: what is published of the model. known_lengths: what
+    is claimed of it and what benchmarks measured, in tokens. warnings: what to mind, the most important
+    first.
+    """
+
+    name: str
+    model: ModelConfig
+    target: int
+    trained_length: int | None
+    reach: int
+    scanned: int
+    trained: RopeConfig | None
+    methods: tuple[MethodPlan, ...]
+    comparisons: tuple[Compared, ...]
+    left_out: tuple[Fact, ...]
+    first_negative: int | None
+    base_window: BaseWindow | None
+    base_searched: bool
+    cache: dict[str, float]
+    distinct_bfloat16: int
+    distinct_float32: int
+    assumed: tuple[str, ...]
+    evidence: ModelEvidence | None
+    known_lengths: PresetLengths | None
+    warnings: tuple[Fact, ...] = ()
+
+    @property
+    def kind(self) -> LayerKind:
+        """The layers that are planned for."""
+        return self.model.rotary_kind
+
+    @property
+    def own_length(self) -> int | None:
+        """The context that the scaling in its config is made for; None where it is not longer."""
+        own, trained = own_length(self.model, self.kind), self.trained_length
+        return own if own and trained and own > trained else None
+
+    @property
+    def scaled_in_training(self) -> bool:
+        """Whether the model was trained with the scaling of its config, which its config alone says."""
+        length = self.trained_length
+        return length is not None and scaled_in_training(
+            self.model, self.kind, length, self.evidence
+        )
+
+    @property
+    def longest_trained(self) -> int | None:
+        """The longest texts that the model was trained on: those of its scaling, where it was."""
+        return self.own_length if self.scaled_in_training else self.trained_length
+
+    @property
+    def factor(self) -> float | None:
+        """The target over the trained length."""
+        return None if self.trained_length is None else self.target / self.trained_length
+
+    @property
+    def longer(self) -> bool:
+        """Whether distances occur that training did not show."""
+        return self.trained_length is not None and self.reach > self.trained_length
+
+
+def scaled_in_training(
+    model: ModelConfig, kind: LayerKind, length: int, evidence: ModelEvidence | None
+) -> bool:
+    """Return whether a config names the context that its scaling is made for as its own.
+
+    Not where its makers recommend the scaling without training. length: the trained length of the plan,
+    which the context passes unless the config names another one.
+    """
+    own, scheme = own_length(model, kind), kind.scheme
+    without = evidence is not None and scheme is not None and evidence.kind == scheme.kind
+    if own is None or own != model.context or without:
+        return False
+    return own > length or model.trained_length is not None
