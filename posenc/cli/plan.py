@@ -18,6 +18,7 @@ from posenc.planner import (
     RANKING,
     RANKING_RULES,
     ContextPlan,
+    assumed_sentences,
     layer_notes,
     left_out_sentences,
     length_rows,
@@ -165,7 +166,7 @@ def _script(plan: ContextPlan, name: str) -> str:
 
 
 def _print_plan(plan: ContextPlan) -> None:
-    _print_assumptions(plan.model, (*plan.assumed, *plan.model.assumed))
+    _print_assumptions(plan.model, (*assumed_sentences(plan), *plan.model.assumed))
     for line in filter(None, (recommendation(plan), _next_step(plan))):
         click.echo(line)
     _print_list(

@@ -93,9 +93,9 @@ class ContextPlan:
     base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
     where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
     distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
-    assumed: assumptions, a sentence each. evidence: what is published of the model. known_lengths: what
-    is claimed of it and what benchmarks measured, in tokens. warnings: what to mind, the most important
-    first.
+    assumed: what is taken for granted of its trained length. evidence: what is published of the model.
+    known_lengths: what is claimed of it and what benchmarks measured, in tokens. warnings: what to mind,
+    the most important first.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ContextPlan:
     cache: dict[str, float]
     distinct_bfloat16: int
     distinct_float32: int
-    assumed: tuple[str, ...]
+    assumed: tuple[Fact, ...]
     evidence: ModelEvidence | None
     known_lengths: PresetLengths | None
     warnings: tuple[Fact, ...] = ()

@@ -6,6 +6,7 @@ Numbers are computed from formulas; measured ones are those of this project's sm
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -175,16 +176,13 @@ class _Lengths:
 
 def _trained_length(
     model: ModelConfig, known: int | None, evidence: ModelEvidence | None
-) -> tuple[int | None, tuple[str, ...]]:
+) -> tuple[int | None, tuple[Fact, ...]]:
     """Return the trained length, and the assumption behind it if there is one."""
     if known is not None:
         length, written = check_count("trained_length", known, 2, MAX_CONTEXT), model.trained_length
         if written in (None, length):
             return length, ()
-        return length, (
-            f"The trained length is taken as {length:,} tokens, but original_max_position_embeddings in "
-            f"the config says {written:,}.",
-        )
+        return length, (Fact("contradicts", {"length": length, "written": written}),)
     if model.trained_length is not None or model.context is None:
         return model.trained_length, ()
     scheme = model.rotary_kind.scheme
@@ -192,20 +190,17 @@ def _trained_length(
     start: int | None = getattr(scheme, "trained_length", None) if is_rope else None
     factor: float = getattr(scheme, "factor", 1.0) if is_rope else 1.0
     published = None if evidence is None else evidence.preset.trained_length
-    texts = "training texts were"
+    numbers: dict[str, Any] = {"context": model.context, "factor": factor}
     if evidence is not None and published is not None and published <= model.context:
-        length, source = published, evidence.preset.trained_source
-        taken = f"{published:,} tokens are taken, as those of {evidence.models} had ({source})"
+        word, length = "published", published
+        numbers |= {"models": evidence.models, "source": evidence.preset.trained_source}
     elif start is not None:  # dynamic NTK's, whose factor is not in the context yet
-        length, taken = start, f"its scaling starts from {start:,} tokens, which is taken"
+        word, length = "scaling_start", start
     elif factor > 1:
-        length = max(2, round(model.context / factor))
-        texts = f"texts were before it was scaled by {factor:g}"
-        taken = f"its context of {model.context:,} divided by that, {length:,}, is taken"
+        word, length = "unscaled_context", max(2, round(model.context / factor))
     else:
-        length = model.context
-        taken = f"its context of {length:,} is taken, which some models were not trained to"
-    return length, (f"The config does not say how long the {texts}: {taken}.",)
+        word, length = "context", model.context
+    return length, (Fact(word, numbers | {"length": length}),)
 
 
 def _configs(

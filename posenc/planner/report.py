@@ -13,7 +13,13 @@ from posenc.planner.paste import paste
 from posenc.planner.ranking import Compared
 from posenc.planner.recommendation import bound_sentence, recommendation
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
-from posenc.planner.sentences import RANKING_RULES, layer_notes, left_out_sentences, warnings_of
+from posenc.planner.sentences import (
+    RANKING_RULES,
+    assumed_sentences,
+    layer_notes,
+    left_out_sentences,
+    warnings_of,
+)
 
 Value = str | int | float | None
 
@@ -140,7 +146,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "left_out": left_out_sentences(plan),
         "warnings": [dataclasses.asdict(warning) for warning in warnings_of(plan)],
         "layers": [dataclasses.asdict(note) for note in notes],
-        "assumed": [*plan.assumed, *plan.model.assumed],
+        "assumed": [*assumed_sentences(plan), *plan.model.assumed],
     }
 
 

@@ -93,6 +93,11 @@ def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
     return found
 
 
+def assumed_sentences(plan: ContextPlan) -> list[str]:
+    """Return what a plan takes for granted, a sentence each; the model's own assumptions are its own."""
+    return [say("assumed", fact) for fact in plan.assumed]
+
+
 def left_out_sentences(plan: ContextPlan) -> list[str]:
     """Return why methods are not compared, a sentence each."""
     return [say("left_out", fact) for fact in plan.left_out]

@@ -21,6 +21,7 @@ from posenc.planner import (
     METHODS,
     RANKING,
     ContextPlan,
+    assumed_sentences,
     order_sentences,
     plan,
     recommendation,
@@ -68,7 +69,7 @@ def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
     methods = ["yarn", "none", "linear"]
     found = plan(read_config(LLAMA), 32_768, name="Llama-3-8B", methods=methods)
     end = lines.index("")  # what is assumed stands before any number
-    assert found.assumed[0] in [line.strip() for line in lines[:end]]
+    assert assumed_sentences(found)[0] in [line.strip() for line in lines[:end]]
     assert lines[end + 1] == recommendation(found)
     assert "--script linear" in lines[end + 2]
     assert {RANKING, bound_sentence(found)} <= {*lines}

@@ -14,7 +14,15 @@ from posenc.analysis import known_base, smallest_base
 from posenc.analysis.base_search import _KNOWN, MAX_LENGTH
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib, full_cache_note
-from posenc.planner import METHODS, ContextPlan, MethodPlan, left_out_sentences, plan, warnings_of
+from posenc.planner import (
+    METHODS,
+    ContextPlan,
+    MethodPlan,
+    assumed_sentences,
+    left_out_sentences,
+    plan,
+    warnings_of,
+)
 from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.report import COVERAGE, TRADE_OFFS, plan_record, ranked
 from posenc.planner.scaling_effects import (
@@ -217,7 +225,7 @@ def test_a_trained_length_that_is_taken_for_granted_is_listed(
     config: Config, target: int, trained: int | None, fact: str
 ) -> None:
     found = plan_config(config, target, methods=["none"], scan=64)
-    assert fact in found.assumed[0]
+    assert fact in assumed_sentences(found)[0]
     assert trained is None or found.trained_length == trained
     known = plan_config(config, target, methods=["none"], scan=64, trained_length=8_192)
     assert known.assumed == ()
@@ -226,7 +234,7 @@ def test_a_trained_length_that_is_taken_for_granted_is_listed(
 def test_a_trained_length_that_contradicts_the_config_is_named() -> None:
     block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
     config = scaled(**block)
-    (sentence,) = plan_config(config, 262_144, scan=64, trained_length=4_096).assumed
+    (sentence,) = assumed_sentences(plan_config(config, 262_144, scan=64, trained_length=4_096))
     assert "4,096" in sentence
     assert "original_max_position_embeddings in the config says 32,768" in sentence
     assert plan_config(config, 262_144, scan=64, trained_length=32_768).assumed == ()

@@ -8,7 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from posenc.planner import facts, layers, left_out_sentences, recommendation, warnings_of
+from posenc.planner import (
+    facts,
+    layers,
+    left_out_sentences,
+    plan,
+    recommendation,
+    warnings,
+    warnings_of,
+)
 from posenc.planner.recommendation import recommendation_facts
 from posenc.planner.sentences import _SENTENCES, _TEMPLATES
 from tests.models.configs import LLAMA, plan_config, plan_preset
@@ -29,12 +37,13 @@ def words_of(code: object) -> set[str]:
 @pytest.mark.parametrize(
     ("table", "code"),
     [
-        ("warnings", facts),
+        ("warnings", warnings),
+        ("assumed", module_of(plan)),
         ("left_out", facts.left_out),
         ("layers", layers),
         ("bound", module_of(recommendation)),
     ],
-    ids=["warnings", "left out", "layers", "bound"],
+    ids=["warnings", "assumed", "left out", "layers", "bound"],
 )
 def test_every_template_is_of_a_fact(table: str, code: object) -> None:
     assert {*_TEMPLATES[table]} <= words_of(code)

@@ -12,7 +12,7 @@ from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.settings import Setting, chosen_model
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
-from posenc.planner import COLUMNS, ContextPlan, plan, recommendation
+from posenc.planner import COLUMNS, ContextPlan, assumed_sentences, plan, recommendation
 from posenc.planner.advice import TO_DO, Advice, advice_of, times_longer
 from posenc.planner.context_plan import MethodPlan
 from posenc.planner.ranking import Readiness
@@ -129,7 +129,7 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         search_base=every,
         scan=None if every else SCANNED,
     )
-    assumed = [*planned.assumed] if planned.trained is not None else []
+    assumed = assumed_sentences(planned) if planned.trained is not None else []
     at = _steps(planned.reach)  # distances of expected logits
     if assumed:
         assumed.append("Enter the trained length if you know it.")
