@@ -127,6 +127,11 @@ class Record:
         key = self.named(printable_name(name))
         return ConfigFileError(f"{key} {problem}.", key)
 
+    def no_null(self, name: str) -> ConfigFileError:
+        """Return an error about a key whose null the class does not take for its default."""
+        problem = "is null, which its class does not take for its default; state it or leave it out"
+        return self.error(name, problem)
+
     def take(self, name: str, key: str, value: Any, *, null: bool = False) -> None:
         """Note that a default was taken, once for each name."""
         self.taken.setdefault(name, Taken(key, value, null))
@@ -186,6 +191,8 @@ class Record:
             if required:
                 raise self.error(key, f"is missing; it must be {(rule or rule_of(key)).allowed()}")
             return None
+        if null and name == "head_dim":
+            raise self.no_null(key)
         self.take(name, self.named(key), default, null=null)
         return default
 

@@ -211,6 +211,8 @@ class BlockNumbers:
             place, name = (
                 (self.record, names[0]) if names and self.is_shared else (block, SHARE_KEY)
             )
+            if place.has_null(name):
+                raise place.no_null(name)
             self.record.take(place.named(name), place.named(name), share)
         return share
 

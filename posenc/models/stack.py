@@ -117,6 +117,7 @@ class Stack(RowValues):
 
     def layers(self) -> list[Layers]:
         """Return the layers that are alike. Raises ConfigFileError for what is not read."""
+        self._check_nulls()
         self._check_switches()
         record, row, count = self.record, self.row, self.count()
         self.causal = bool(self.fact("causal"))
@@ -203,6 +204,12 @@ class Stack(RowValues):
             problem = "must leave a layer of every kind with keys and values of its own"
             raise self.record.error(key, problem)
         return int(shared)
+
+    def _check_nulls(self) -> None:
+        """Refuse a null head_dim of a class that has a rule or another name of its own for it."""
+        has_own = "head_dim" in {*self.row, *self.row.get("names", {})}
+        if has_own and self.record.has_null("head_dim"):
+            raise self.record.no_null("head_dim")
 
     def _check_switches(self) -> None:
         """Raise ConfigFileError where a key has a value with which the class is not read."""

@@ -38,7 +38,7 @@ EACH = 40  # mutations of a type
 
 
 # Keys for which null stands for their absence here, while the class takes another value for it.
-NULL = ("head_dim", "partial_rotary_factor", "per_layer_config")
+NULL = ("per_layer_config",)
 
 
 def is_compared(config: Config, model_type: str, default: Config) -> bool:
