@@ -25,6 +25,7 @@ VALUES = {("allow_pickle", True), ("weights_only", False), ("shell", True)}
 
 # Who removes files; a finished run is removed by nobody.
 REMOVERS = {
+    "dashboard/server/jobs.py",  # jobs that ended or are cancelled, and what a killed process left of one
     "posenc/lab/jobs.py",  # jobs that ended, the note of who works on one, old checkpoints and leftovers
     "posenc/lab/run_once.py",  # the checkpoint of a run that is stored
     "posenc/checkpoints/file_store.py",  # the temporary file of a write that failed
