@@ -71,10 +71,11 @@ def low_angles(dtype: torch.dtype, rows: int = 512) -> Tables:
     return cos.to(dtype), sin.to(dtype)
 
 
-def low_frequencies() -> Tables:
+def low_frequencies(dim: int, rows: int, stored: torch.dtype = torch.float32) -> Tables:
     """As a buffer inv_freq that model.to(bfloat16) casts, times float32 positions."""
-    inv_freq = (1.0 / (1e4 ** (torch.arange(0, 64, 2).float() / 64))).bfloat16().float()
-    return halves(torch.arange(512.0)[:, None] * inv_freq)
+    inv_freq = (1.0 / (1e4 ** (torch.arange(0, dim, 2).float() / dim))).bfloat16().float()
+    cos, sin = halves(torch.arange(rows).float()[:, None] * inv_freq)
+    return cos.to(stored), sin.to(stored)
 
 
 def grown_yarn() -> Tables:
@@ -88,6 +89,14 @@ def neighbours() -> Tables:
     """As `freqs.repeat_interleave(2)` beside a rotate_half of halves."""
     angles = (positions(128) * plain(64, 1e4)).repeat_interleave(2, 1)
     return angles.cos().float(), angles.sin().float()
+
+
+def long_factors() -> Tables:
+    """As LongRoPE that rotates 300 tokens by its long factors, because more may come."""
+    long = torch.tensor(PHI["rope_scaling"]["long_factor"], dtype=torch.float64)
+    return halves(
+        positions(300) * plain(96, 1e4) / long, math.sqrt(1 + math.log(32) / math.log(4096))
+    )
 
 
 def short_factors() -> Tables:
@@ -120,7 +129,16 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
         "Its angles are rounded to float16: ",
     ),
     "huggingface/transformers#25681": (
-        low_frequencies, config_of("rope", dim=64, layout="half"), "frequencies are rounded to bfloat16",
+        lambda: low_frequencies(64, 512), config_of("rope", dim=64, layout="half"),
+        "frequencies are rounded to bfloat16",
+    ),
+    "sgl-project/sglang-jax#1472": (
+        lambda: low_frequencies(128, 4_096), config_of("rope", dim=128, layout="half"),
+        "frequencies are rounded to bfloat16",
+    ),
+    "Modalities/modalities#462": (
+        lambda: low_frequencies(128, 512, torch.bfloat16),
+        config_of("rope", dim=128, layout="half"), "frequencies are rounded to bfloat16",
     ),
     "vllm-project/vllm#46280": (
         lambda: halves(positions(300) * yarn(128, 5e5, 64.0, 4_096), 0.1 * math.log(64) + 1),
@@ -175,6 +193,9 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     "Blaizzy/mlx-vlm#1927": (
         short_factors, PHI, "The frequencies are those of short texts, not of 5,000 tokens",
     ),
+    "vllm-project/vllm#27431": (
+        long_factors, PHI, "The frequencies are those of long texts, not of 300 tokens",
+    ),
     "vllm-project/vllm#41236": (
         squared_factor, config_of("rope_dynamic", dim=64, base=1e3, factor=2.0, layout="half"),
         "The frequencies are those of 4,096 tokens, not of 300 tokens",
@@ -206,6 +227,7 @@ ROPE = config_of("rope", dim=128, layout="half")
 DYNAMIC = config_of("rope_dynamic", dim=64, factor=4.0, trained_length=2_048, layout="half")
 YARN_40 = config_of("rope_yarn", dim=64, factor=40.0, trained_length=4_096, layout="half")
 SHARED = config_of("rope", dim=256, base=1e7, partial_rotary_factor=0.25, layout="half")
+GLM = config_of("rope", dim=128, partial_rotary_factor=0.5, layout="interleaved")
 P_ROPE = config_of(
     "rope_proportional", dim=128, base=1e6, partial_rotary_factor=0.25, layout="half"
 )
@@ -263,6 +285,10 @@ def picture(interleaved: bool) -> Tables:
 # found, and words of the first sentence.
 CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     "unslothai/unsloth#3699": (
+        turned(rows(range(64))), ROPE, torch.cat((torch.ones(5).long(), torch.arange(59))),
+        "counted", "Rows are counted: row 0 stands for position 0, whichever is asked for, as here 1",
+    ),
+    "padding that is filled": (
         turned(rows(range(1, 2), range(1, 2), range(1, 2), range(59))), ROPE, None,
         "padding filled", "The first 3 rows stand for position 1, as padding that is filled",
     ),
@@ -319,9 +345,13 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
         turned(torch.arange(600).clamp(max=511)), ROPE, None,
         "clamped", "Positions are clamped at 511, from row 512 on",
     ),
-    "ROCm/maxtext#4616": (
+    "AI-Hypercomputer/maxtext#4616": (
         turned(torch.arange(300), plain(256, 1e7)), SHARED, None,
         "whole head", "All 256 features of a head are rotated; the model rotates 64 of them",
+    ),
+    "ml-explore/mlx-lm#1698": (
+        turned(torch.arange(300)), GLM, None,
+        "whole head", "All 128 features of a head are rotated; the model rotates 64 of them",
     ),
     "a width that is halved": (
         turned(torch.arange(300), plain(64, 1e4)), ROPE, None,
@@ -410,9 +440,8 @@ LAYOUTS: dict[str, tuple[Layout, Layout]] = {
     "huggingface/nanotron#427": ("interleaved", "half"),
     "vllm-project/vllm-ascend#12820": ("half", "interleaved"),
 }
-# Five threads are not replayed, because what they report could not be read when these tests were written:
-# sgl-project/sglang-jax#1472, Lightning-AI/litgpt#1860, ml-explore/mlx-lm#1698,
-# ggml-org/llama.cpp#24823 and Modalities/modalities#462.
+# Two threads are not replayed, because what they report could not be read when these tests were written:
+# Lightning-AI/litgpt#1860 and ggml-org/llama.cpp#24823.
 
 
 @pytest.mark.parametrize("bug", LAYOUTS)
