@@ -8,7 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posenc.identification.clauses import size_clause
 from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
+from posenc.identification.facts import size_of
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
@@ -16,7 +18,6 @@ from posenc.text import significant
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
-_CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
 _MIN_RUN = 5  # rows that show whether columns are waves
 _BLOCK = 2**20  # numbers of the table that are compared at once
 _SAMPLED_ROWS = 256
@@ -38,23 +39,6 @@ class Deviation:
 
     kind: Kind
     sentence: str
-
-
-def same_size(size: float, factor: float, dtype: torch.dtype) -> bool:
-    """Whether a measured size is a factor, up to the rounding of numbers stored in `dtype`."""
-    return math.isclose(size, factor, rel_tol=max(_CLOSE_SIZE, rounding(dtype, 0)))
-
-
-def size_words(size: float, factor: float, dtype: torch.dtype) -> str:
-    """Return a clause on the factor of all sines and cosines, "" if it is the attention factor."""
-    if same_size(size, factor, dtype):
-        return ""
-    if same_size(size, 1.0, dtype):
-        return f"the attention factor {factor:.4g} is missing"
-    if same_size(size, factor**2, dtype):
-        return f"the attention factor {factor:.4g} is applied twice"
-    digits = 3 if dtype in (torch.bfloat16, torch.float16) else 4
-    return f"every number is multiplied by {size:.{digits}g}, where the attention factor is {factor:.4g}"
 
 
 class Differences:
@@ -231,8 +215,8 @@ def deviations_of(
             "exponent" if shifted else "scale", f"Every angle is multiplied by {scale:.6g}{reason}."
         )
     if hypothesis.config is not None:
-        if words := size_words(size, hypothesis.config.attention_scaling(), dtype):
-            add("size", f"{words}, unless scores are multiplied elsewhere.")
+        if (wrong := size_of(size, hypothesis.config.attention_scaling(), dtype)) is not None:
+            add("size", f"{size_clause(wrong)}, unless scores are multiplied elsewhere.")
     elif size != 1.0:
         add("size", f"Every number is multiplied by {size:.6g}.")
     if table.padding:

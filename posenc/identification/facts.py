@@ -1,5 +1,6 @@
 """Facts of a comparison: what a table is, beside one scheme and beside the layers of a model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -8,6 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from posenc.identification.frequency_fit import rounding
 from posenc.identification.positions import Cause
 from posenc.identification.predict import Difference
 from posenc.identification.variants import Mistake
@@ -15,6 +17,7 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 
 Arithmetic = Literal["exact angles", "float32 arithmetic", "near float32"]
+_CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
 
 
 class Size(NamedTuple):
@@ -28,6 +31,30 @@ class Size(NamedTuple):
     factor: float
     own: float
     digits: int  # of the size that the format of the numbers shows
+
+
+def size_of(
+    size: float, factor: float, dtype: torch.dtype, own: float | None = None
+) -> Size | None:
+    """Return what is wrong with the factor of all numbers, None if it is the attention factor.
+
+    own: the scheme's, where `factor` is that of a mistake.
+    """
+    own = factor if own is None else own
+
+    def is_size(other: float) -> bool:
+        return math.isclose(size, other, rel_tol=max(_CLOSE_SIZE, rounding(dtype, 0)))
+
+    if is_size(factor):
+        return None
+    word: Literal["missing", "twice", "both", "multiplied"] = "multiplied"
+    if own != factor and own != 1.0 and is_size(own * factor):
+        word = "both"
+    elif is_size(1.0):
+        word = "missing"
+    elif is_size(factor**2):
+        word = "twice"
+    return Size(word, size, factor, own, 3 if dtype in (torch.bfloat16, torch.float16) else 4)
 
 
 class LowAngles(NamedTuple):

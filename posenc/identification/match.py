@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.errors import SchemeArgumentError
 from posenc.hook_arguments import type_and_shape
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, TableInput
-from posenc.identification.facts import Arithmetic, LowAngles, ModelMatch, SchemeMatch, Size
+from posenc.identification.facts import Arithmetic, LowAngles, ModelMatch, SchemeMatch, size_of
 from posenc.identification.float32_code import float32_codes
 from posenc.identification.frequency_fit import (
     ANGLE_ERROR,
@@ -43,7 +43,6 @@ _FEW_ROWS = 32  # most mistakes show in
 _SAMPLED_ROWS = 256
 _TRIED_ROWS = 12  # whose positions are recovered before those of all
 _KNOWN = 0.8  # share of rows that must have a position
-_CLOSE_SIZE = 2e-3  # relative difference of attention factors that are one
 
 
 def match_model(
@@ -389,27 +388,3 @@ def axes_in_turn(scheme: RopeSectionsConfig, interleaved: bool) -> list[int]:
         return [axis for axis, size in enumerate(sizes) for _ in range(size)]
     count = len(sizes)
     return [m % count if m < count * sizes[m % count] else 0 for m in range(sum(sizes))]
-
-
-def size_of(
-    size: float, factor: float, dtype: torch.dtype, own: float | None = None
-) -> Size | None:
-    """Return what is wrong with the factor of all numbers, None if it is the attention factor.
-
-    own: the scheme's, where `factor` is that of a mistake.
-    """
-    own = factor if own is None else own
-
-    def is_size(other: float) -> bool:
-        return math.isclose(size, other, rel_tol=max(_CLOSE_SIZE, rounding(dtype, 0)))
-
-    if is_size(factor):
-        return None
-    word: Literal["missing", "twice", "both", "multiplied"] = "multiplied"
-    if own != factor and own != 1.0 and is_size(own * factor):
-        word = "both"
-    elif is_size(1.0):
-        word = "missing"
-    elif is_size(factor**2):
-        word = "twice"
-    return Size(word, size, factor, own, 3 if dtype in (torch.bfloat16, torch.float16) else 4)

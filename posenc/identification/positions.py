@@ -98,7 +98,7 @@ class Cause(NamedTuple):
 def cause_of(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Cause | None:
     """Return why recovered positions differ from those expected, None where they do not.
 
-    The words are those of `sentences.CAUSES`; "other" is a difference without a known reason.
+    The words are those of `clauses.CAUSES`; "other" is a difference without a known reason.
     """
     if torch.equal(found, expected):
         return None

@@ -1,0 +1,104 @@
+"""Facts of a match as clauses: causes of other positions, mistakes of frequencies, and factors."""
+
+from posenc.identification.facts import Size
+from posenc.identification.positions import Cause
+from posenc.identification.variants import Mistake
+
+CAUSES = {
+    "unknown": "row {row:,} stands for no whole position at these frequencies; {0:,} such in all",
+    "shifted": "row 0 stands for position {1:,}, and all positions are off by {0:+,}",
+    "negative start": "row 0 stands for position {1:,}, as padding on the left that is counted; "
+    "all "
+    "positions are off by {0:+,}",
+    "bfloat16 positions": "positions are rounded to bfloat16, so that row {row:,} stands for "
+    "position {0:,}, "
+    "not for {1:,}",
+    "float16 positions": "positions are rounded to float16, so that row {row:,} stands for "
+    "position {0:,}, "
+    "not for {1:,}",
+    "clamped": "positions are clamped at {0:,}, from row {row:,} on",
+    "wrapped": "positions wrap after {2:,}, so that row {row:,} stands for position {0:,}, not for {1:,}",
+    "first part again": "from row {row:,} on, positions are those of the first {row:,} rows "
+    "again, as where "
+    "the offset of the first sequence is used for all",
+    "not reset": "positions run on from row to row: row {row:,} stands for {0:,}, where a new "
+    "document begins "
+    "at {1:,}",
+    "counted": "rows are counted: row {row:,} stands for position {0:,}, whichever is asked for, "
+    "as here {1:,}",
+    "negated": "every sine is negated, as if positions counted backwards from 0",
+    "sorted": "positions are those asked for, sorted: row {row:,} stands for position {0:,}, not for {1:,}",
+    "other": "row {row:,} stands for position {0:,}, not for {1:,}",
+    "strided": "each row stands for {0:,} positions more than the one before, as in a strided slice",
+    "stuck": "from row {row:,} on, every row stands for position {0:,}, as where each decoding "
+    "step counts "
+    "anew",
+    "padding filled": "the first {0:,} rows stand for position {1:,}, as padding that is filled, "
+    "and the text "
+    "begins in row {0:,} at position 0",
+    "reset": "positions begin again at 0 in row {row:,} ({0:,} parts), as of packed documents",
+    "reset evenly": "positions begin again at 0 in row {row:,} ({0:,} parts), as of packed "
+    "documents or of a "
+    "cache of {1:,} rows that wraps",
+    "context-parallel slice": "the rows are the two slices of rank {0:,} of {1:,} in context "
+    "parallelism; the "
+    "second begins in row {row:,}",
+    "counted twice": "row {row:,} stands for position {0:,}: the {1:,} rows before it are counted twice",
+    "jumps ahead": "row {1:,} stands for position {0:,}: the positions between are skipped",
+    "goes back": "row {1:,} stands for position {0:,}: positions go on from the number of rows "
+    "kept, as after "
+    "an eviction",
+}
+MISTAKES = {
+    "not scaled": "the frequencies are not scaled, where the scheme has {0}",
+    "scaled twice": "the frequencies are scaled twice by {0}",
+    "every frequency divided": "every frequency is divided by {0:g}, where the scheme has {1}",
+    "original length": "the scaling starts from {0:,} tokens, where the scheme's starts from {1:,}",
+    "static NTK": "the base is that of static NTK scaling by {0:g}, not of dynamic NTK for {1:,} tokens",
+    "another length": "the frequencies are those of {0:,} tokens, not of {1:,} tokens",
+    "short texts": "the frequencies are those of short texts, not of {0:,} tokens",
+    "long texts": "the frequencies are those of long texts, not of {0:,} tokens",
+    "whole head": "all {0:,} features of a head are rotated; the model rotates {1:,} of them",
+    "exponents of the head": "the exponents are 2m/{0}, of the whole head, in place of 2m/{1}",
+    "partial": "the exponents are 2m/{0}, as of partial rotation, in place of 2m/{1}",
+    "zero pairs left out": "the {0:,} features that do not turn are left out, so that others are paired",
+    "halved width": "{0:,} features are rotated, where the model rotates {1:,}; the exponents are 2m/{0}",
+    "first pairs": "{0:,} features are rotated, where the model rotates {1:,}; the exponents are 2m/{1}",
+    "exponent m/d": "the exponents are m/d in place of 2m/d",
+    "divided": "every frequency is the model's divided by {0}, as linear scaling by {0} does",
+    "rounded frequencies": "the frequencies are rounded to {0}",
+    "another number": "the {0} is {1}, where the scheme has {2}",
+    "exchanged": "sines and cosines have changed places in {0:,} of {1:,} pairs",
+    "axes": "the axes of the pairs are {0}",
+}
+_IN_TURN, _IN_SECTIONS = "dealt out in turn", "one section after the other"
+
+
+def cause_clause(cause: Cause) -> str:
+    """Return why positions are not those expected, as a clause."""
+    word = "reset evenly" if cause.word == "reset" and cause.numbers[1] else cause.word
+    return CAUSES[word].format(*cause.numbers, row=cause.row)
+
+
+def mistake_clause(mistake: Mistake) -> str:
+    """Return what is wrong with frequencies or columns, as a clause."""
+    values = mistake.values
+    if mistake.word == "axes":
+        ways = (_IN_SECTIONS, _IN_TURN) if values[0] else (_IN_TURN, _IN_SECTIONS)
+        values = (f"{ways[0]}, where the scheme has them {ways[1]}",)
+    return MISTAKES[mistake.word].format(*values)
+
+
+def size_clause(size: Size) -> str:
+    """Return what is wrong with the factor of all numbers, as a clause."""
+    if size.word == "missing":
+        return f"the attention factor {size.factor:.4g} is missing"
+    if size.word == "twice":
+        return f"the attention factor {size.factor:.4g} is applied twice"
+    if size.word == "both":
+        both = f"{size.factor:.4g} and {size.own:.4g}"
+        return f"every number is multiplied by both attention factors, {both}"
+    return (
+        f"every number is multiplied by {size.size:.{size.digits}g}, where the attention factor is "
+        f"{size.factor:.4g}"
+    )
