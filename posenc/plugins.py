@@ -104,7 +104,7 @@ def load_plugin(file: str | Path) -> None:
     sys.modules[name] = module  # where dataclasses look up annotations
     try:
         loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"The plugin {file} {_fault(error, str(path))}.") from error
     if before == SCHEMES:
         raise PluginError(
@@ -134,7 +134,7 @@ def load_entry_points() -> None:
             )
 
 
-def _fault(error: Exception, path: str) -> str:
+def _fault(error: BaseException, path: str) -> str:
     """Return what is wrong with a file whose run raised an error."""
     if isinstance(error, OSError) and error.filename == path:
         return f"cannot be read: {error.strerror}"

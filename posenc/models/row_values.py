@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc import limits
+from posenc.models.config_json import as_json
 from posenc.models.expressions import Scope, parsed
 from posenc.models.family import Row
 from posenc.models.record import MAX_LAYERS, Record, rule_of
@@ -121,7 +122,7 @@ class RowValues:
         if count is None:
             allowed = rule_of("num_hidden_layers").allowed()
             raise self.record.error("num_hidden_layers", f"is missing; it must be {allowed}")
-        if not 1 <= count <= MAX_LAYERS:
-            problem = f"must make 1 to {MAX_LAYERS:,} layers, got {count}"
+        if not (isinstance(count, int) and 1 <= count <= MAX_LAYERS):
+            problem = f"must make 1 to {MAX_LAYERS:,} layers, got {as_json(count)}"
             raise self.record.error("num_hidden_layers", problem)
         return int(count)

@@ -3,6 +3,7 @@
 A fact is a word and the numbers and names that belong to it; sentences.toml has a template for each.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +27,15 @@ def left_out(
     window: BaseWindow | None,
     *,
     configured: bool,
+    searched: bool,
+    behind: Sequence[str],
 ) -> Fact:
-    """Return why a method is not compared. configured: whether the model's config has it already."""
-    numbers = {
+    """Return why a method is not compared.
+
+    configured: whether the model's config has it already. searched: whether a larger base was looked for.
+    behind: planned methods that direct comparisons put behind a larger base.
+    """
+    numbers: dict[str, Any] = {
         "label": method.label,
         "current": current.words,
         "scheme": trained.label,
@@ -40,6 +47,10 @@ def left_out(
         word = "as_trained"
     elif method is LARGER_BASE:
         word = "no_base" if window is None else "base_enough"
+        if type(trained) is not RopeConfig:
+            word = "not_plain"
+        elif not searched:
+            word, numbers["behind"] = "not_searched_ahead" if behind else "not_searched", behind
     else:
         word = "out_of_range" if type(trained) is RopeConfig else "not_plain"
     return Fact(word, numbers)

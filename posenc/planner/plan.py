@@ -29,6 +29,7 @@ from posenc.planner.layers import own_length
 from posenc.planner.methods import (
     CONFIGURED,
     DEFAULT_METHODS,
+    LARGER_BASE,
     METHODS,
     NEW_LENGTH,
     NO_NEW_DISTANCE,
@@ -40,6 +41,7 @@ from posenc.planner.methods import (
 from posenc.planner.ranking import (
     Readiness,
     Standing,
+    compared,
     pairs_compared,
     precedent_of,
     ranks,
@@ -120,11 +122,17 @@ def plan(
                 _method_plan(configured, scheme, trained, current, lengths, evidence, model)
             )
         for method, config in _configs(scheme, trained, current, names, lengths, window, evidence):
-            if config is None:
-                why = left_out(method, trained, current, window, configured=False)
-                missing.append(why)
-            elif config == scheme != trained:
-                why = left_out(method, trained, scheme, window, configured=True)
+            known = config == scheme != trained
+            if config is None or known:
+                why = left_out(
+                    method,
+                    trained,
+                    scheme if known else current,
+                    window,
+                    configured=known,
+                    searched=searched,
+                    behind=_behind_larger_base(names, reach / length),
+                )
                 missing.append(why)
             else:
                 plans.append(
@@ -161,6 +169,16 @@ def plan(
         known_lengths=lengths_of(model),
     )
     return replace(found, warnings=warnings(found))
+
+
+def _behind_larger_base(names: Sequence[str], factor: float) -> list[str]:
+    """Return the methods that direct comparisons after light training put behind a larger base."""
+    found = []
+    for method in (METHODS[name] for name in names):
+        result = compared(LARGER_BASE.kind, method.kind, factor, "light")
+        if result is not None and result.verdict == "first":
+            found.append(method.label)
+    return found
 
 
 @dataclass(frozen=True)

@@ -229,6 +229,6 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
 
 def _scale(value: float) -> str:
     """Return a softmax scale as one over a root where the number below it is whole."""
-    square = 1 / value**2 if value else math.inf
+    square = 1 / value / value if value else math.inf
     whole = math.isfinite(square) and math.isclose(square, round(square), rel_tol=1e-12)
     return f"1/sqrt({square:.10g})" if whole else f"{value:.6g}"

@@ -95,3 +95,15 @@ def test_templates_count_and_agree() -> None:
 def test_a_recommendation_is_made_of_facts(name: str, target: int, words: list[str]) -> None:
     found = plan_preset(name, target)
     assert [fact.word for fact in recommendation_facts(found)] == words
+
+
+def test_a_larger_base_that_was_not_searched_is_named_with_what_comparisons_put_behind_it() -> None:
+    asked = {"methods": ("linear", "yarn", "llama3", "base"), "scan": 64}
+    (fact,) = plan_config(LLAMA, 4 * 8_192 - 1, search_base=False, **asked).left_out
+    # Lu et al. 2024, tables 1 to 3: at x8 it is clearly better than both, and clearly worse in none.
+    assert (fact.word, fact.numbers["behind"]) == (
+        "not_searched_ahead",
+        ["Position interpolation", "YaRN"],
+    )
+    (other,) = plan_config(LLAMA, 4 * 8_192 - 1, search_base=False, methods=("llama3", "base")).left_out
+    assert other.word == "not_searched"
