@@ -28,7 +28,7 @@ from posenc.identification.comparison import (
     differences_of,
 )
 from posenc.identification.facts import SchemeMatch
-from posenc.identification.identify import headline
+from posenc.identification.identify import deviation_sentences, headline
 from posenc.identification.match import expected_positions, match
 from posenc.identification.predict import Place
 from posenc.identification.rotary_modules import (
@@ -241,7 +241,7 @@ def _explained(answer: Answer, config: TableScheme) -> tuple[str, str]:
         return cause, difference_sentence(found)
     parts: list[Tensor] = [*source.columns.split(source.width, 1)]
     actual = identify(*parts)
-    sentences = [headline(actual), *(deviation.sentence for deviation in actual.deviations)]
+    sentences = [headline(actual), *deviation_sentences(actual)]
     sentences += [f"It may also be {words}." for words in actual.also]
     where = "" if found is None else difference_sentence(found) or reordering_sentence(found)
     return cause, _joined(where, f"What it is: {' '.join(sentences)}")

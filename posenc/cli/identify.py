@@ -17,7 +17,14 @@ from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.cli.plan import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
-from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
+from posenc.identification.identify import (
+    deviation_sentences,
+    fit_sentence,
+    from_exact,
+    headline,
+    leading_error,
+    record,
+)
 from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.schemes.base import SchemeConfig
 
@@ -180,5 +187,5 @@ def _print_identification(
         if not of_vectors:  # whose angles have the rounding of two numbers
             click.echo(fit_sentence(result))
     also = [f"It may also be {words}." for words in result.also]
-    for line in (*(deviation.sentence for deviation in result.deviations), *also, *notes):
+    for line in (*deviation_sentences(result), *also, *notes):
         click.echo(f"  {line}")

@@ -141,7 +141,8 @@ class TableInput:
     """A table in float64 on the CPU; of cosines and sines, the cosines' columns come first.
 
     width: columns of the table, or of the cosines alone. zeros (rows,): which rows are all zeros.
-    padding: how many of them come first.
+    padding: how many of them come first. positions (rows,): of the rows, None where they rise by 1 after
+    the padding.
     """
 
     columns: Float[Tensor, "t c"]
@@ -149,6 +150,17 @@ class TableInput:
     width: int
     zeros: Bool[Tensor, " t"]
     padding: int
+    positions: Int[Tensor, " t"] | None = None
+
+    def places(self, rows: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """Return the positions of some rows, before the first position of a formula is added.
+
+        A row that stands for no position is compared with position 0, from which it differs.
+        """
+        if self.positions is None:
+            return rows - self.padding
+        places = self.positions[rows]
+        return places.masked_fill(places < -limits.MAX_POSITION, 0)
 
     @classmethod
     def of(cls, table: Tensor, sines: Tensor | None = None) -> "TableInput":

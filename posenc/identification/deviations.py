@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.identification.clauses import size_clause
+from posenc.identification.clauses import cause_clause, size_clause
 from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
 from posenc.identification.facts import size_of
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
+from posenc.identification.positions import Cause, cause_of
 from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
 from posenc.text import significant
@@ -26,7 +27,7 @@ _MOST_LISTED = 5  # rows, or columns, in one sentence
 
 Kind = Literal[
     "swapped", "wrong pairs", "sign", "exponent", "scale", "size", "start", "angles", "padding",
-    "zero rows", "unexplained",
+    "zero rows", "positions", "unexplained",
 ]  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def rows_of_formula(
 ) -> Float[Tensor, "t c"]:
     """Return what a formula has in some rows of a table; in its rows of zeros, zeros."""
     columns = hypothesis.arrangement.columns(table.columns.shape[1])
-    values = recipe.values(hypothesis, (rows - table.padding).double(), columns)
+    values = recipe.values(hypothesis, table.places(rows).double(), columns)
     return values.masked_fill(table.zeros[rows].unsqueeze(1), 0.0)
 
 
@@ -230,11 +231,14 @@ def deviations_of(
             add("padding", f"{rows} all zeros, as the row of a padding token is.")
         else:
             add("zero rows", f"{rows} all zeros, as the row of a padding token may be.")
+    if (cause := cause_of_rows(table.positions)) is not None:
+        add("positions", f"{cause_clause(cause)}.")
     if first := hypothesis.start - table.padding:
         add("start", f"Row 0 stands for position {first:,}, not for 0.")
     if recipe.low:
         add("angles", f"Computed with {recipe.words}, where float64 would be exact.")
-    latest = len(table.columns) + abs(hypothesis.start)
+    places = table.places(torch.arange(len(table.columns))) + hypothesis.start
+    latest = 1 + int(places.abs().max())
     differs = others.largest > 4 * rounding(dtype, latest, max(1.0, size))
     if comparison.rows or comparison.columns:
         add("unexplained", _outliers(comparison, only=not differs))
@@ -248,6 +252,11 @@ def deviations_of(
             f"{where}.",
         )
     return tuple(deviations)
+
+
+def cause_of_rows(positions: Int[Tensor, " t"] | None) -> Cause | None:
+    """Return why rows do not stand for positions 0, 1, 2 ..., None where they do."""
+    return None if positions is None else cause_of(positions, torch.arange(len(positions)))
 
 
 def dim_of(table: TableInput, hypothesis: Hypothesis) -> int:

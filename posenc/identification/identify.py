@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.errors import ConfigError, SchemeArgumentError
+from posenc.identification.clauses import cause_clause
 from posenc.identification.columns import (
     MIN_ROWS,
     SMALLEST,
@@ -19,10 +20,12 @@ from posenc.identification.columns import (
     longest_run,
 )
 from posenc.identification.deviations import (
+    MOST_OUTLIERS,
     Comparison,
     Deviation,
     Differences,
     UsualBase,
+    cause_of_rows,
     compare,
     consistent_run,
     deviations_of,
@@ -39,6 +42,7 @@ from posenc.identification.frequency_fit import (
     narrowest_format,
     rounding,
 )
+from posenc.identification.positions import UNKNOWN, recover
 from posenc.identification.scalings import USUAL_BASES, scaling_words
 from posenc.identification.search import SEARCH_ROWS, nearest_fit
 from posenc.identification.waves import EARLIEST_START, LATEST_START
@@ -48,6 +52,7 @@ from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.text import count_of, significant
 
+_OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 FITS = 0.02  # largest relative residual of a table that a formula made
 _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 
@@ -64,6 +69,7 @@ class Identification:
     base_within: relative change of the base that makes the same numbers; inf if any base does.
     usual_base: a usual base with another exponent that makes the same numbers, if the base of 2m/d is
     unusual. also: other descriptions of the same numbers. padding: rows of zeros before the first position.
+    positions (rows,): of the rows, None where they rise by 1 from the first one on.
     """
 
     dtype: torch.dtype
@@ -81,6 +87,7 @@ class Identification:
     usual_base: UsualBase | None = None
     deviations: tuple[Deviation, ...] = ()
     also: tuple[str, ...] = ()
+    positions: Int[Tensor, " t"] | None = None
 
     @property
     def known(self) -> bool:
@@ -140,6 +147,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         usual_base=usual,
         deviations=deviations_of(best, dtype, scaled, usual),
         also=other_descriptions(hypothesis, dim, uncertainty, usual),
+        positions=source.positions,
     )
 
 
@@ -148,14 +156,49 @@ def _nearest(source: TableInput, dtype: torch.dtype) -> Comparison | None:
     begin, end = longest_run(source.zeros)
     if end - begin < MIN_ROWS or float(source.columns.abs().max()) < SMALLEST:
         return None
-    best = _compare_part(source, dtype, begin, end)
-    if best.all.residual > FITS or best.rows or best.columns:
-        run = consistent_run(source.columns[begin : min(end, begin + SEARCH_ROWS)])
-        if run is not None:
-            first, last, outliers = run
-            part = _compare_part(source, dtype, begin + first, begin + last, outliers)
-            best = min((best, part), key=lambda comparison: comparison.others.residual)
-    return best
+    run = consistent_run(source.columns[begin : min(end, begin + SEARCH_ROWS)])
+    if run is None:
+        return _compare_part(source, dtype, begin, end)
+    first, last, outliers = run
+    part = _compare_part(source, dtype, begin + first, begin + last, outliers)
+    if part.others.residual > FITS and (moved := _recovered(part, dtype)) is not None:
+        return moved
+    if part.others.largest <= rounding(dtype, len(source.columns), part.hypothesis.size):
+        return part
+    whole = _compare_part(source, dtype, begin, end)
+    return min((whole, part), key=lambda comparison: comparison.others.residual)
+
+
+def _recovered(part: Comparison, dtype: torch.dtype) -> Comparison | None:
+    """Compare a table with the formula of a part of it, each row at the position that it stands for.
+
+    None if the formula has no sines or no cosines, or more than a tenth of the rows stand for no position.
+    """
+    source, hypothesis = part.table, part.hypothesis
+    numbers = source.columns / hypothesis.size
+    columns = hypothesis.arrangement.columns(numbers.shape[1])
+    frequencies = hypothesis.frequencies(columns)
+    sines = columns.sines.nonzero().flatten()
+    both = [
+        (cosine, sine)
+        for sine in sines.tolist()
+        for cosine in ((frequencies == frequencies[sine]) & ~columns.sines).nonzero().flatten()[:1]
+    ]
+    if not both:
+        return None
+    cosines, with_sines = (torch.tensor(index) for index in zip(*both, strict=True))
+    sign = math.copysign(1.0, hypothesis.scale)
+    positions = recover(
+        numbers[:, cosines],
+        sign * numbers[:, with_sines],
+        frequencies[with_sines].abs(),
+        4 * rounding(dtype, 0) + _OF_ANGLES,
+    )
+    if float((positions == UNKNOWN).double().mean()) > MOST_OUTLIERS:
+        return None
+    moved = replace(source, padding=0, zeros=torch.zeros_like(source.zeros), positions=positions)
+    compared = compare(moved, replace(hypothesis, start=0), part.recipe)
+    return compared if compared.others.residual <= FITS else None
 
 
 def _compare_part(
@@ -194,9 +237,11 @@ def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | 
 def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -> float:
     """Return the relative change of the base that changes no number by more than rounding does."""
     columns = hypothesis.arrangement.columns(source.columns.shape[1])
-    last = len(source.columns) - source.padding - 1
-    positions = torch.linspace(0, last, min(last + 1, 256), dtype=torch.float64)
-    angles = (positions + hypothesis.start).unsqueeze(1) * hypothesis.frequencies(columns)
+    last = len(source.columns) - 1
+    count = min(last + 1 - source.padding, 256)
+    rows = torch.linspace(source.padding, last, count, dtype=torch.float64).round().long()
+    places = source.places(rows).double()
+    angles = (places + hypothesis.start).unsqueeze(1) * hypothesis.frequencies(columns)
     moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
     slope = float(moved.abs().max()) * hypothesis.size
     return tolerance / slope if slope > tolerance else math.inf
@@ -210,14 +255,21 @@ def headline(result: Identification) -> str:
             f"{EARLIEST_START} to {LATEST_START:,}, differs from this {result.rows:,} x "
             f"{result.width:,} table by {min(1.0, result.residual):.0%} of its size."
         )
-    faults = sum(deviation.kind != "padding" for deviation in result.deviations)
+    named = ("padding", "positions")
+    faults = sum(deviation.kind not in named for deviation in result.deviations)
     but = f"; {count_of(faults, 'deviation')} found" if faults else ""
     if result.arrangement.also in result.also:
         but = f", or {result.arrangement.also}{but}"
-    return (
-        f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}, from position "
-        f"{result.hypothesis.start:,}{but}."
-    )
+    cause = cause_of_rows(result.positions)
+    what = f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}"
+    if cause is not None:
+        return f"{what}{but}; {cause_clause(cause)}."
+    return f"{what}, from position {result.hypothesis.start:,}{but}."
+
+
+def deviation_sentences(result: Identification) -> list[str]:
+    """Return each deviation that the headline does not name."""
+    return [each.sentence for each in result.deviations if each.kind != "positions"]
 
 
 def scheme_name(result: Identification) -> str:
@@ -295,7 +347,7 @@ def record(result: Identification) -> dict[str, Any]:
         "layout": None if arrangement is None else arrangement.layout,
         "base": None if hypothesis is None else hypothesis.base,
         "base_within": None if math.isinf(result.base_within) else result.base_within,
-        "start": None if hypothesis is None else hypothesis.start - result.padding,
+        "start": None if hypothesis is None else _first_position(result, hypothesis),
         "scale": None if hypothesis is None else abs(hypothesis.scale),
         "size": None if hypothesis is None else hypothesis.size,
         "sense": None if hypothesis is None else int(math.copysign(1, hypothesis.scale)),
@@ -312,6 +364,14 @@ def record(result: Identification) -> dict[str, Any]:
         ],
         "also": list(result.also),
     }
+
+
+def _first_position(result: Identification, hypothesis: Hypothesis) -> int | None:
+    """Return the position of row 0, None if it stands for none."""
+    if result.positions is None:
+        return hypothesis.start - result.padding
+    first = int(result.positions[0])
+    return None if first == UNKNOWN else first
 
 
 def reconstruct(
@@ -339,7 +399,11 @@ def _with_formula(
 ) -> tuple[TableInput, Hypothesis]:
     if result.hypothesis is None:
         raise SchemeArgumentError("No formula makes this table.")
-    return replace(TableInput.of(table, sines), padding=result.padding), result.hypothesis
+    source = TableInput.of(table, sines)
+    if result.positions is not None:
+        zeros = torch.zeros_like(source.zeros)
+        source = replace(source, zeros=zeros, positions=result.positions)
+    return replace(source, padding=result.padding), result.hypothesis
 
 
 def error_sentence(result: Identification, error: Differences) -> str:

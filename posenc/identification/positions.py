@@ -157,7 +157,7 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
     if last.step == 0 and len(runs) == 2:
         return Cause("stuck", last.row, (begin + last.position,))
     if all((run.step, run.position) == (1, 0) for run in runs):
-        even = len({run.length for run in runs[:-1]}) == 1
+        even = len({run.length for run in runs[:-1]}) == 1 and last.length <= runs[0].length
         return Cause("reset", second.row, (len(runs), runs[0].length if even else 0))
     if (slices := _slices(runs)) is not None:
         return Cause("context-parallel slice", second.row, slices)

@@ -1,7 +1,7 @@
-"""Parts of the search for a table's formula: bad rows, and widths without a config."""
+"""Parts of the search for a table's formula: bad rows, rows at other positions, widths without a config."""
 
 import math
-from dataclasses import replace
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -9,8 +9,17 @@ import pytest
 import torch
 
 from posenc import identification, limits
+from posenc.identification.identify import (
+    deviation_sentences,
+    from_exact,
+    headline,
+    reconstruct,
+    record,
+)
+from posenc.identification.positions import UNKNOWN
 from posenc.identification.search import nearest_fit
-from tests.library.small_tables import sinusoidal
+from tests.library.small_tables import cos_and_sin, halves, side_by_side, sinusoidal
+from tests.library.tensors import assert_close
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -23,26 +32,71 @@ def test_table_wider_than_any_config_has_a_formula_and_no_config() -> None:
     assert math.isclose(found.hypothesis.base, 1e4, rel_tol=1e-5)
 
 
-def test_fit_that_a_bad_row_misled_is_replaced_by_that_of_the_other_rows(
+def test_formula_of_the_rows_before_or_after_a_bad_one_is_found_in_one_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = sinusoidal(64, 4)
     table[30] = 5.0
     fitted: list[int] = []
 
-    def misled_by_row_30(columns: torch.Tensor, *others: Any) -> Any:
-        fit = nearest_fit(columns[:30], *others)
+    def counted(columns: torch.Tensor, *others: Any) -> Any:
         fitted.append(len(columns))
-        return (
-            fit
-            if len(columns) < 64
-            else replace(fit, hypothesis=replace(fit.hypothesis, base=9_000.0))
-        )
+        return nearest_fit(columns, *others)
 
     # The package has a function of the module's name.
     module = import_module("posenc.identification.identify")
-    monkeypatch.setattr(module, "nearest_fit", misled_by_row_30)
+    monkeypatch.setattr(module, "nearest_fit", counted)
     found = identify(table)
-    assert fitted[0] == 64 > fitted[1]
+    assert len(fitted) == 1
+    assert fitted[0] < 64
     assert found.hypothesis.base == 1e4
     assert [one.sentence[:25] for one in found.deviations] == ["Row 30 does not follow th"]
+
+
+def rows(*parts: Iterable[int]) -> list[int]:
+    return [row for part in parts for row in part]
+
+
+# The positions of rows, and what the headline says of them.
+PLACES: dict[str, tuple[list[int], str]] = {
+    "packed documents": (
+        rows(range(60), range(40), range(20)),
+        "; positions begin again at 0 in row 60 (3 parts), as of packed documents.",
+    ),
+    "decoding steps that count anew": (
+        rows(range(40), [0] * 24),
+        "; from row 40 on, every row stands for position 0, as where each decoding step counts anew.",
+    ),
+    "an eviction": (
+        rows(range(60), range(50, 90)),
+        "; row 60 stands for position 50: positions go on from the number of rows kept, as after an ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+@pytest.mark.parametrize("form", ["cache", "table"])
+def test_rows_at_other_positions_are_named_beside_the_formula(case: str, form: str) -> None:
+    places, words = PLACES[case]
+    cos, sin = (part.float() for part in cos_and_sin(128, 32, 5e5 if form == "cache" else 1e4))
+    parts = (halves(cos), halves(sin)) if form == "cache" else (side_by_side(sin, cos),)
+    tables = [part[places] for part in parts]
+    found = identify(*tables)
+    assert words in headline(found)
+    assert found.hypothesis.base == (5e5 if form == "cache" else 1e4)
+    assert found.positions.tolist() == places
+    assert [one.kind for one in found.deviations] == ["positions"]
+    assert deviation_sentences(found) == []
+    assert record(found)["start"] == 0
+    assert from_exact(found, *tables).largest <= 2.0**-23
+    assert_close(reconstruct(found, *tables), torch.cat(tables, 1).double(), atol=2.0**-23)
+
+
+def test_rows_that_stand_for_no_position_are_named_beside_packed_documents() -> None:
+    cos, sin = (part.float()[rows(range(60), range(60))] for part in cos_and_sin(60, 32, 1e4))
+    cos[70] = 0.3
+    found = identify(cos, sin)
+    assert found.positions[70] == UNKNOWN
+    assert found.positions[71:].tolist() == [*range(11, 60)]
+    assert [one.kind for one in found.deviations] == ["positions", "unexplained"]
+    assert "Row 70 does not follow the formula" in deviation_sentences(found)[0]

@@ -22,6 +22,7 @@ from dashboard.text import number, plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
 from posenc.identification import Identification, ModelMatch, identify, match_model
+from posenc.identification.identify import deviation_sentences
 from posenc.identification.sentences import match_sentences
 
 TITLE = "Check my encoding"
@@ -132,10 +133,10 @@ def _verdict(both: AB[Answer], match: ModelMatch | None) -> None:
         st.metric("Largest error", number(current.largest), width="content")
         page.second_headline(both.map(lambda answer: answer.worst))
     if current.result is not None:
-        deviations = () if match is not None and match.belongs else current.result.deviations
-        for deviation in deviations:
-            st.markdown(f":material/error: {plain(deviation.sentence)}")
-        if current.result.known and not deviations:
+        belongs = match is not None and match.belongs
+        for sentence in () if belongs else deviation_sentences(current.result):
+            st.markdown(f":material/error: {plain(sentence)}")
+        if current.result.known and (belongs or not current.result.deviations):
             number_type = str(current.result.dtype).removeprefix("torch.")
             st.markdown(f":material/check_circle: Matches the formula to {number_type} rounding.")
         for words in current.result.also:
