@@ -64,10 +64,6 @@ class QueueFull(PosencError):
     """No more training may wait; the message says how much does."""
 
 
-class QueueBusy(RunError):
-    """Another process has locked the queue of trainings for long; nothing was changed."""
-
-
 class QueueUnwritable(RunError):
     """The folder of the queue cannot be written now, as on a full disk; the queue is unchanged."""
 

@@ -13,7 +13,7 @@ from dashboard.controls import link, page_controls, pin
 from dashboard.frame import bridge, drawers, page, page_contents
 from dashboard.frame.page import PresentChoice, presenting
 from dashboard.frame.toolbar import Toolbar, follow_link
-from dashboard.server import incidents, run_queue, settings, workers
+from dashboard.server import incidents, run_queue, settings, training_process
 
 # One colour and one file for both themes: a picture takes no colour from the page around it.
 LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBox="0 0 116 32">
@@ -78,7 +78,7 @@ def draw(
         st.session_state["setting"] = setting
         toolbar.before(setting)
         page.show_assumption(pin.ab(setting))
-        workers.resume()
+        training_process.resume()
         with incidents.show_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
             # would lose its value on the way between them.

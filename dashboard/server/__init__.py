@@ -1,1 +1,1 @@
-"""What a server does for all pages: settings, visitors, log, run queue and training workers."""
+"""What a server does for all pages: settings, visitors, log, run queue and jobs of training."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
-from dashboard.server import workers
+from dashboard.server import training_process
 
 # Their import takes seconds, which the first visitor would wait for.
 SLOW_IMPORTS = (
@@ -36,7 +36,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
         importlib.import_module(module)
     disable_nagle()
     yield
-    workers.stop_all()
+    training_process.stop_all()
 
 
 def disable_nagle() -> None:

@@ -4,9 +4,11 @@ Also an estimate of the time of a run: three small models are timed, and operati
 """
 
 import contextlib
+import re
 import statistics
+import time
 import timeit
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,11 +130,39 @@ def free_device_memory() -> None:
 
 
 CHECKPOINTS = "training"  # the folder of checkpoints, in the work folder
+_CHECKPOINT_FILE = re.compile(r"\.?(\w+)\.(lock|safetensors(\.[0-9a-f]{32})?)")
+_MOST_CHECKPOINTS = 64  # that no job needs
+_ABANDONED = 30 * 86_400.0  # seconds until a checkpoint is removed
 
 
 def checkpoint_of(run_id: str) -> Path:
     """Return the path of the checkpoint of a run, in $POSENC_WORK or the user's cache."""
     return work_folder() / CHECKPOINTS / f"{run_id}.safetensors"
+
+
+def remove_old_checkpoints(needed: Iterable[str]) -> None:
+    """Remove checkpoints and their leftovers after 30 days, and all but the newest 64 of checkpoints.
+
+    needed: ids of runs whose files stay. A fault of the disk removes nothing.
+    """
+    folder, kept, checkpoints = work_folder() / CHECKPOINTS, {*needed}, 0
+    for path in sorted(folder.glob("*"), key=_modified, reverse=True):
+        match = _CHECKPOINT_FILE.fullmatch(path.name)
+        if match is None or match[1] in kept:
+            continue
+        checkpoints += path.suffix == ".safetensors"
+        if checkpoints > _MOST_CHECKPOINTS or time.time() - _modified(path) > _ABANDONED:
+            # A process that is at work on the run holds the lock.
+            with contextlib.suppress(OSError), FileLock(folder / f"{match[1]}.lock", timeout=0):
+                path.unlink()
+
+
+def _modified(path: Path) -> float:
+    """Return the time of a file's last change, the current time if the file is gone."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return time.time()
 
 
 def run_once(

@@ -10,9 +10,8 @@ from dashboard import cache, upload_cache
 from dashboard.pages.train import form
 from dashboard.upload_cache import UploadCache
 from posenc.checkpoints import PositionTable
-from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
-from tests.dashboard.page_queue import SPEED, empty_page_caches, page_queue
+from tests.dashboard.page_queue import SPEED, empty_page_caches, page_jobs
 
 _MAIN = sys.modules["__main__"]
 
@@ -53,7 +52,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> UploadCache[PositionTable]:
 
 
 @pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    """An empty queue without workers that every page uses."""
-    yield page_queue(tmp_path, monkeypatch, SPEED)
+def job_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder of jobs, which every page uses and no process works on."""
+    yield page_jobs(tmp_path, monkeypatch, SPEED)
     empty_page_caches()

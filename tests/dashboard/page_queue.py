@@ -1,4 +1,4 @@
-"""The queue, the link and the visitors of the Train page in tests."""
+"""The folder of jobs, the link and the visitors of the Train page in tests."""
 
 from pathlib import Path
 
@@ -7,9 +7,7 @@ import streamlit as st
 
 from dashboard import cache
 from dashboard.pages.train import form
-from dashboard.server import identity, workers
-from posenc.lab import worker
-from posenc.lab.jobs import Queue
+from dashboard.server import identity, jobs, training_process, training_worker
 from posenc.lab.run_once import Speed
 
 SPEED = Speed(layer=3e-3, multiplication=3e-9, evaluation=1e-9)
@@ -19,28 +17,27 @@ TRAIN_LINK = {
 }  # fmt: skip
 
 
-def page_queue(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Queue:
-    """Return an empty queue without workers that every page uses. speed: of this machine."""
+def page_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Path:
+    """Return an empty folder of jobs that every page uses and no process. speed: of this machine."""
     monkeypatch.setenv("POSENC_RUNS", str(folder / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
-    monkeypatch.setattr(workers.Workers, "start_if_needed", lambda self: None)
+    monkeypatch.setattr(training_process.TrainingProcess, "start_if_needed", lambda self: None)
     monkeypatch.setattr(form, "speed", lambda: speed)
     empty_page_caches()
-    return Queue()
+    return jobs.folder()
 
 
 def empty_page_caches() -> None:
-    """Let pages open queue and store anew: one that stayed would be trained, or read, in later tests."""
+    """Let pages open jobs and store anew: one that stayed would be trained, or read, in later tests."""
     st.cache_data.clear()
     st.cache_resource.clear()
     cache.clear()
 
 
-def train_waiting(queue: Queue) -> str:
-    """Train the entry that waits, in this process, and return its first run."""
-    with queue.take() as job:
-        assert job is not None
-        worker.run_job(queue, job)
+def train_waiting(place: Path) -> str:
+    """Train the job that waits, in this process, and return its first run."""
+    (job,) = jobs.jobs(place)
+    training_worker.work(place)
     return job.specifications[0].run_id
 
 

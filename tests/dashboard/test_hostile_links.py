@@ -20,7 +20,7 @@ from dashboard import results
 from dashboard.controls import link as links
 from dashboard.controls import pin
 from dashboard.pages.claims.options import ClaimsChoice
-from dashboard.server.workers import server_workers
+from dashboard.server import jobs
 from dashboard.settings import Setting, record
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
@@ -193,7 +193,7 @@ def test_opening_a_link_starts_nothing_reads_no_file_it_names_and_writes_nothing
         assert event in ("open", "os.listdir", "os.scandir"), f"{event} {target}"
         assert not writes, target
     assert not store.exists()
-    assert server_workers().queue.jobs() == []
+    assert jobs.jobs(jobs.folder()) == []
     assert os.listdir(tmp_path) == [secret.name]
 
 

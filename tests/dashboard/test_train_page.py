@@ -1,7 +1,8 @@
-"""The Train page: planning, starting, following, stopping, faults of its queue, and who started what."""
+"""The Train page: planning, starting, following, stopping, faults of its folder, and who started what."""
 
 import errno
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,10 +12,11 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import limits, run_descriptions
 from dashboard.pages.train import form
-from dashboard.server.workers import LOADING_SECONDS, Workers, server_workers
+from dashboard.server import jobs, training_worker
+from dashboard.server.jobs import Progress
+from dashboard.server.training_process import LOADING_SECONDS, TrainingProcess, server_process
 from dashboard.text import duration
-from posenc.lab import Store, from_text, specifications, worker
-from posenc.lab.jobs import JobState, Progress, Queue
+from posenc.lab import Store, from_text, specifications
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
 from tests.dashboard.page_queue import (
@@ -31,7 +33,7 @@ from tests.lab.worker_processes import wait
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 IDLE = "Nothing is being trained on this server."
-start_if_needed = Workers.start_if_needed  # which the queue of these tests replaces
+start_if_needed = TrainingProcess.start_if_needed  # which the folder of these tests replaces
 
 
 def give_text(at: AppTest, content: bytes, name: str = "my text.txt") -> AppTest:
@@ -57,7 +59,7 @@ def errors(at: AppTest) -> list[str]:
 
 
 def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = drawn(visit("train", TRAIN_LINK | {"seeds": "2"}))
     assert IDLE in captions(at)
@@ -75,7 +77,7 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
 
 
 def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(form, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
     at = drawn(visit("train", {"schemes": "rope"}))
@@ -102,45 +104,46 @@ def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
     assert "comparison=language-64-" in link.query_string
 
 
-def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) -> None:
+def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(job_folder: Path) -> None:
     at, earlier = drawn(visit("train", TRAIN_LINK)), drawn(visit("train", TRAIN_LINK))
     drawn(press(at))
-    (job,) = queue.jobs()
+    (job,) = jobs.jobs(job_folder)
     assert [run.scheme.kind for run in job.specifications] == ["rope", "alibi"]
-    assert job.state is JobState.QUEUED
+    assert any(text.startswith("Queued; about") for text in captions(at))
     assert "2 of these 2 runs are in training." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
-    assert len(queue.jobs()) == 1
+    assert len(jobs.jobs(job_folder)) == 1
     other = drawn(visit("train"))
     assert any("RoPE and ALiBi" in text and "5 steps" in text for text in texts(other))
     other.button(key=f"stop_{job.name}").click().run()
-    assert queue.jobs() == []
+    assert jobs.jobs(job_folder) == []
     assert IDLE in captions(drawn(at.run()))
 
 
-def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> None:
+def test_progress_is_drawn_with_its_losses_and_the_time_left(job_folder: Path) -> None:
     runs = [small_spec(steps=100), small_spec(steps=100, kind="alibi")]
-    seconds: Any = {"estimate": 120.0, "evaluation_seconds": 20.0}
-    name = queue.add(runs, text=sentences(), text_name=CORPUS.name, **seconds)
-    with queue.take():
-        points = ((25, 3.0), (50, 2.0))
-        queue.report(name, Progress(run=1, step=50, began=1, seconds=98.0, points=points))
-        at = drawn(visit("train", TRAIN_LINK))
-        # The plan leaves 25 s of steps and 10 s of evaluation; steps took 4 times as long.
-        assert "About 2 min left." in captions(at)
-        (bar,) = at.get("progress")
-        assert bar.proto.value == int(100 * (1 - 35 / 120))
-        assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
-        (curve,) = charts(at)
-        assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
-        queue.cancel(name)
-        at = drawn(at.run())
-        button = at.button(key=f"stop_{name}")
-        assert (button.label, button.disabled) == ("Stopping", True)
+    seconds: Any = {"estimate": 120.0, "evaluation_seconds": 20.0, "waiting": 8}
+    name = jobs.add(job_folder, runs, text=sentences(), text_name=CORPUS.name, **seconds)
+    points = ((25, 3.0), (50, 2.0))
+    far = Progress(run=1, step=50, began=1, seconds=98.0, points=points)
+    jobs.report(job_folder, name, far)
+    at = drawn(visit("train", TRAIN_LINK))
+    # The plan leaves 25 s of steps and 10 s of evaluation; steps took 4 times as long.
+    assert "About 2 min left." in captions(at)
+    (bar,) = at.get("progress")
+    assert bar.proto.value == int(100 * (1 - 35 / 120))
+    assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
+    (curve,) = charts(at)
+    assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
+    jobs.report(job_folder, name, replace(far, step=100))
+    assert any(text.startswith("Evaluating past the") for text in captions(drawn(at.run())))
+    stopped = drawn(press(at, f"stop_{name}"))
+    assert ["continues from here" in toast.value for toast in stopped.toast] == [True]
+    assert jobs.jobs(job_folder) == []
 
 
-def test_file_that_is_no_text_for_training_is_refused(queue: Queue) -> None:
+def test_file_that_is_no_text_for_training_is_refused(job_folder: Path) -> None:
     at = visit("train", TRAIN_LINK | {"run_length": "256"})
     for content, reason in (
         (b"", "empty"),
@@ -153,13 +156,13 @@ def test_file_that_is_no_text_for_training_is_refused(queue: Queue) -> None:
         assert "start_training" not in keys_of_buttons(at)
 
 
-def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) -> None:
+def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(job_folder: Path) -> None:
     name = "![x](http://evil.example/p.png)**b**.txt"
     at = give_text(visit("train", TRAIN_LINK), sentences() + b"\xff" * 3, name)
     assert ["3 bytes were not UTF-8" in box.value for box in at.info] == [True]
     drawn(press(at))
-    (job,) = queue.jobs()
-    text = queue.text(job.name)
+    (job,) = jobs.jobs(job_folder)
+    text = jobs.text(job_folder, job.name)
     assert text is not None
     first = job.specifications[0]
     assert (first.corpus, first.corpus_name) == (from_text("", text).sha256, f'"{name}"')
@@ -168,72 +171,73 @@ def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) 
     assert "**b**" not in named
 
 
-def test_full_queue_is_explained(queue: Queue) -> None:
+def test_full_queue_is_explained(job_folder: Path) -> None:
     for seed in range(1 + limits.MAX_WAITING):
-        queue.add([small_spec(seeds=seed + 1, steps=seed + 1)])
+        jobs.add(job_folder, [small_spec(steps=seed + 1)], waiting=limits.MAX_WAITING)
     at = press(visit("train", TRAIN_LINK))
     assert ["8 jobs wait already" in error for error in errors(at)] == [True]
 
 
-def test_failure_is_shown_until_somebody_removes_it(queue: Queue) -> None:
-    name = queue.add([small_spec()])
-    with queue.take() as job:
-        assert job is not None
-        queue.fail(job.name, "The run needs [a text](http://evil.example).")
+def test_failure_is_shown_until_somebody_removes_it(job_folder: Path) -> None:
+    name = jobs.add(job_folder, [small_spec()], waiting=8)
+    jobs.fail(job_folder, name, "The run needs [a text](http://evil.example).")
     at = visit("train", TRAIN_LINK)
     assert errors(at) == ["The run needs [a text](http://evil.example)."]
     assert "](" not in at.error[0].value
     drawn(press(at, f"stop_{name}"))
-    assert queue.jobs() == []
+    assert jobs.jobs(job_folder) == []
 
 
-# Faults of the queue ----------------------------------------------------------------------------
+# Faults of the folder ---------------------------------------------------------------------------
 
 
-def test_start_on_a_full_disk_can_be_repeated(queue: Queue, tmp_path: Path) -> None:
+def test_start_on_a_full_disk_can_be_repeated(job_folder: Path, tmp_path: Path) -> None:
     at = drawn(visit("train", TRAIN_LINK))
     with bad_disk(tmp_path, FULL, TAKING_SPACE):
         assert errors(press(at)) == ["The queue cannot be written: No space left on device."]
         assert "In training" in [box.value for box in at.subheader]
     assert setting(at).schemes == ("rope", "alibi")
-    assert queue.jobs() == []
+    assert jobs.jobs(job_folder) == []
     drawn(press(at))
-    assert len(queue.jobs()) == 1
+    assert len(jobs.jobs(job_folder)) == 1
 
 
 def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = queue.add([small_spec(steps=5)])
-    monkeypatch.setattr(Workers, "start_if_needed", start_if_needed)
+    name = jobs.add(job_folder, [small_spec(steps=5)], waiting=8)
+    monkeypatch.setattr(TrainingProcess, "start_if_needed", start_if_needed)
     monkeypatch.setattr(subprocess, "Popen", start_process := mock.Mock())
-    with bad_disk(queue.folder, errno.EROFS):
+    with bad_disk(job_folder, errno.EROFS):
         at = visit("train", TRAIN_LINK)
         assert errors(at) == []
         (box,) = at.warning
         assert "Read-only file system" in as_read(box.value)
         stopped = press(at, f"stop_{name}")
         assert errors(stopped) == ["The queue cannot be written: Read-only file system."]
-    assert [job.name for job in queue.jobs()] == [name]
+    assert [job.name for job in jobs.jobs(job_folder)] == [name]
     assert not start_process.called
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(worker.UNWRITABLE, "could not be written"), (worker.DEVICE_LOST, "ended with an error")],
+    [
+        (training_worker.UNWRITABLE, "could not be written"),
+        (training_worker.DEVICE_LOST, "ended with an error"),
+    ],
 )
-def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
-    code: int, reason: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
+def test_process_that_ended_on_a_full_disk_reads_differently_from_a_fault(
+    code: int, reason: str, job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.add([small_spec(steps=5)])
+    jobs.add(job_folder, [small_spec(steps=5)], waiting=8)
     command, start_process = ["sh", "-c", f"exit {code}"], subprocess.Popen
-    workers = server_workers()
+    process = server_process()
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", lambda _, **options: start_process(command, **options))
-        start_if_needed(workers)
-        wait(lambda: workers.failed)
+        start_if_needed(process)
+        wait(lambda: process.failed)
         at = drawn(visit("train"))
-    workers.stop()  # no other process is started after the pause
+    process.stop()  # no other process is started after the pause
     reasons = ("could not be written", "ended with an error")
     shown = [text for text in captions(at) if any(each in text for each in reasons)]
     assert [reason in text for text in shown] == [True]
@@ -244,9 +248,9 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
 LINK = TRAIN_LINK | {"schemes": "rope", "task": "copy", "steps": "3"}
 
 
-def test_finished_runs_are_linked_and_open_in_extrapolation(queue: Queue) -> None:
+def test_finished_runs_are_linked_and_open_in_extrapolation(job_folder: Path) -> None:
     drawn(press(visit("train", LINK)))
-    run = train_waiting(queue)
+    run = train_waiting(job_folder)
     at = drawn(visit("train", LINK))
     assert "Trained." in captions(at)
     assert len(charts(at)) == 1
@@ -262,10 +266,10 @@ def test_finished_runs_are_linked_and_open_in_extrapolation(queue: Queue) -> Non
     assert any(run_descriptions.description(specification) in text for text in captions(measured))
 
 
-def test_models_that_have_hardly_learned_get_no_verdict(queue: Queue) -> None:
+def test_models_that_have_hardly_learned_get_no_verdict(job_folder: Path) -> None:
     link = TRAIN_LINK | {"schemes": "rope"}  # five steps: less than byte pairs teach
     drawn(press(visit("train", link)))
-    run = Store().read(train_waiting(queue))
+    run = Store().read(train_waiting(job_folder))
     loss = next(s.value for s in run.scores if (s.measure, s.x) == ("context", 16))
     (answer,) = [text for text in texts(drawn(visit("train", link))) if "hardly learned" in text]
     assert f"their loss is {loss:.2f} nats or more" in answer
@@ -274,20 +278,20 @@ def test_models_that_have_hardly_learned_get_no_verdict(queue: Queue) -> None:
 
 
 def test_board_says_who_started_a_job_where_the_proxy_names_them_and_all_may_stop_it(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
+    job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visit_as = SharedServer(monkeypatch)
     name = "![x](http://evil.example/p.png)**b**"
     visit_as(name)
     press(visit("train", LINK))
-    (job,) = queue.jobs()
+    (job,) = jobs.jobs(job_folder)
     visit_as("bob@example.org")
     at = drawn(visit("train"))
     assert f"Started by {name}." in captions(at)
     (shown,) = [text.value for text in at.main.caption if "evil" in text.value]
     assert "![x](" not in shown
     drawn(press(at, f"stop_{job.name}"))
-    assert queue.jobs() == []
+    assert jobs.jobs(job_folder) == []
     visit_as("")
     press(visit("train", LINK))
     assert not any(text.startswith("Started by") for text in captions(drawn(visit("train"))))

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.lab.sqlite_calls import sqlite_calls
-
 FULL = errno.ENOSPC
 CALLS = ("mkdir", "open", "write", "fsync", "link", "replace", "unlink")
 TAKING_SPACE = CALLS[:-1]  # what a full disk refuses
@@ -105,17 +103,7 @@ def bad_disk(
 
         return checked
 
-    def of_sqlite(call: str, path: str, flags: int) -> int:
-        changes = flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR)
-        if call == "open" and (not changes or (disk.error == FULL and os.path.exists(path))):
-            return 0
-        try:
-            disk.check(call, path)
-        except OSError:
-            return disk.error
-        return 0
-
-    with pytest.MonkeyPatch.context() as patched, sqlite_calls(of_sqlite):
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "open", open_number)
         patched.setattr(io, "open", open_file)
         patched.setattr(os, "fsync", sync)

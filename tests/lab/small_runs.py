@@ -38,7 +38,6 @@ def sentences(seed: int = 0, count: int = 1_200) -> bytes:
 
 
 CORPUS = from_text("made-up sentences", sentences())
-TEXT: dict[str, Any] = {"text": sentences(), "text_name": CORPUS.name}  # as a queue takes it
 SIZES: dict[str, Any] = {
     "layers": 1, "heads": 2, "train_length": 16, "steps": 12, "batch": 4, "longest": 4,
     "segments": 8, "learning_rate": 1e-2,
@@ -50,10 +49,6 @@ def small_spec(kind: str = "rope", **others: Any) -> Specification:
     values = {"widths": [16]} | SIZES | others
     values |= {"corpus": CORPUS} if values.get("task", "language") == Language.kind else {}
     return specifications([kind], **values)[0]
-
-
-def small_job(seed: int = 0, count: int = 1) -> list[Specification]:
-    return [replace(small_spec(), seed=seed + n) for n in range(count)]
 
 
 def corpus_for(specification: Specification) -> Corpus | None:

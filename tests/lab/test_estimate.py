@@ -2,14 +2,12 @@
 
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import Tensor
 
 from posenc.lab.evaluate import evaluate, evaluation_lengths
-from posenc.lab.jobs import Progress, Queue
 from posenc.lab.model import LanguageModel
 from posenc.lab.run_once import Speed, calibrate, multiplications
 from posenc.lab.train import build_model
@@ -80,22 +78,3 @@ def test_calibrated_speed_predicts_longer_training_for_a_larger_model() -> None:
     speed = calibrate()
     large = small_spec("none", widths=[256], layers=4, heads=4, batch=64)
     assert speed.seconds(large) > 2 * speed.seconds(small_spec("none")) > 0
-
-
-def test_time_left_follows_the_pace_since_training_resumed(tmp_path: Path) -> None:
-    queue = Queue(tmp_path)
-    queue.add(
-        [small_spec(steps=100), small_spec(steps=100, kind="alibi")],
-        estimate=40.0,
-        evaluation_seconds=20.0,
-    )
-    (job,) = queue.jobs()
-    for progress, left in (
-        # Nothing is known but the estimate: 20 s of steps, 20 s of evaluation.
-        (Progress(), 40.0),
-        # The first run has its steps, not its evaluation.
-        (Progress(step=100, began=1, seconds=9.9), 10 + 20),
-        # Ten times slower: so is the evaluation.
-        (Progress(run=1, step=50, began=40, seconds=10.0), 10 * (5 + 10)),
-    ):
-        assert job.remaining_seconds(progress) == pytest.approx(left)

@@ -1,21 +1,14 @@
 """Runs of a scheme that a user's file registers: trained, stored, read back, by every process."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-import posenc
 from posenc import SCHEMES, plugins
 from posenc.__main__ import main
 from posenc.lab import Store
-from posenc.lab.jobs import Queue
-from tests.lab.small_runs import small_spec
-from tests.lab.worker_processes import PATIENCE, ROOT
 from tests.library.plugin_template import template
 
 pytestmark = [
@@ -83,23 +76,3 @@ def test_unknown_scheme_and_a_bad_plugin_are_refused_before_training(folder: Pat
         assert result.output.startswith(f"Error: {message}"), result.output
         assert len(result.output.splitlines()) == 1
     assert [*folder.rglob("*.parquet")] == []
-
-
-def test_worker_process_trains_a_job_of_a_plugin(queue: Queue, plugin: Path, folder: Path) -> None:
-    posenc.load_plugin(plugin)
-    specification = small_spec("distance_table", task="copy")
-    queue.add([specification])
-    command = [sys.executable, "-m", "posenc.lab.worker", str(queue.folder), "1", "--plugin"]
-    # Its standard input stays open: the worker ends where that closes.
-    with subprocess.Popen(
-        [*command, str(plugin)], cwd=ROOT, stdin=subprocess.PIPE, env=os.environ
-    ) as process:
-        assert process.wait(PATIENCE) == 0
-    assert queue.jobs() == []
-    assert Store().ids() == [specification.run_id]
-    refused = subprocess.run(
-        [*command, "nowhere.py"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert refused.returncode == 2
-    assert "error: The plugin nowhere.py cannot be read" in refused.stderr

@@ -22,15 +22,13 @@ from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.sources import run_parameters
 from posenc.device import works
 from posenc.errors import CheckpointError, RunError
-from posenc.lab import Specification, Store, from_text, run_once, train, worker
-from posenc.lab.jobs import JobState, Queue
+from posenc.lab import Specification, Store, from_text, run_once, train
 from posenc.lab.train import Trainer, learning_rate_at
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.t5 import T5Config
 from tests.devices import needs_cuda
 from tests.lab.small_runs import (
     CORPUS,
-    TEXT,
     assert_same_training,
     make_small_run,
     sentences,
@@ -351,16 +349,9 @@ def test_cuda_training_learns_as_on_the_cpu_and_is_stored(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(works("cuda"), reason="a CUDA device")
-def test_run_for_missing_device_is_refused_and_the_next_runs(queue: Queue, tmp_path: Path) -> None:
+def test_run_for_missing_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no device cuda"):
         run_once(on_cuda(), CORPUS, Store(tmp_path / "others"))
-    queue.add([on_cuda()], **TEXT)
-    queue.add([small_spec()], **TEXT)
-    worker.main(queue.folder, 1)
-    (entry,) = queue.jobs()
-    assert entry.state is JobState.FAILED
-    assert "no device cuda" in str(entry.error)
-    assert Store().ids() == [small_spec().run_id]
 
 
 @pytest.mark.long

@@ -41,7 +41,6 @@ from posenc.analysis import fit_kernel, offset_only
 from posenc.checkpoints import named_table
 from posenc.identification import identify
 from posenc.lab import from_text
-from posenc.lab.jobs import Queue
 from posenc.models import read_config_token
 from posenc.planner import plan
 from posenc.schemes.alibi import AlibiConfig, expanding_shift
@@ -128,8 +127,6 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "token of no text": (lambda: read_config_token(NONE), "the token of a config is"),
     "plan of a path": (lambda: plan(NAME, 4_096), "what read_config returns, got str"),
     "text that is decoded": (lambda: from_text("novel", NAME), "must be bytes, got str"),
-    "zero byte in the queue": (lambda: Queue(Path("a\0b")), "a zero byte"),
-    "long name of the queue": (lambda: Queue(Path("a" * 300)).jobs(), "cannot be written"),
     "unknown kind of scheme": (
         lambda: SCHEMES["shaw "], r"one of learned, .*, got 'shaw '"),
 }  # fmt: skip

@@ -25,9 +25,9 @@ VALUES = {("allow_pickle", True), ("weights_only", False), ("shell", True)}
 
 # Who removes files; a finished run is removed by nobody.
 REMOVERS = {
-    "dashboard/server/jobs.py",  # jobs that ended or are cancelled, and what a killed process left of one
-    "posenc/lab/jobs.py",  # jobs that ended, the note of who works on one, old checkpoints and leftovers
-    "posenc/lab/run_once.py",  # the checkpoint of a run that is stored
+    "dashboard/server/jobs.py",  # jobs that ended or are cancelled
+    "dashboard/server/training_worker.py",  # what a killed process left of a job
+    "posenc/lab/run_once.py",  # the checkpoint of a run that is stored, and old ones
     "posenc/checkpoints/file_store.py",  # the temporary file of a write that failed
 }
 REMOVING = {"unlink", "rmdir", "rmtree", "rm", "rm_file", "removedirs", "delete", "_rm"}
@@ -72,9 +72,7 @@ def test_no_file_runs_code_from_data_or_draws_html() -> None:
     found = {f"{file} {fault}" for file, nodes in code().items() for fault in dangers(nodes)}
     processes = {one for one in found if one.endswith(".Popen()")}
     assert found - processes == set()
-    assert {one.split()[0] for one in processes} == {
-        "dashboard/server/workers.py"
-    }  # training workers
+    assert {one.split()[0] for one in processes} == {"dashboard/server/training_process.py"}
 
 
 def test_only_known_files_remove_files() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from posenc.lab.jobs import JobState, Queue
+from dashboard.server import jobs
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import standard_library
 from tests.load.batches import Figures, run, table
@@ -27,17 +27,18 @@ PAGES = ("similarity", "overview", "encoding", "pca")  # those that send most
 
 
 def training(place: Path) -> None:
-    """Leave starts in the queue that keep the server's background process at work for hours."""
+    """Leave starts in the folder of jobs that keep the server's background process at work for hours."""
     for width in (128, 192, 256):
         wanted = specifications(
             ["rope"], corpus=standard_library(), widths=[width], layers=3, heads=4, steps=5_000,
             train_length=64, seeds=5,
         )  # fmt: skip
-        Queue(place / "work" / "queue").add(wanted)
+        jobs.add(place / "work" / "jobs", wanted, waiting=8)
 
 
 def trains(place: Path) -> bool:
-    return any(one.state is JobState.RUNNING for one in Queue(place / "work" / "queue").jobs())
+    folder = place / "work" / "jobs"
+    return any(jobs.progress(folder, job.name).step for job in jobs.jobs(folder))
 
 
 def measured(server: Served | Replicas, place: Path | None, **asked: Any) -> Figures:

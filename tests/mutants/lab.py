@@ -1,4 +1,4 @@
-"""Deliberate faults in the lab: texts, training, checkpoints, readings, the queue and its worker."""
+"""Deliberate faults in the lab: texts, training, checkpoints and readings."""
 
 from tests.mutants.runs import Mutant
 
@@ -28,13 +28,6 @@ MUTANTS_OF_LAB = (
            "plain[\"model\"] = dataclasses.asdict(self.model)",
            "plain[\"model\"] = dataclasses.asdict(self.model); plain[\"seed\"] = 0",
            ("specification",)),
-    Mutant("two workers at once", "lab/jobs.py",
-           "stack.enter_context(FileLock(self._lock(slot), timeout=0.5))", "pass", ("worker",)),
-    Mutant("the same start queued twice", "lab/jobs.py",
-           "            if same:", "            if False:", ("queue",)),
-    Mutant("an attempt counted for a server's end", "lab/worker.py",
-           "if not self.done.wait(STOP_WITHIN):", "if False:",
-           ("worker.py::test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves",)),
     Mutant("a difference called so without its interval", "lab/summary.py",
            "(self.low > 0 or self.high < 0) and abs", "abs", ("summary",)),
     Mutant("processes of a sweep without the schemes of a plugin", "cli/train.py",

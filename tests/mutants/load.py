@@ -1,8 +1,6 @@
-"""Deliberate faults in what is shared by visitors: kept readings, sockets, uploads, the queue's lock."""
+"""Deliberate faults in what is shared by visitors: kept readings, sockets, uploads, the jobs."""
 
 from tests.mutants.runs import Mutant
-
-_ELSEWHERE = "queue.py::test_process_of_the_same_number_on_another_machine_does_not_hang_here"
 
 MUTANTS_OF_LOAD = (
     Mutant("a cached result can be written", "dashboard/cache.py",
@@ -32,12 +30,16 @@ MUTANTS_OF_LOAD = (
            "self._arriving[session] += size", "pass", ("upload_limits",)),
     Mutant("the shipped options count more than the user's file", "dashboard/__main__.py",
            "if not config.is_manually_set(name)", "if True", ("server_settings",)),
-    Mutant("training processes without the schemes of a plugin", "dashboard/server/workers.py",
-           'command += ["--plugin", file]', "pass", ("plugin_server",)),
+    Mutant("training processes without the schemes of a plugin", "dashboard/server/training_process.py",
+           "[*command, *loaded_plugins()]", "command", ("plugin_server",)),
     Mutant("schemes that are registered later are not offered", "dashboard/settings/setting.py",
            "options=SCHEMES.keys()", "options=tuple(SCHEMES)", ("plugin_server",)),
-    Mutant("a process of another machine is taken for ours", "lab/jobs.py",
-           'return f"{pid} {socket.gethostname()}"', 'return f"{pid}"', (_ELSEWHERE,)),
+    Mutant("two processes train at once", "dashboard/server/training_worker.py",
+           "while free and not _ended", "while not _ended", ("jobs",)),
+    Mutant("the same start is two jobs", "dashboard/server/jobs.py",
+           "if job.specifications == tuple(runs):", "if False:", ("jobs",)),
+    Mutant("a try counted for a server's end", "dashboard/server/training_worker.py",
+           "write_whole(begun, str(tries).encode())", "pass", ("training_process",)),
     Mutant("secrets that cannot be read are passed over", "dashboard/server/settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {reason}.") from None', "break",
            ("server_settings",)),

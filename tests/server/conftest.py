@@ -6,11 +6,11 @@ import pytest
 import streamlit as st
 
 from dashboard import cache
-from dashboard.server import workers
+from dashboard.server import training_process
 from dashboard.server.settings import NAMES
-from tests.dashboard.conftest import empty_result_cache, own_main, queue
+from tests.dashboard.conftest import empty_result_cache, job_folder, own_main
 
-__all__ = ["empty_result_cache", "own_main", "queue"]
+__all__ = ["empty_result_cache", "job_folder", "own_main"]
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def isolated_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    monkeypatch.setattr(workers.Workers, "start_if_needed", lambda self: None)
+    monkeypatch.setattr(training_process.TrainingProcess, "start_if_needed", lambda self: None)
     st.cache_data.clear()
     st.cache_resource.clear()
     cache.clear()

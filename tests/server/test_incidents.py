@@ -4,6 +4,7 @@ import logging
 import re
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,9 +12,9 @@ import pytest
 from safetensors import SafetensorError
 from streamlit.testing.v1 import AppTest
 
+from dashboard.server import jobs
 from dashboard.server.output import kinds_and_places
 from posenc.errors import SchemeArgumentError
-from posenc.lab.jobs import Queue
 from tests.dashboard.pages import PAGES, as_read, visit
 from tests.lab.small_runs import small_spec
 from tests.server.served_process import ROOT
@@ -122,9 +123,9 @@ def test_exception_of_any_class_is_an_incident(
 
 
 def test_fault_in_a_fragment_leaves_the_page_around_it(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+    job_folder: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    queue.add([small_spec(steps=5)])
+    jobs.add(job_folder, [small_spec(steps=5)], waiting=8)
     monkeypatch.setattr("dashboard.pages.train.board._draw_job", raising(Exception(MESSAGE)))
     at = visit("train")
     assert_an_incident(at, log, "Exception")

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
-from dashboard.server import jobs
-from dashboard.server.jobs import Job, Progress, add, cancel, work
-from posenc.errors import QueueFull, QueueUnwritable, RunError
+from dashboard.server import jobs, training_worker
+from dashboard.server.jobs import Job, Progress, add, cancel
+from dashboard.server.training_worker import work
+from posenc.errors import DeviceLost, QueueFull, QueueUnwritable, RunError
 from posenc.lab import Store, run_once
 from posenc.lab.run_once import checkpoint_of
+from posenc.plugins import load_plugin
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, own_place, wait
+from tests.library.plugin_template import template
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -29,15 +31,14 @@ LONG = small_spec("none", task="copy", steps=100_000)
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for found in own_place(tmp_path, monkeypatch):
-        jobs._ended.clear()
+        training_worker._ended.clear()
         yield found / "jobs"
-    jobs._ended.clear()
+    training_worker._ended.clear()
 
 
-def start(place: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dashboard.server.jobs", str(place)], cwd=ROOT, stdin=subprocess.PIPE
-    )
+def start(place: Path, *plugins: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dashboard.server.training_worker", str(place), *plugins]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
 
 
 def wait_past(place: Path, name: str, step: int) -> None:
@@ -52,11 +53,12 @@ def test_jobs_are_run_in_order_and_leave_nothing_behind(place: Path) -> None:
     text = sentences()
     own = small_spec(steps=3)
     first = add(
-        place, [own], waiting=8, estimate=2.5, text=text, text_name=CORPUS.name, owner="ann"
-    )
+        place, [own], waiting=8, estimate=2.5, evaluation_seconds=0.5, text=text,
+        text_name=CORPUS.name, owner="ann",
+    )  # fmt: skip
     second = add(place, [SHORT, OTHER], waiting=8)
     assert jobs.jobs(place) == [
-        Job(first, (own,), 2.5, CORPUS.name, "ann", Store().url),
+        Job(first, (own,), 2.5, 0.5, CORPUS.name, "ann", Store().url),
         Job(second, (SHORT, OTHER), store=Store().url),
     ]
     assert jobs.progress(place, first) == Progress()
@@ -87,7 +89,7 @@ def test_job_that_fails_says_why_and_the_next_one_is_run(
             raise errors[run]
         return run_once(run, *given, **named)
 
-    monkeypatch.setattr(jobs, "run_once", failing)
+    monkeypatch.setattr(training_worker, "run_once", failing)
     for run in (SHORT, LONG, OTHER):
         add(place, [run], waiting=8)
     work(place)
@@ -99,6 +101,79 @@ def test_job_that_fails_says_why_and_the_next_one_is_run(
     for job in jobs.jobs(place):
         cancel(place, job.name)
     assert files(place) == []
+
+
+def test_failed_job_is_replaced_by_an_equal_one_and_only_the_latest_stay(place: Path) -> None:
+    many = [small_spec("none", task="copy", steps=steps) for steps in range(2, 13)]
+    for run in many:
+        jobs.fail(place, add(place, [run], waiting=8), "a reason")
+    assert [job.specifications for job in jobs.jobs(place)] == [(run,) for run in many[-9:]]
+    again = add(place, [many[-1]], waiting=8)
+    left = jobs.jobs(place)
+    assert [job.specifications for job in left] == [(run,) for run in many[-8:]]
+    assert (left[-1].name, left[-1].error) == (again, "")
+
+
+def test_job_whose_runs_no_other_process_can_reach_is_refused(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSENC_RUNS", "memory://runs")
+    with pytest.raises(RunError, match="this process's memory"):
+        add(place, [SHORT], waiting=8)
+    assert jobs.jobs(place) == []
+
+
+def test_process_whose_device_is_lost_leaves_the_next_job_to_another(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any, **__: Any) -> None:
+        raise DeviceLost("The device cuda failed.")
+
+    monkeypatch.setattr(training_worker, "run_once", lost)
+    for run in (SHORT, OTHER):
+        add(place, [run], waiting=8)
+    with pytest.raises(DeviceLost):
+        work(place)
+    assert [job.error for job in jobs.jobs(place)] == ["The device cuda failed.", ""]
+
+
+def test_time_left_follows_the_pace_since_training_resumed() -> None:
+    job = Job("a", (small_spec(steps=100), small_spec("alibi", steps=100)), 40.0, 20.0)
+    for progress, left in (
+        # Nothing is known but the estimate: 20 s of steps, 20 s of evaluation.
+        (Progress(), 40.0),
+        # The first run has its steps, not its evaluation.
+        (Progress(step=100, began=1, seconds=9.9), 10 + 20),
+        # Ten times slower: so is the evaluation.
+        (Progress(run=1, step=50, began=40, seconds=10.0), 10 * (5 + 10)),
+    ):
+        assert job.remaining_seconds(progress) == pytest.approx(left)
+
+
+def test_reported_losses_are_means_of_equally_many_steps_across_processes(place: Path) -> None:
+    name = add(place, [LONG], waiting=8)
+    losses = [((7 * step) % 11) / 3 for step in range(1, 1_004)]
+    report = training_worker._Reporter(place, name, 0, len(losses))
+    report.reported = -1e9
+    for step, loss in enumerate(losses, 1):
+        if step == 601:  # killed after step 600: the next process goes on
+            far = Progress(step=600, points=tuple(report.points))
+            jobs.report(place, name, far)
+            report = training_worker._Reporter(place, name, 0, len(losses))
+        report(step, loss)
+    points = jobs.progress(place, name).points
+    assert [step for step, _ in points] == list(range(6, 1_004, 6))
+    for step, mean in points:
+        assert mean == pytest.approx(sum(losses[step - 6 : step]) / 6)
+
+
+@pytest.mark.parametrize(
+    "progress", ["{}", "[]", "null", "bad", '{"points": [], "added_later": 0}']
+)
+def test_progress_of_another_version_is_the_beginning(place: Path, progress: str) -> None:
+    name = add(place, [SHORT], waiting=8)
+    (place / f"{name}.progress").write_text(progress)
+    assert jobs.progress(place, name) == Progress()
 
 
 class Killed(BaseException):
@@ -138,7 +213,7 @@ def killed_at(
 def test_kill_at_any_change_loses_no_job_and_no_run(
     place: Path, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "LEFTOVER", -1.0)
+    monkeypatch.setattr(training_worker, "LEFTOVER", -1.0)
     run_once(SHORT, None, Store())  # so that only the folder of jobs is changed
     number = 0
     while True:
@@ -196,7 +271,7 @@ def test_full_disk_refuses_a_start_and_keeps_the_jobs_that_are_there(place: Path
 
 def test_second_server_leaves_the_jobs_to_the_first(place: Path) -> None:
     add(place, [SHORT], waiting=8)
-    with FileLock(place / "worker.lock"):
+    with jobs.taken(place):
         work(place)
         assert len(jobs.jobs(place)) == 1
     add(place, [OTHER], waiting=8)
@@ -214,8 +289,8 @@ def test_job_whose_process_dies_each_time_fails_at_last(
 
     add(place, [SHORT], waiting=8)
     with monkeypatch.context() as patched:
-        patched.setattr(jobs, "run_once", dying)
-        for _ in range(jobs.MOST_TRIES):
+        patched.setattr(training_worker, "run_once", dying)
+        for _ in range(training_worker.MOST_TRIES):
             with pytest.raises(Killed):
                 work(place)
             assert [job.error for job in jobs.jobs(place)] == [""]
@@ -250,7 +325,40 @@ def test_killed_training_goes_on_and_a_cancelled_one_ends(place: Path) -> None:
 def test_job_of_another_version_is_left_out_and_stays(place: Path) -> None:
     add(place, [SHORT], waiting=8)
     (place / "1-old.json").write_text('{"runs": [{"kind": "of tomorrow"}]}')
-    (place / "2-torn.json").write_text("{")
+    for number, torn in enumerate(("{", "null", "[1]", '{"runs": [1]}', "[" * 100_000)):
+        (place / f"2-torn{number}.json").write_text(torn)
     assert [job.specifications for job in jobs.jobs(place)] == [(SHORT,)]
     work(place)
-    assert files(place) == ["1-old.json", "2-torn.json"]
+    assert files(place) == ["1-old.json", *(f"2-torn{number}.json" for number in range(5))]
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_process_trains_a_job_of_a_plugin(place: Path, tmp_path: Path) -> None:
+    (plugin := tmp_path / "distance_table.py").write_text(template())
+    load_plugin(plugin)
+    run = small_spec("distance_table", task="copy", steps=2)
+    add(place, [run], waiting=8)
+    with start(place, str(plugin)) as process:
+        assert process.wait(PATIENCE) == 0
+    assert jobs.jobs(place) == []
+    assert Store().ids() == [run.run_id]
+
+
+def test_cancelled_evaluation_ends_and_the_next_job_is_run(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_worker, "REPORT_EVERY", 0.01)
+    monkeypatch.setattr(training_worker, "STOP_WITHIN", 0.01)
+    name = add(place, [SHORT], waiting=8)
+    add(place, [OTHER], waiting=8)
+
+    def evaluating(run: Any, *given: Any, **named: Any) -> Any:
+        if run == SHORT:
+            cancel(place, name)
+            wait(lambda: False)  # until it is interrupted
+        return run_once(run, *given, **named)
+
+    monkeypatch.setattr(training_worker, "run_once", evaluating)
+    work(place)
+    assert Store().ids() == [OTHER.run_id]
+    assert jobs.jobs(place) == []

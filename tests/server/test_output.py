@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from posenc.lab.jobs import JobState, Queue
+from dashboard.server import jobs
 from tests.lab.small_runs import small_spec
-from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
+from tests.lab.worker_processes import PATIENCE, ROOT, wait
 from tests.server.served_process import server, visiting
 
 PRINTS = """
@@ -44,20 +44,19 @@ def test_output_without_a_reader_is_dropped(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_server_without_a_reader_serves_and_saves(tmp_path: Path) -> None:
     """`python -m dashboard | head -1`: Streamlit prints its addresses, and that it stops, to nobody."""
-    queue = Queue(tmp_path / "work" / "queue")
-    name = queue.add([small_spec("none", task="copy", steps=100_000)])
+    place = tmp_path / "work" / "jobs"
+    name = jobs.add(place, [small_spec("none", task="copy", steps=100_000)], waiting=8)
     reads, writes = os.pipe()
     os.close(reads)
     with server(tmp_path, stdout=writes) as one:
         os.close(writes)
-        with visiting(one):  # whoever comes lets the queue go on
-            running_at(queue, name, 1)
-        (row,) = queue._rows("SELECT process FROM jobs WHERE name = ?", name)
-        trains = int(row["process"].split()[0])
+        with visiting(one):  # whoever comes lets the jobs go on
+            wait(lambda: jobs.progress(place, name).step >= 1)
         one.process.terminate()
         assert one.process.wait(PATIENCE) == 0, one.log.read_text()
         assert "BrokenPipe" not in one.log.read_text()
-    wait(lambda: not alive(trains))
-    (entry,) = queue.jobs()
-    assert (entry.state, entry.attempts) == (JobState.QUEUED, 0)
+    with jobs.taken(place, patience=PATIENCE) as free:
+        assert free
+    assert [(job.name, job.error) for job in jobs.jobs(place)] == [(name, "")]
+    assert (place / f"{name}.tries").read_text() == "0"  # it was no fault of the job
     assert len(list((tmp_path / "work").rglob("*.safetensors"))) == 1  # its checkpoint

@@ -11,10 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import __main__ as launcher
-from dashboard.server.workers import Workers
+from dashboard.server import jobs, training_process
 from posenc import SCHEMES, load_plugin
 from posenc.__main__ import main
-from posenc.lab.jobs import Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import ROOT
 from tests.library.plugin_template import template
@@ -103,21 +102,22 @@ def test_training_processes_of_a_server_load_its_plugins(
     plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_plugin(plugin)
-    queue = Queue(tmp_path / "queue")
-    queue.add([small_spec("distance_table", task="copy")])
+    jobs.add(tmp_path, [small_spec("distance_table", task="copy")], waiting=8)
     commands: list[list[str]] = []
 
     def popen(command: list[str], **options: Any) -> SimpleNamespace:
         commands.append(command)
-        return SimpleNamespace(pid=os.getpid(), wait=lambda seconds: 0, stdin=None)
+        return SimpleNamespace(pid=os.getpid(), wait=lambda: 0, stdin=None)
 
-    monkeypatch.setattr("dashboard.server.workers.subprocess.Popen", popen)
-    monkeypatch.setattr("dashboard.server.workers._lower_priority", lambda pid, only_idle: None)
-    monkeypatch.setattr(Workers, "_await", lambda workers, process: None)
-    Workers(queue).start_if_needed()
+    monkeypatch.setattr("dashboard.server.training_process.subprocess.Popen", popen)
+    monkeypatch.setattr(
+        "dashboard.server.training_process._lower_priority", lambda pid, only_idle: None
+    )
+    monkeypatch.setattr(training_process.TrainingProcess, "_await", lambda *_: None)
+    training_process.TrainingProcess(tmp_path).start_if_needed()
     (command,) = commands
     assert command[1:] == [
-        "-m", "dashboard.server.training_worker", str(queue.folder), "1", "--plugin", str(plugin),
+        "-m", "dashboard.server.training_worker", str(tmp_path), str(plugin),
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import __main__ as launcher
 from dashboard.controls import pin
 from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
-from dashboard.server import settings, upload_limit, workers
+from dashboard.server import jobs, settings, upload_limit
 from dashboard.server.settings import NAMES, OF_SHARED, ServerSettingError, ServerSettings, read
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_LENGTH
@@ -28,7 +28,6 @@ from posenc import fields
 from posenc.__main__ import main as command_line
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
-from posenc.lab.jobs import Queue
 from tests.dashboard.pages import as_read, drawn, notices, setting, visit
 from tests.lab.small_runs import make_small_run, sentences, small_spec
 from tests.server.served_process import ROOT
@@ -114,10 +113,7 @@ def test_library_and_server_share_settings(tmp_path: Path, monkeypatch: pytest.M
         assert settings.current().hub is hub_is_enabled() is on
     assert settings.current().store == store_url() == str(tmp_path / "runs")
     assert settings.current().work == str(work_folder()) == str(tmp_path / "work")
-    monkeypatch.setenv("POSENC_RUNNING", "0")
-    monkeypatch.setenv("POSENC_WAITING", "3")
-    queue = workers.server_workers().queue
-    assert (queue.running, queue.waiting) == (0, 3)
+    assert jobs.folder().parent == work_folder()
 
 
 def test_secrets_take_precedence_over_the_environment(tmp_path: Path) -> None:
@@ -251,8 +247,7 @@ def test_server_without_training_shows_results_and_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_small_run(tmp_path)
-    queue = Queue()
-    waiting = queue.add([small_spec("alibi")])
+    waiting = jobs.add(jobs.folder(), [small_spec("alibi")], waiting=8)
     at = drawn(visit("train", {"schemes": "rope"}))
     assert at.button(key="start_training")
     monkeypatch.setenv("POSENC_RUNNING", "0")
@@ -265,7 +260,7 @@ def test_server_without_training_shows_results_and_starts_nothing(
         assert "Finished on this server" in [box.value for box in found.subheader]
         assert not [one for one in found.button if (one.key or "").startswith(("start", "stop"))]
     at.button(key="start_training").click().run()
-    assert [entry.name for entry in queue.jobs()] == [waiting]
+    assert [job.name for job in jobs.jobs(jobs.folder())] == [waiting]
     assert not at.exception
 
 

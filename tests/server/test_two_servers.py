@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dashboard.server import jobs
 from posenc.lab import Store, run_once
-from posenc.lab.jobs import Queue
 from tests.lab.small_runs import CORPUS, small_spec, without_time
 from tests.lab.worker_processes import ROOT, alive, own_place, wait
 
@@ -19,20 +19,20 @@ STARTS = 25  # visitors of each server that press at once
 SERVER = f"""
 import sys, threading
 from pathlib import Path
-from dashboard.server.workers import Workers
-from posenc.lab.jobs import Queue
+from dashboard.server import jobs
+from dashboard.server.training_process import TrainingProcess
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 
 folder = Path(sys.argv[1])
-workers = Workers(Queue(folder, waiting=50))
+process = TrainingProcess(folder)
 gate = threading.Barrier({STARTS} + 1)
 names = []
 
 def press():
     gate.wait()
-    own = Queue(folder, waiting=50)
-    names.append(own.add([small_spec(steps=400)], text=sentences(), text_name=CORPUS.name))
-    workers.start_if_needed()
+    run = small_spec(steps=400)
+    names.append(jobs.add(folder, [run], waiting=50, text=sentences(), text_name=CORPUS.name))
+    process.start_if_needed()
 
 pressing = [threading.Thread(target=press) for _ in range({STARTS})]
 for one in pressing: one.start()
@@ -41,20 +41,20 @@ sys.stdin.readline()
 gate.wait()
 for one in pressing: one.join()
 print(*sorted(set(names)), flush=True)
-print(*[one.pid for one in workers._processes], flush=True)
+print(*[one.pid for one in [process._process] if one], flush=True)
 sys.stdin.readline()
 """
 
 
 @pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for place in own_place(tmp_path, monkeypatch):
-        yield Queue(place / "queue", waiting=50)
+        yield place / "jobs"
 
 
-def test_many_simultaneous_starts_on_two_servers_make_one_run(queue: Queue) -> None:
-    whole, place = small_spec(steps=400), queue.folder.parent
-    command = [sys.executable, "-c", SERVER, str(queue.folder)]
+def test_many_simultaneous_starts_on_two_servers_make_one_run(folder: Path) -> None:
+    whole, place = small_spec(steps=400), folder.parent
+    command = [sys.executable, "-c", SERVER, str(folder)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT, "bufsize": 0}
     with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as two:
         servers: tuple[Any, Any] = (one, two)
@@ -70,7 +70,7 @@ def test_many_simultaneous_starts_on_two_servers_make_one_run(queue: Queue) -> N
         pids = [int(pid) for pid in (hear_one() + hear_two()).split()]
         assert len(pids) <= 2  # one a server at most; the second finds the place taken, and goes
         wait(lambda: Store().ids() == [whole.run_id])
-        wait(lambda: queue.jobs() == [])
+        wait(lambda: jobs.jobs(folder) == [])
         wait(lambda: not any(alive(pid) for pid in pids))
         tell_one(b"go\n")
         tell_two(b"go\n")

@@ -1,5 +1,7 @@
 """Jobs that are queued or running on this server, and links to what was trained."""
 
+from pathlib import Path
+
 import pandas as pd
 import streamlit as st
 
@@ -8,12 +10,12 @@ from dashboard.charts.theme import COLOURS
 from dashboard.controls.widgets import button
 from dashboard.frame import page
 from dashboard.run_descriptions import description, title
-from dashboard.server import incidents, settings
-from dashboard.server.workers import server_workers
+from dashboard.server import incidents, jobs, settings
+from dashboard.server.jobs import Job, Progress
+from dashboard.server.training_process import server_process
 from dashboard.text import duration, listed, plain
 from posenc.errors import QueueUnwritable
 from posenc.lab import summary
-from posenc.lab.jobs import Job, JobState, Queue
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
 
@@ -24,62 +26,62 @@ IDLE_POLL = 10.0  # without a job, so that another visitor's start shows
 
 def draw_jobs() -> bool:
     """Draw every job, the same for every visitor; return whether there is one."""
-    jobs = server_workers().queue.jobs()
-    active = any(job.state is not JobState.FAILED for job in jobs)
+    known = jobs.jobs(server_process().place)
+    active = any(not job.error for job in known)
     st.subheader("In training", anchor=False)
     panel = st.fragment(_panel, run_every=POLL if active else IDLE_POLL)
-    panel([job.name for job in jobs])
-    return bool(jobs)
+    panel([job.name for job in known])
+    return bool(known)
 
 
 @incidents.show_errors()  # a fragment by itself has none around it
 def _panel(names: list[str]) -> None:
-    """Draw the jobs and how the workers do. names: the jobs that the page around knows."""
-    workers = server_workers()
+    """Draw the jobs and how their process does. names: the jobs that the page around knows."""
+    process = server_process()
     try:
-        workers.start_if_needed()
+        process.start_if_needed()
     except QueueUnwritable as error:
         st.warning(
             plain(f"{error} No job starts until the queue can be written."),
             icon=":material/warning:",
         )
-    jobs = workers.queue.jobs()
-    if [job.name for job in jobs] != names:
+    known = jobs.jobs(process.place)
+    if [job.name for job in known] != names:
         st.rerun()  # a job ended or began: the page around draws its results
-    if not jobs:
+    if not known:
         st.caption("Nothing is being trained on this server.")
-    if workers.unwritable:
+    if process.unwritable:
         st.caption(
             "Results could not be written, for example because the disk is full. Queued jobs are "
             "tried again in a minute."
         )
-    elif workers.failed:
+    elif process.failed:
         st.caption(
             "The background process ended with an error, which is in the log of the server. A new "
             "one starts in a minute."
         )
-    for job in jobs:
-        _draw_job(workers.queue, job)
+    for job in known:
+        _draw_job(process.place, job)
 
 
-def _draw_job(queue: Queue, job: Job) -> None:
+def _draw_job(place: Path, job: Job) -> None:
     """Draw a job: what it trains, how far it is, its loss, and how to stop it."""
-    progress = queue.progress(job.name)
+    progress = jobs.progress(place, job.name)
     planned = job.specifications
     run = planned[min(progress.run, len(planned) - 1)]
     labels = tuple(dict.fromkeys(each.scheme.label for each in planned))
     with st.container(border=True):
         st.markdown(f"**{listed(labels)}.** {plain(description(run))}")
-        if job.state is JobState.FAILED:
-            st.error(plain(job.error or ""), icon=":material/error:")
-        elif job.state is JobState.QUEUED:
+        if job.error:
+            st.error(plain(job.error), icon=":material/error:")
+        elif progress == Progress():
             st.caption(f"Queued; about {duration(job.estimate)} to run.")
         else:
             done = 1 - job.planned_seconds(progress) / max(job.estimate, 1e-9)
-            place = f"run {progress.run + 1} of {len(planned)}, " if len(planned) > 1 else ""
-            text = f"{place}{run.scheme.label}, seed {run.seed}: step {progress.step:,} of {run.steps:,}"
+            number = f"run {progress.run + 1} of {len(planned)}, " if len(planned) > 1 else ""
+            text = f"{number}{run.scheme.label}, seed {run.seed}: step {progress.step:,} of {run.steps:,}"
             st.progress(min(max(done, 0.0), 1.0), text=text)
-            phase = "Evaluating past the training length. " if progress.evaluating else ""
+            phase = "Evaluating past the training length. " if progress.step == run.steps else ""
             st.caption(f"{phase}About {duration(job.remaining_seconds(progress))} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
@@ -87,18 +89,16 @@ def _draw_job(queue: Queue, job: Job) -> None:
         if job.owner:
             st.caption(plain(f"Started by {job.owner}."))
         if settings.current().training:
-            _draw_stop(queue, job)
+            _draw_stop(place, job, begun=progress != Progress())
 
 
-def _draw_stop(queue: Queue, job: Job) -> None:
-    """Draw the button that stops a job, or removes one that failed."""
-    running = job.state is JobState.RUNNING
-    stopping = running and queue.is_cancelled(job.name)
-    word = "Remove" if job.state is JobState.FAILED else "Stopping" if stopping else "Stop"
-    if button(st, word, key=f"stop_{job.name}", disabled=stopping, icon=":material/stop:"):
-        queue.cancel(job.name)
-        if running:
-            st.toast("Stopping. The same job started again continues from here.")
+def _draw_stop(place: Path, job: Job, *, begun: bool) -> None:
+    """Draw the button that stops a job, or removes one that failed. begun: it has trained some steps."""
+    word = "Remove" if job.error else "Stop"
+    if button(st, word, key=f"stop_{job.name}", icon=":material/stop:"):
+        jobs.cancel(place, job.name)
+        if begun and not job.error:
+            st.toast("Stopped. The same job started again continues from here.")
         st.rerun()
 
 

@@ -15,18 +15,16 @@ from dashboard.frame import page
 from dashboard.limits import MAX_RUN_STEPS
 from dashboard.pages.train import board
 from dashboard.pages.train.options import TrainingChoice
-from dashboard.server import identity, settings
+from dashboard.server import identity, jobs, settings
 from dashboard.server.incidents import show_callback_errors
-from dashboard.server.workers import LOADING_SECONDS, server_workers
+from dashboard.server.training_process import LOADING_SECONDS, server_process
 from dashboard.settings import Setting
 from dashboard.settings.field_text import clamp
 from dashboard.text import duration, plain
 from posenc import fields
 from posenc.errors import PosencError, QueueUnwritable
 from posenc.lab import summary
-from posenc.lab.jobs import JobState
 from posenc.lab.run_once import Speed, calibrate
-from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.sweep import specifications
@@ -186,14 +184,9 @@ def draw(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> str
 
 
 def _ids_in_training() -> set[str]:
-    """Return the ids of the runs of all jobs that are queued or running and not cancelled."""
-    queue = server_workers().queue
-    return {
-        run.run_id
-        for job in queue.jobs()
-        if job.state is not JobState.FAILED and not queue.is_cancelled(job.name)
-        for run in job.specifications
-    }
+    """Return the ids of the runs of all jobs that have not failed."""
+    known = jobs.jobs(server_process().place)
+    return {run.run_id for job in known if not job.error for run in job.specifications}
 
 
 def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None:
@@ -224,12 +217,13 @@ def _offer(new: list[Specification], text: bytes | None, text_name: str) -> None
 
 
 def _start(new: list[Specification], text: bytes | None, text_name: str) -> None:
-    """Add a job for these runs to the queue. Raises PosencError where that cannot be done."""
-    workers = server_workers()
+    """Add a job for these runs. Raises PosencError where that cannot be done."""
+    process = server_process()
     seconds = sum(map(speed().seconds, new))
-    workers.queue.add(
+    jobs.add(
+        process.place,
         new,
-        store=Store().url,
+        waiting=settings.current().waiting,
         text=text,
         text_name=text_name,
         estimate=seconds,
@@ -237,7 +231,7 @@ def _start(new: list[Specification], text: bytes | None, text_name: str) -> None
         owner=identity.name(),
     )
     with contextlib.suppress(QueueUnwritable):  # the board says so
-        workers.start_if_needed()
+        process.start_if_needed()
     st.rerun()
 
 
