@@ -148,7 +148,7 @@ def _fault(error: BaseException, path: str) -> str:
     return f"cannot be used{''.join(lines[-1:])}: {_clause(error)}"
 
 
-def _clause(error: Exception) -> str:
+def _clause(error: BaseException) -> str:
     """Return an error on one line without its full stop, with its class unless it is ours."""
     kind = "" if isinstance(error, PosencError) else f"{type(error).__name__}: "
     return f"{kind}{' '.join(str(error).split())}".rstrip(".: ")

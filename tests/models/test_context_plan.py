@@ -282,7 +282,9 @@ def test_a_context_is_planned_within_its_range() -> None:
 
 def test_a_method_that_cannot_be_planned_is_left_out_with_its_reason() -> None:
     left_out = plan_config(LLAMA, 9_001).left_out
-    assert [(each.word, each.numbers["label"]) for each in left_out] == [("not_searched", "Larger base")]
+    assert [(each.word, each.numbers["label"]) for each in left_out] == [
+        ("not_searched", "Larger base")
+    ]
     found = plan_config(LLAMA | {"rope_theta": 1e9}, 16_384, search_base=True, scan=64)
     assert "1,000,000,000" in left_out_sentences(found)[0]  # which satisfies B(k) already
     block = {"rope_type": "proportional", "partial_rotary_factor": 0.5}

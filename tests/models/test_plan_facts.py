@@ -105,5 +105,7 @@ def test_a_larger_base_that_was_not_searched_is_named_with_what_comparisons_put_
         "not_searched_ahead",
         ["Position interpolation", "YaRN"],
     )
-    (other,) = plan_config(LLAMA, 4 * 8_192 - 1, search_base=False, methods=("llama3", "base")).left_out
+    (other,) = plan_config(
+        LLAMA, 4 * 8_192 - 1, search_base=False, methods=("llama3", "base")
+    ).left_out
     assert other.word == "not_searched"
