@@ -6,6 +6,7 @@ process has the folder, or with the server, which closes its input.
 """
 
 import _thread
+import argparse
 import contextlib
 import logging
 import math
@@ -211,4 +212,11 @@ def main(place: Path, plugins: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    parser = argparse.ArgumentParser(
+        prog="python -m dashboard.server.training_worker",
+        description="Train the jobs of a folder, one after the other, until the input is closed.",
+    )
+    parser.add_argument("folder", type=Path, help="where the jobs are")
+    parser.add_argument("plugins", nargs="*", help="Python files that register schemes")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.folder, arguments.plugins))
