@@ -109,7 +109,9 @@ def test_charts_of_a_and_b_stand_in_one_row_and_their_legends_name_both(visitor:
     charts = page.locator(".st-key-curves .stVegaLiteChart")
     expect(charts).to_have_count(4)
     assert len({round(box_of(one)["y"]) for one in charts.all()}) == 1
-    expect(page.get_by_text("The same in A and B.")).to_have_count(2)  # Learned and ALiBi have no base
+    expect(page.get_by_text("The same in A and B.")).to_have_count(
+        2
+    )  # Learned and ALiBi have no base
     for one in (charts.nth(1), charts.nth(2)):
         legend = one.locator("svg .role-legend-label text")
         expect(legend).to_have_text(["A: base 10,000", "B: base 2,500"])
