@@ -28,7 +28,6 @@ from posenc.identification.comparison import (
     differences_of,
 )
 from posenc.identification.facts import SchemeMatch
-from posenc.identification.identify import deviation_sentences, headline
 from posenc.identification.match import expected_positions, match
 from posenc.identification.predict import Place
 from posenc.identification.rotary_modules import (
@@ -40,7 +39,13 @@ from posenc.identification.rotary_modules import (
     layer_types,
     takes_positions,
 )
-from posenc.identification.sentences import cause_sentence, difference_sentence, reordering_sentence
+from posenc.identification.sentences import (
+    cause_sentence,
+    deviation_sentences,
+    difference_sentence,
+    headline,
+    reordering_sentence,
+)
 from posenc.limits import MAX_POSITION, check_count
 from posenc.models.config_json import HasToDict
 from posenc.models.read_config import read_config

@@ -17,15 +17,16 @@ from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.cli.plan import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
-from posenc.identification.identify import (
+from posenc.identification.identify import from_exact
+from posenc.identification.sentences import (
     deviation_sentences,
     fit_sentence,
-    from_exact,
     headline,
     leading_error,
+    match_sentences,
     record,
+    rotation_sentences,
 )
-from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.schemes.base import SchemeConfig
 
 _MOST_TEXT = 2**26  # characters of a file of positions

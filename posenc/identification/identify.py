@@ -1,22 +1,19 @@
-"""Which scheme made a table of numbers, how the table differs from it, in sentences and as a record."""
+"""Which scheme made a table of numbers, and how the table differs from it."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.errors import ConfigError, SchemeArgumentError
-from posenc.identification.clauses import cause_clause
 from posenc.identification.columns import (
     MIN_ROWS,
     SMALLEST,
     Arrangement,
     TableInput,
-    column_words,
     longest_run,
 )
 from posenc.identification.deviations import (
@@ -25,13 +22,11 @@ from posenc.identification.deviations import (
     Deviation,
     Differences,
     UsualBase,
-    cause_of_rows,
     compare,
     consistent_run,
     deviations_of,
     dim_of,
     other_descriptions,
-    published,
     rows_of_formula,
     usual_base,
 )
@@ -43,18 +38,15 @@ from posenc.identification.frequency_fit import (
     rounding,
 )
 from posenc.identification.positions import UNKNOWN, recover
-from posenc.identification.scalings import USUAL_BASES, scaling_words
+from posenc.identification.scalings import USUAL_BASES
 from posenc.identification.search import SEARCH_ROWS, nearest_fit
-from posenc.identification.waves import EARLIEST_START, LATEST_START
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
-from posenc.text import count_of, significant
 
 _OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 FITS = 0.02  # largest relative residual of a table that a formula made
-_TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,133 +239,6 @@ def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -
     return tolerance / slope if slope > tolerance else math.inf
 
 
-def headline(result: Identification) -> str:
-    """Return what a table is, in one sentence."""
-    if result.hypothesis is None or result.arrangement is None:
-        return (
-            f"None of these: the nearest sinusoidal table or rotary cache, from positions "
-            f"{EARLIEST_START} to {LATEST_START:,}, differs from this {result.rows:,} x "
-            f"{result.width:,} table by {min(1.0, result.residual):.0%} of its size."
-        )
-    named = ("padding", "positions")
-    faults = sum(deviation.kind not in named for deviation in result.deviations)
-    but = f"; {count_of(faults, 'deviation')} found" if faults else ""
-    if result.arrangement.also in result.also:
-        but = f", or {result.arrangement.also}{but}"
-    cause = cause_of_rows(result.positions)
-    what = f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}"
-    if cause is not None:
-        return f"{what}{but}; {cause_clause(cause)}."
-    return f"{what}, from position {result.hypothesis.start:,}{but}."
-
-
-def deviation_sentences(result: Identification) -> list[str]:
-    """Return each deviation that the headline does not name."""
-    return [each.sentence for each in result.deviations if each.kind != "positions"]
-
-
-def scheme_name(result: Identification) -> str:
-    """Return the name of an identified table; if two uses make the same numbers, both."""
-    assert result.hypothesis is not None
-    hypothesis = result.hypothesis
-    cosines_first = hypothesis.arrangement.order == "c+s" and hypothesis.arrangement.form == "table"
-    if published(hypothesis, result.usual_base):
-        if cosines_first:
-            return "Tensor2Tensor's sinusoidal, cosines first (flip_sin_to_cos in diffusers)"
-        return "Tensor2Tensor's sinusoidal (as in Whisper, M2M100 and DDPM)"
-    if result.config is not None:
-        name = result.config.label
-    else:
-        name = "Sinusoidal" if hypothesis.arrangement.scheme == "sinusoidal" else "RoPE"
-    if hypothesis.config is not None:
-        name += f" ({scaling_words(hypothesis.config)})"
-    if cosines_first:
-        name += " cache in one tensor (as in vLLM)"
-        if hypothesis.base == _TIMESTEP_BASE and hypothesis.config is None:
-            name += " or timestep embedding with flip_sin_to_cos (as in Stable Diffusion)"
-    return name
-
-
-def base_words(result: Identification) -> str:
-    """Return the base with as many digits as the table shows, or a usual one with its exponent."""
-    assert result.hypothesis is not None
-    if result.usual_base is not None:
-        return f"{significant(result.usual_base.base, 6)} with the exponent {result.usual_base.exponent}"
-    if math.isinf(result.base_within):
-        return "of any size"
-    digits = 12
-    if result.base_within >= 1e-12:
-        digits = min(12, max(2, math.ceil(-math.log10(result.base_within))))
-    return f"{float(f'{result.hypothesis.base:.{digits}g}'):,.12g}"
-
-
-def fit_sentence(result: Identification) -> str:
-    """Return how near the formula comes."""
-    if result.hypothesis is None:
-        return f"A table matches a formula if the residual is under {FITS:.0%} of its size."
-    dtype = _dtype_name(result)
-    low = result.recipe is not None and result.recipe.low
-    if result.largest == 0:
-        subject = "The formula"
-        if result.recipe is not None and low:  # the largest error is against exact angles
-            subject = (
-                f"With {result.recipe.words.split(',')[0]} in place of exact ones, the formula"
-            )
-        return f"{subject} makes every number exactly; all numbers are {dtype}."
-    subject = "With these angles, the largest difference is" if low else "Largest difference"
-    row, column = result.worst
-    return (
-        f"{subject} {significant(result.largest, 2)} (row {row:,}, {_column(result, column)}), "
-        f"root mean square {result.residual:.2g} of the table's size; its numbers are {dtype}."
-    )
-
-
-def _column(result: Identification, column: int) -> str:
-    form = "table" if result.arrangement is None else result.arrangement.form
-    return column_words(form, result.width, column)
-
-
-def _dtype_name(result: Identification) -> str:
-    return str(result.dtype).removeprefix("torch.")
-
-
-def record(result: Identification) -> dict[str, Any]:
-    """Return the whole result as JSON values."""
-    hypothesis, arrangement, known = result.hypothesis, result.arrangement, result.known
-    return {
-        "identified": headline(result),
-        "config": None if result.config is None else result.config.record(),
-        "arrangement": None if arrangement is None else arrangement.words,
-        "layout": None if arrangement is None else arrangement.layout,
-        "base": None if hypothesis is None else hypothesis.base,
-        "base_within": None if math.isinf(result.base_within) else result.base_within,
-        "start": None if hypothesis is None else _first_position(result, hypothesis),
-        "scale": None if hypothesis is None else abs(hypothesis.scale),
-        "size": None if hypothesis is None else hypothesis.size,
-        "sense": None if hypothesis is None else int(math.copysign(1, hypothesis.scale)),
-        "angles": None if result.recipe is None else result.recipe.words,
-        "format": _dtype_name(result),
-        "rows": result.rows,
-        "width": result.width,
-        "residual": result.residual,
-        "largest_difference": result.largest if known else None,
-        "row": result.worst[0] if known else None,
-        "column": result.worst[1] if known else None,
-        "deviations": [
-            {"kind": each.kind, "sentence": each.sentence} for each in result.deviations
-        ],
-        "also": list(result.also),
-    }
-
-
-def _first_position(result: Identification, hypothesis: Hypothesis) -> int | None:
-    """Return the position of row 0, None if it stands for none."""
-    if result.positions is None:
-        return hypothesis.start - result.padding
-    first = int(result.positions[0])
-    return None if first == UNKNOWN else first
-
-
 def reconstruct(
     result: Identification, table: Tensor, sines: Tensor | None = None, *, rows: int | None = None
 ) -> Float[Tensor, "t c"]:
@@ -404,18 +269,3 @@ def _with_formula(
         zeros = torch.zeros_like(source.zeros)
         source = replace(source, zeros=zeros, positions=result.positions)
     return replace(source, padding=result.padding), result.hypothesis
-
-
-def error_sentence(result: Identification, error: Differences) -> str:
-    """Return the largest error of a table against its formula with exact angles, and where it is."""
-    if error.largest == 0:
-        return "Every number is that of the formula, to the last bit."
-    row, column = error.worst
-    return f"Largest error {significant(error.largest)}, in row {row:,}, {_column(result, column)}."
-
-
-def leading_error(result: Identification, error: Differences | None) -> str:
-    """Return the sentence on the largest error, "" if it is float32's last rounding or less."""
-    inexact = {"angles", "unexplained"} & {deviation.kind for deviation in result.deviations}
-    rounded = result.dtype in (torch.float32, torch.float64) and not inexact
-    return "" if rounded or error is None else error_sentence(result, error)

@@ -141,9 +141,9 @@ class _Comparison:
         )
         if explained is not None:
             return explained
-        if self.wrong_orders:
-            nearest = replace(none, wrong_layout=True, **self._first())
-            if (layout := self._explained(nearest, self.wrong_orders, layout=True)) is not None:
+        for order in self.wrong_orders:
+            nearest = replace(none, wrong_layout=True, **self._first(order))
+            if (layout := self._explained(nearest, [order], layout=True)) is not None:
                 return layout
         return self._from_a_row_on(none) or none
 
@@ -205,12 +205,20 @@ class _Comparison:
             return float((values * numbers[used]).sum()) / power if power else 1.0
         return math.sqrt(2 * float(numbers[used].square().mean()))
 
-    def _first(self) -> dict[str, Any]:
-        """Return where the table differs first from the scheme in its nearest order of columns."""
-        pairs = len(self.own.frequencies)
+    def _first(self, wrong: Arrangement | None = None) -> dict[str, Any]:
+        """Return where the table differs first from the scheme in its nearest order of columns.
+
+        wrong: the order of a table of another layout; compared are orders with sines where it has them.
+        """
+        pairs, orders = len(self.own.frequencies), self.orders or self.wrong_orders
+        if wrong is not None:
+            sines = wrong.columns(self.count).sines
+            orders = [
+                order for order in orders if torch.equal(order.columns(self.count).sines, sines)
+            ] or orders
         found = [
             (difference, order)
-            for order in self.orders or self.wrong_orders
+            for order in orders
             if (difference := self._difference(self.own, order, self.own.factor)) is not None
         ]
         if not found:

@@ -152,8 +152,10 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
         if last.step == 0:
             return Cause("stuck", 0, (begin + last.position,))
         return Cause("strided", 0, (last.step, begin + last.position))
-    if len(runs) == 2 and runs[0].step == 0 and (last.step, last.position) == (1, 0):
-        return Cause("padding filled", 0, (last.row, begin + runs[0].position))
+    if len(runs) == 2 and (runs[0].step, last.step) == (0, 1):
+        joined = runs[0].position == 0 and last.position == 1  # with the first position of the text
+        if last.position == 0 or joined:
+            return Cause("padding filled", 0, (last.row - joined, begin + runs[0].position))
     if last.step == 0 and len(runs) == 2:
         return Cause("stuck", last.row, (begin + last.position,))
     if all((run.step, run.position) == (1, 0) for run in runs):

@@ -23,7 +23,7 @@ from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.frequencies import interleaved_to_half
 from posenc.identification import identify, match_model
-from posenc.identification.identify import headline as identified
+from posenc.identification.sentences import headline as identified
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.sizes import Sizes

@@ -14,14 +14,8 @@ from posenc import identification
 from posenc.checkpoints.sources import named_table
 from posenc.errors import SchemeArgumentError
 from posenc.identification import Identification
-from posenc.identification.identify import (
-    base_words,
-    fit_sentence,
-    from_exact,
-    headline,
-    reconstruct,
-    record,
-)
+from posenc.identification.identify import from_exact, reconstruct
+from posenc.identification.sentences import base_words, fit_sentence, headline, record
 from posenc.schemes.rope import RopeConfig
 from tests.library.configs import config_of
 from tests.library.small_tables import cos_and_sin, halves, neighbours, side_by_side, sinusoidal

@@ -9,9 +9,9 @@ import torch
 from posenc import identification
 from posenc.identification.columns import ARRANGEMENTS
 from posenc.identification.frequency_fit import RECIPES, Hypothesis
-from posenc.identification.identify import fit_sentence
 from posenc.identification.scalings import ntk_bases
 from posenc.identification.search import nearest_fit, rounder_bases
+from posenc.identification.sentences import fit_sentence
 from tests.library.small_tables import sinusoidal
 from tests.library.tensors import assert_close, random
 

@@ -9,15 +9,10 @@ import pytest
 import torch
 
 from posenc import identification, limits
-from posenc.identification.identify import (
-    deviation_sentences,
-    from_exact,
-    headline,
-    reconstruct,
-    record,
-)
+from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.search import nearest_fit
+from posenc.identification.sentences import deviation_sentences, headline, record
 from tests.library.small_tables import cos_and_sin, halves, side_by_side, sinusoidal
 from tests.library.tensors import assert_close
 

@@ -18,8 +18,7 @@ from posenc.cli import identify as command
 from posenc.frequencies import Layout
 from posenc.identification import Identification, identify
 from posenc.identification import match_model as compare
-from posenc.identification.identify import headline
-from posenc.identification.sentences import match_sentences
+from posenc.identification.sentences import headline, match_sentences
 from posenc.models.presets import MODELS
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -255,7 +254,7 @@ def test_sentence_names_the_first_position_and_the_factor_of_linear_scaling() ->
         assert not match.belongs
         return match.sentence
 
-    assert "from position 7 on" in sentence(angles[7:])
+    assert "Row 0 stands for position 7" in sentence(angles[7:])
     assert "divided by 4, as linear scaling by 4" in sentence(angles / 4)
     assert "divided by" not in sentence(angles * 2)
 

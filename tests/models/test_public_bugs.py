@@ -292,6 +292,10 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
         turned(rows(range(1, 2), range(1, 2), range(1, 2), range(59))), ROPE, None,
         "padding filled", "The first 3 rows stand for position 1, as padding that is filled",
     ),
+    "padding at the first position of the text": (
+        turned(rows(range(0, 1), range(0, 1), range(0, 1), range(59))), ROPE, None,
+        "padding filled", "The first 3 rows stand for position 0, as padding that is filled",
+    ),
     "padding that is counted": (
         turned(rows(range(-5, 59))), ROPE, None,
         "negative start", "Row 0 stands for position -5, as padding on the left",

@@ -26,16 +26,16 @@ from posenc.identification import Identification, identify, match_rotation, rota
 from posenc.identification.columns import TableInput
 from posenc.identification.deviations import Differences
 from posenc.identification.facts import ModelMatch
-from posenc.identification.identify import (
+from posenc.identification.identify import from_exact, reconstruct
+from posenc.identification.positions import UNKNOWN
+from posenc.identification.sentences import (
     error_sentence,
     fit_sentence,
-    from_exact,
     headline,
-    reconstruct,
+    match_sentences,
     record,
+    rotation_sentences,
 )
-from posenc.identification.positions import UNKNOWN
-from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.schemes.rope import RopeConfig
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of, significant

@@ -22,8 +22,7 @@ from dashboard.text import number, plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
 from posenc.identification import Identification, ModelMatch, identify, match_model
-from posenc.identification.identify import deviation_sentences
-from posenc.identification.sentences import match_sentences
+from posenc.identification.sentences import deviation_sentences, match_sentences
 
 TITLE = "Check my encoding"
 _ANSWERED = "check_answered"  # the table whose answer is drawn

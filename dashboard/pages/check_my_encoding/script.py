@@ -19,8 +19,9 @@ from posenc.analysis.probes import probe
 from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
 from posenc.identification.columns import TableInput
-from posenc.identification.identify import from_exact, leading_error
-from posenc.identification.identify import fit_sentence, headline, record
+from posenc.identification.identify import from_exact
+from posenc.identification.sentences import deviation_sentences, fit_sentence, headline
+from posenc.identification.sentences import leading_error, record
 
 {table}
 rows = csv.writer(sys.stdout, lineterminator="\\n")
@@ -32,8 +33,8 @@ except SchemeArgumentError as error:
 _IDENTIFY = """\
 apart = from_exact(result, table, sines) if result.known else None
 print(f"{leading_error(result, apart)} {headline(result)}".strip(), fit_sentence(result), file=sys.stderr)
-for deviation in result.deviations:
-    print(deviation.sentence, file=sys.stderr)
+for sentence in deviation_sentences(result):
+    print(sentence, file=sys.stderr)
 values = record(result)
 values["scheme"] = values["config"]["kind"] if values["config"] else None
 names = NAMES
