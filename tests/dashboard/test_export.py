@@ -228,7 +228,8 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
     assert b"(B)" not in files["README.txt"]  # nothing is compared
     assert headline(at) in files["README.txt"].decode()
     for name, table in contents.tables.items():
-        stored = files[f"numbers/{name.replace(' ', '-')}.csv"].decode()
+        words = re.findall("[a-z0-9]+", name.lower())
+        stored = files[f"numbers/{'-'.join(words)}.csv"].decode()
         assert stored == table().to_csv(index=False)
     for key, picture in contents.pictures.items():
         start = f"figures/{key.replace('_', '-')}"

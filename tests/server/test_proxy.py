@@ -316,7 +316,7 @@ def test_view_and_run_survive_a_killed_server(tmp_path: Path, chromium: Browser)
         wait_until(looking, lambda: bool(Store(tmp_path / "runs").ids()), 200)
         (run,) = Store(tmp_path / "runs").ids()
         # The worker logs the end of a run up to a second after it has stored it.
-        wait_until(looking, lambda: "run_finished" in second.log.read_text())
-        ended = [line for line in second.lines() if "run_finished" in line]
-        assert [line.rpartition("run=")[2] for line in ended] == [run]
+        wait_until(looking, lambda: "finished run" in second.log.read_text())
+        ended = [line for line in second.lines() if "finished run" in line]
+        assert [line.rpartition("finished run ")[2] for line in ended] == [run]
         assert "incident" not in second.log.read_text()
