@@ -46,7 +46,7 @@ OTHER_MUTANTS = (
            ("transformers_modules.py::test_padding_row_inside_a_table_is_named_and_not_counted",)),
     Mutant("any number taken for a late position", "identification/positions.py",
            "_LARGEST_ERROR = 0.05", "_LARGEST_ERROR = 5.0",
-           ("assert_matches.py::test_column_is_counted_in_the_cosines_or_in_the_sines",)),
+           ("assert_matches.py::test_column_is_counted_in_the_cosines_or_in_the_sines[cosines]",)),
     Mutant("any number of rows left out", "identification/deviations.py",
            "if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
