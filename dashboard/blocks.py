@@ -1,4 +1,4 @@
-"""What a page shows, as values: a page is a function of a Setting and of its options to a `Page`.
+"""Blocks of a page, as values: a page is a function of a Setting and of its options to a `Page`.
 
 Nothing here draws and nothing imports Streamlit. `render` draws blocks in Streamlit; `compare` joins the
 blocks of two settings.
@@ -261,7 +261,7 @@ class Cards:
 
 @dataclass(frozen=True, eq=False)
 class Drawer:
-    """What is made and sent once somebody opens it.
+    """Blocks that are made and sent once somebody opens them.
 
     mark: a word that is compared with that of A. changes: what opening and what closing it changes, where
     the page wants to know; then `opened` counts.
@@ -287,7 +287,7 @@ Block = (
 
 @dataclass(frozen=True)
 class Uses:
-    """What a page reads of a setting; a control of anything else is not drawn.
+    """The part of a setting that a page reads; a control of anything else is not drawn.
 
     itself: the fields that it reads whatever schemes are chosen. schemes: whether it reads what the chosen
     schemes are made of, too. never: what it does not read even where a scheme could. drawn: what it draws

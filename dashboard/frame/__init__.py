@@ -1,1 +1,1 @@
-"""What surrounds every page: header, figures, drawers, toolbar and export."""
+"""Parts around every page: header, figures, drawers, toolbar and export."""

@@ -1,1 +1,1 @@
-"""What a server does for all pages: settings, visitors, log, run queue and jobs of training."""
+"""Parts of a server that all pages share: settings, visitors, log, run queue and jobs of training."""

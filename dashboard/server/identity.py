@@ -1,4 +1,4 @@
-"""Who a visitor is: whom the proxy names in the header of POSENC_USER_HEADER, else nobody."""
+"""The name of a visitor, which the proxy sends in the header of POSENC_USER_HEADER; else none."""
 
 import unicodedata
 

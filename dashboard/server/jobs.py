@@ -30,7 +30,7 @@ MOST_FAILED = 8  # jobs that stay until somebody removes them
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: its run, the step of it, and the mean losses of equally many steps each.
+    """Progress of a job: its run, the step of it, and the mean losses of equally many steps each.
 
     began: the first step of this process. seconds: spent since that step.
     """
@@ -106,7 +106,7 @@ def add(
     store = Store().url
     if not is_shared(store):
         raise RunError("The store of runs is this process's memory, which no other one can reach.")
-    with writing(), FileLock(_made(place) / "add.lock"):
+    with writing(), FileLock(_existing(place) / "add.lock"):
         known = jobs(place)
         active = [job for job in known if not job.error]
         for job in active:
@@ -175,7 +175,7 @@ def taken(place: Path, *, patience: float = 0.0) -> Iterator[bool]:
     with contextlib.ExitStack() as stack:
         with writing():
             try:
-                stack.enter_context(FileLock(_made(place) / "worker.lock", timeout=patience))
+                stack.enter_context(FileLock(_existing(place) / "worker.lock", timeout=patience))
                 free = True
             except Timeout:
                 free = False
@@ -205,7 +205,8 @@ def _read(path: Path) -> Job | None:
         return None
 
 
-def _made(place: Path) -> Path:
+def _existing(place: Path) -> Path:
+    """Return a folder, which is made if it is not there."""
     place.mkdir(parents=True, exist_ok=True)
     return place
 

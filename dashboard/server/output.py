@@ -1,4 +1,4 @@
-"""What a server writes: Python's log, without a word of what visitors wrote, and what Streamlit prints."""
+"""Output of a server: Python's log, without a word of what visitors wrote, and Streamlit's prints."""
 
 import contextlib
 import logging

@@ -18,7 +18,7 @@ _DIVISORS = (2, 3, 4, 5, 6, 8, 10, 16, 32, 64)
 
 
 class Mistake(NamedTuple):
-    """What is wrong with frequencies or columns: a word of `sentences.MISTAKES` and what it names."""
+    """A mistake in frequencies or columns: a word of `clauses.MISTAKES` and the numbers that it names."""
 
     word: str
     values: tuple[str | float | int, ...] = ()

@@ -1,4 +1,4 @@
-"""What to be warned of in a plan, as facts."""
+"""Warnings about a plan, as facts."""
 
 import math
 from collections.abc import Iterator

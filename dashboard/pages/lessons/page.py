@@ -231,7 +231,7 @@ def _slopes(lesson: Lesson) -> list[Block]:
 
 
 def slopes(_: tuple[str, ...]) -> theme.Spec:
-    """What ALiBi adds at each distance, a line per head, the chosen one in colour."""
+    """Return the chart of what ALiBi adds at each distance, a line per head, the chosen one in colour."""
     scale = alt.Scale(domain=[0, 128], nice=False)
     distance = alt.X("x:Q", title="query-key distance (tokens)", scale=scale)
     colour = alt.condition("datum.chosen", alt.value(theme.COLOURS["alibi"]), alt.value("#80868f"))

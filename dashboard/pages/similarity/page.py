@@ -47,7 +47,7 @@ for request in requests.values():
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the page asks beside the shared numbers: the pinned cell, and the colours."""
+    """Options of the page beside the shared numbers: the pinned cell, and the colours."""
 
     reference: int = fields.IntRange(
         low=0,
