@@ -85,7 +85,6 @@ from posenc.analysis.similarity import (
     kernel_values,
     scheme_similarity,
     similarity_by_offset,
-    similarity_change,
     similarity_row,
 )
 from posenc.analysis.spectrum import (

@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
 
 from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
 from posenc.errors import NotStationary, SchemeArgumentError
@@ -228,19 +227,3 @@ def scheme_similarity(request: Request, values: Tensor | None = None) -> SchemeS
     return SchemeSimilarity(
         cosine, -profile.offsets, profile.mean, profile.deviation, low, high, undefined
     )
-
-
-def similarity_change(a: SchemeSimilarity, b: SchemeSimilarity, count: int) -> Tensor:
-    """Return the cosine similarity of `a` minus `b`, (count, count), NaN where either has none."""
-    return _square(a.cosine, count) - _square(b.cosine, count)
-
-
-def _square(cosine: Tensor, count: int) -> Tensor:
-    """The first `count` rows and columns, NaN past the last position."""
-    if cosine.ndim == 1:
-        zero = len(cosine) // 2
-        size = min(count, zero + 1)
-        cosine = expand_curve(cosine[zero - size + 1 : zero + size])
-    matrix = cosine[:count, :count]
-    missing = count - len(matrix)
-    return pad(matrix, (0, missing, 0, missing), value=torch.nan)
