@@ -48,6 +48,10 @@ class NotStationary(PosencError):
     """The position kernel is not a function of the offset alone, so it has no offset curve."""
 
 
+class NothingToShow(PosencError):
+    """A result has no picture, or the packages that draw it are not installed."""
+
+
 class CorpusError(PosencError):
     """A text cannot be trained on; the message says why and what is needed."""
 

@@ -17,6 +17,7 @@ import torch
 
 from posenc.frequencies import Frequencies
 from posenc.limits import MAX_BASE, check_count, check_width
+from posenc.notebook import Shown
 from posenc.tables import cosine_sum
 
 Array = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ _WINDOW_STEPS = 300
 
 
 @dataclass(frozen=True)
-class BaseWindow:
+class BaseWindow(Shown):
     """The smallest base that passes for `length` positions of rotary width `dim`.
 
     `base`: to a relative 1e-9; all below it fail. `end`: where the window of passing bases that

@@ -16,6 +16,7 @@ from torch import Tensor
 from posenc.analysis.inputs import Seed, as_float64, as_generator
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import MAX_DIM, MAX_POSITION, check_choice, check_count
+from posenc.notebook import Shown
 from posenc.schemes.trainable import INITIAL_STD
 
 # Token initializations by a short name; `token_deviation` says which models use them.
@@ -29,7 +30,7 @@ VOCABULARY = 37_000  # Vaswani et al. 2017, section 5.1: byte pairs of English a
 
 
 @dataclass(frozen=True)
-class EmbeddingSum:
+class EmbeddingSum(Shown):
     """Root mean square norms of token and position, and position's share of their sum.
 
     `scaled` is with the factor sqrt(d) on the token, `plain` without. ratio: token / position, infinite

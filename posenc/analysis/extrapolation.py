@@ -14,6 +14,7 @@ from posenc.analysis.inputs import kernel_or_curve
 from posenc.analysis.similarity import squared_distances
 from posenc.kernel import offset_curve
 from posenc.limits import check_count
+from posenc.notebook import Shown, View, numbers_of, title_of
 from posenc.schemes.base import Request, check_request
 
 SAMPLED_DISTANCES = 2_048
@@ -21,7 +22,7 @@ SCANNED_POSITIONS = 8_192  # every position is checked up to here, samples are r
 
 
 @dataclass(frozen=True, eq=False)
-class KernelPast:
+class KernelPast(Shown):
     """A kernel by distance, inside and past a training length.
 
     `values` (n,): at distances 0 .. n-1, in the kernel's unit. `outside`: how many distances past the
@@ -32,9 +33,18 @@ class KernelPast:
     outside: int
     first_outside: int | None
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={"distance": range(len(self.values)), "value": self.values},
+            x="distance",
+            lines=("value",),
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class NearestTrained:
+class NearestTrained(Shown):
     """For every position from a training length on, the nearest position below it.
 
     `positions` (m,). `distance` (m,): Euclidean, in the unit of the vectors (the square root of the
@@ -45,9 +55,22 @@ class NearestTrained:
     distance: Float[Tensor, " m"]
     relative: Float[Tensor, " m"]
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={
+                "position": self.positions,
+                "distance": self.distance,
+                "relative": self.relative,
+            },
+            x="position",
+            lines=("relative",),
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class SchemeKernelPast:
+class SchemeKernelPast(Shown):
     """A scheme's position similarity past a training length.
 
     `limit`: the first position without a row, for a table; None for a formula. `distances` (m,),
@@ -63,6 +86,15 @@ class SchemeKernelPast:
     first_outside: int | None
     positions: Int[Tensor, " p"]
     relative: Float[Tensor, " p"]
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={"distance": self.distances, "similarity": self.cosine},
+            x="distance",
+            lines=("similarity",),
+        )
 
 
 def kernel_past(curve: Float[Tensor, " offsets"], train_length: int) -> KernelPast:

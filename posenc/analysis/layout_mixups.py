@@ -17,6 +17,7 @@ from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout, interleaved_to_half
 from posenc.limits import check_count
+from posenc.notebook import Shown, View, numbers_of, title_of
 from posenc.rotation import apply_rope
 from posenc.tables import rope_tables
 
@@ -27,7 +28,7 @@ _Rotation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class LayoutUse:
+class LayoutUse(Shown):
     """Scores of one way of using a layout, compared with the right ones.
 
     words: what is done. scores (n, n): query rows, key columns. alike (m, m): of one query and one key
@@ -45,9 +46,16 @@ class LayoutUse:
     norm_change: float
     offset_spread: float
 
+    def view(self) -> View:
+        return View(
+            title=self.words,
+            numbers=numbers_of(self),
+            matrix=self.scores,
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class LayoutInspection:
+class LayoutInspection(Shown):
     """Queries and keys, trained for interleaved pairs, used in every way.
 
     scores (n, n), alike (m, m): the right ones. mended: in the half layout, with queries and keys
@@ -60,6 +68,17 @@ class LayoutInspection:
     mended: LayoutUse
     largest: float
     mistakes: dict[str, LayoutUse]
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={
+                "use": [self.mended.words, *(use.words for use in self.mistakes.values())],
+                "change": [self.mended.change, *(use.change for use in self.mistakes.values())],
+            },
+            matrix=self.scores,
+        )
 
 
 def inspect_layouts(

@@ -19,6 +19,7 @@ from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
+from posenc.notebook import Shown, View, numbers_of, title_of
 from posenc.rotation import First, pair_columns, pair_matrix
 
 _EPS = torch.finfo(torch.float64).eps
@@ -28,7 +29,7 @@ _Score = Callable[[Tensor, _Parts], _Fit]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearMapFit:
+class LinearMapFit(Shown):
     """One matrix fitted to (phi(i), phi(i + offset)) on half of the positions, scored on others.
 
     `matrix` (d, d): None for a fit through a kernel, sparse COO for a fit per pair above 512 features.
@@ -47,6 +48,13 @@ class LinearMapFit:
     later_error: float | None
     control_held_out: float
     control_later: float | None
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            matrix=self.matrix,
+        )
 
 
 def verify_map(

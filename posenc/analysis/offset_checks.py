@@ -25,6 +25,7 @@ from posenc.analysis.linear_map import (
 from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
+from posenc.notebook import Shown, View, numbers_of, title_of
 from posenc.schemes.base import Head, Request, Scheme, VectorScheme, check_request, rounded
 from posenc.text import significant
 
@@ -47,7 +48,7 @@ _EPS = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
-class OffsetOnly:
+class OffsetOnly(Shown):
     """Deviation of a kernel from a function of the offset alone.
 
     `error`: see `diagonal_spread`; None with a `reason` where it is undefined. `control`: the same
@@ -60,7 +61,7 @@ class OffsetOnly:
 
 
 @dataclass(frozen=True)
-class LinearInOffset:
+class LinearInOffset(Shown):
     """Straight line fitted to the values by offset 0 .. n-1, and its residual.
 
     `r_squared`: 1 for a straight line; None with a `reason` where the values do not vary or are
@@ -75,7 +76,7 @@ class LinearInOffset:
 
 
 @dataclass(frozen=True, eq=False)
-class OffsetMap:
+class OffsetMap(Shown):
     """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting zero gives 1.
 
     `closed`: of the scheme's own M_k, None where it has none. `fitted`: held out, of a matrix fitted
@@ -96,30 +97,65 @@ class OffsetMap:
     corner: Float[Tensor, "a b"] | None = None
     composed_corner: Float[Tensor, "a b"] | None = None
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            matrix=self.corner,
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class MapErrors:
+class MapErrors(Shown):
     """The error that each verdict of `scheme_offset_map` rests on, and its control; NaN without one."""
 
     offset: Int[Tensor, " offsets"]
     error: Float[Tensor, " offsets"]
     control: Float[Tensor, " offsets"]
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={"offset": self.offset, "error": self.error, "control": self.control},
+            x="offset",
+            lines=("error", "control"),
+        )
+
 
 @dataclass(frozen=True)
-class DenseFit:
+class DenseFit(Shown):
     """One matrix fitted without knowing the scheme, or the reason why there is none."""
 
     fit: LinearMapFit | None
     reason: str
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self) if self.fit is None else numbers_of(self.fit),
+            matrix=None if self.fit is None else self.fit.matrix,
+        )
+
 
 @dataclass(frozen=True)
-class OffsetClaims:
+class OffsetClaims(Shown):
     """The two claims about the kernel: a function of the offset alone, a straight line in it."""
 
     only: OffsetOnly
     straight: LinearInOffset
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers={
+                "offset only: error": self.only.error,
+                "offset only: control": self.only.control,
+                "straight line: R squared": self.straight.r_squared,
+                "straight line: slope": self.straight.slope,
+                "straight line: control": self.straight.control,
+            },
+        )
 
 
 def offset_only(kernel: Float[Tensor, "n n"], *, seed: Seed = 0) -> OffsetOnly:

@@ -21,6 +21,7 @@ from posenc.analysis.inputs import as_float64, as_kernel
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.limits import MAX_DIM, check_count
+from posenc.notebook import Column, Shown, View, numbers_of, title_of
 from posenc.schemes.base import Request, VectorScheme, check_request
 
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
@@ -29,7 +30,7 @@ _EPS = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class Projection(Shown):
     """Rows of a table on their principal components.
 
     `scores` (n, k): coordinates, in the vectors' unit; NaN for a missing row.
@@ -50,9 +51,20 @@ class Projection:
     fitted: Bool[Tensor, " n"]
     missing: Bool[Tensor, " n"]
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self)
+            | {f"PC{k}, share": r for k, r in enumerate(self.explained_variance_ratio.tolist(), 1)},
+            columns=_columns(self.scores),
+            x="PC1",
+            lines=("PC2",) if self.scores.shape[1] > 1 else (),
+            dots=True,
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class SchemeProjection:
+class SchemeProjection(Shown):
     """A scheme's positions on their principal components.
 
     `scores` (n, k): in units of the vectors' root mean square norm. `past`: positions past the
@@ -63,6 +75,22 @@ class SchemeProjection:
     scores: Float[Tensor, "n k"]
     past: int
     rounded: bool
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers={**self.projection.view().numbers, **numbers_of(self)},
+            columns=_columns(self.scores),
+            x="PC1",
+            lines=("PC2",) if self.scores.shape[1] > 1 else (),
+            dots=True,
+        )
+
+
+def _columns(scores: Float[Tensor, "n k"]) -> dict[str, Column]:
+    """Return scores by position as columns PC1 .. PCk."""
+    parts = enumerate(scores.unbind(dim=1), start=1)
+    return {"position": range(len(scores)), **{f"PC{number}": part for number, part in parts}}
 
 
 def project(

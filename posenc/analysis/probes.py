@@ -18,6 +18,7 @@ from posenc.analysis.inputs import Seed, as_float64, as_generator
 from posenc.analysis.properties import Properties, measure
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_PROBED_POSITIONS
+from posenc.notebook import Shown, View, numbers_of, title_of
 
 FOLDS = 5
 FEWEST_POSITIONS = 20
@@ -28,7 +29,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ProbeScore:
+class ProbeScore(Shown):
     """A score of the vectors, and of random numbers of the same shape."""
 
     value: float
@@ -36,7 +37,7 @@ class ProbeScore:
 
 
 @dataclass(frozen=True)
-class Probes:
+class Probes(Shown):
     """Accuracy of decoding position from vectors.
 
     positions: rows that were used, the first ones. index_error: mean absolute error, in positions, of
@@ -52,6 +53,18 @@ class Probes:
     order_accuracy: ProbeScore
     properties: Properties
     control_properties: Properties
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self)
+            | {
+                "index error": self.index_error.value,
+                "index error, control": self.index_error.control,
+                "order accuracy": self.order_accuracy.value,
+                "order accuracy, control": self.order_accuracy.control,
+            },
+        )
 
 
 def probe(vectors: Float[Tensor, "n d"], *, seed: Seed = 0) -> Probes:

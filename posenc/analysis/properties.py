@@ -22,6 +22,7 @@ from posenc.analysis.similarity import (
 )
 from posenc.errors import SchemeArgumentError
 from posenc.kernel import position_vectors
+from posenc.notebook import Shown
 from posenc.schemes.base import Request, VectorScheme
 
 _EPS = torch.finfo(torch.float64).eps
@@ -29,7 +30,7 @@ _CANDIDATES = 2**16  # pairs of positions among which the closest is sought
 
 
 @dataclass(frozen=True)
-class Properties:
+class Properties(Shown):
     """Numbers that back or refute what is said of an encoding; distances in the vectors' unit.
 
     `positions`: rows that are finite; the others are left out everywhere.

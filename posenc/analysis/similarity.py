@@ -14,6 +14,7 @@ from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
 from posenc.errors import NotStationary, SchemeArgumentError
 from posenc.kernel import offset_curve, position_kernel
 from posenc.limits import MAX_KERNEL_LENGTH, check_choice, check_count
+from posenc.notebook import Shown, View, numbers_of, title_of
 from posenc.schemes.base import Request, check_request
 from posenc.toeplitz import toeplitz
 
@@ -23,7 +24,7 @@ DIAGONALS_AT_ONCE = 256  # bounds the memory of a long kernel's statistics
 
 
 @dataclass(frozen=True, eq=False)
-class OffsetProfile:
+class OffsetProfile(Shown):
     """Statistics of a kernel along its diagonals; every field is (offsets,), in the kernel's unit.
 
     `offsets`: key minus query. `mean`, `deviation` (standard deviation, correction 0), `low` and
@@ -36,9 +37,24 @@ class OffsetProfile:
     low: Float[Tensor, " offsets"]
     high: Float[Tensor, " offsets"]
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={
+                "offset": self.offsets,
+                "mean": self.mean,
+                "deviation": self.deviation,
+                "low": self.low,
+                "high": self.high,
+            },
+            x="offset",
+            lines=("mean", "low", "high"),
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class SchemeSimilarity:
+class SchemeSimilarity(Shown):
     """Similarity of a scheme's n positions: of every two, and by distance.
 
     `cosine`: (2n-1,) by offset where that says it all, else (n, n). `distances` (n,): 0 .. n-1,
@@ -53,6 +69,21 @@ class SchemeSimilarity:
     low: Float[Tensor, " n"]
     high: Float[Tensor, " n"]
     undefined: int
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={
+                "distance": self.distances,
+                "mean": self.mean,
+                "deviation": self.deviation,
+                "low": self.low,
+                "high": self.high,
+            },
+            x="distance",
+            lines=("mean", "low", "high"),
+        )
 
 
 def expand_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from posenc.analysis.inputs import as_inv_freq
 from posenc.frequencies import Frequencies
 from posenc.limits import check_base, check_count, check_width
+from posenc.notebook import Shown, View, numbers_of, title_of
 from posenc.schemes.base import Request, check_request
 from posenc.tables import cosine_sum
 
@@ -23,7 +24,7 @@ _CHUNK = 2**16  # offsets scanned at once
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class Spectrum(Shown):
     """Wavelengths of an encoding and how much of each a length covers.
 
     `inv_freq` (pairs,): radians per position. `wavelengths` (pairs,): positions per turn, infinite
@@ -38,9 +39,23 @@ class Spectrum:
     under_quarter_turn: int
     full_turn_pairs: int
 
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={
+                "pair": range(len(self.turns)),
+                "inverse frequency": self.inv_freq,
+                "wavelength": self.wavelengths,
+                "turns": self.turns,
+            },
+            x="pair",
+            lines=("turns",),
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class SchemeCoverage:
+class SchemeCoverage(Shown):
     """Coverage of a scheme's frequencies within a training length.
 
     `critical_dimension`: twice the pairs with a full turn, which is what Liu's formula counts.
@@ -53,6 +68,15 @@ class SchemeCoverage:
     rotary_dim: int
     first_negative: int | None
     scanned: int
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers=numbers_of(self),
+            columns={"pair": range(len(self.turns)), "turns": self.turns},
+            x="pair",
+            lines=("turns",),
+        )
 
 
 def spectrum(inv_freq: Float[Tensor, " pairs"], length: int) -> Spectrum:

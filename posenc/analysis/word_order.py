@@ -19,6 +19,7 @@ from torch import Tensor
 
 from posenc import limits
 from posenc.errors import SchemeArgumentError, quoted
+from posenc.notebook import Shown, View, title_of
 from posenc.schemes.base import Scheme, check_scheme
 from posenc.schemes.sizes import Sizes
 from posenc.sdpa import attention
@@ -89,7 +90,7 @@ class RandomLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class OrderReading:
+class OrderReading(Shown):
     """Outputs of one layer for a sentence and for its other order, under one mask.
 
     Entry i is of word i of the first order in all four: the other order's are sorted back to it by
@@ -122,6 +123,15 @@ class OrderReading:
     def size(self) -> float:
         """Root mean square of the outputs, to compare a difference with."""
         return self.outputs.square().mean().sqrt().item()
+
+    def view(self) -> View:
+        return View(
+            title=title_of(self),
+            numbers={"largest": self.largest, "pooled": self.pooled, "size": self.size},
+            columns={"word": range(len(self.differences)), "difference": self.differences},
+            x="word",
+            lines=("difference",),
+        )
 
 
 def read_orders(

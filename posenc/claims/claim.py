@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.notebook import Shown, View
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
 from posenc.schemes.sizes import Sizes
 from posenc.text import significant
@@ -61,7 +62,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """The outcome of a claim's test at given sizes.
 
     numbers: the first one decides. sentence: what was computed, and from what. control: the same
@@ -77,6 +78,18 @@ class Verdict:
     def decides(self) -> Number | None:
         """The number that decides; None where there is none."""
         return self.numbers[0] if self.numbers else None
+
+    def view(self) -> View:
+        control = [] if self.control is None else [("control: " + self.control.name, self.control)]
+        named = [(number.name, number) for number in self.numbers] + control
+        return View(
+            title=f"{self.status.value}: {self.sentence}",
+            columns={
+                "number": [name for name, _ in named],
+                "value": [number.value for _, number in named],
+                "unit": [number.unit for _, number in named],
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from posenc.errors import (
 )
 from posenc.lab.evaluate import Score
 from posenc.lab.specification import Specification
+from posenc.notebook import Shown, View
 from posenc.text import first_of
 
 _METADATA = b"posenc"
@@ -66,19 +67,34 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
-class Run(RunInfo):
+class Run(RunInfo, Shown):
     """The results of a specification. A run that stopped early has losses and no scores."""
 
     scores: tuple[Score, ...]
     losses: tuple[float, ...]
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every score, then the loss of every step of training, as rows of one table."""
+        steps = [Score(_TRAINING, "", step, loss, 1) for step, loss in enumerate(self.losses, 1)]
+        return [asdict(score) for score in (*self.scores, *steps)]
+
+    def view(self) -> View:
+        rows = self.rows()
+        return View(
+            title=f"Run {self.run_id}: {self.specification.scheme.label}",
+            numbers={
+                "task": self.specification.task,
+                "training length": self.specification.train_length,
+                "seed": self.specification.seed,
+                "seconds": self.seconds,
+                "stopped": self.stopped,
+            },
+            columns={name: [row[name] for row in rows] for name in _SCHEMA.names},
+        )
+
 
 def to_parquet(run: Run) -> bytes:
     """Return a run as a Parquet file with the specification in its metadata."""
-    training = [
-        Score(_TRAINING, "", step, loss, 1) for step, loss in enumerate(run.losses, start=1)
-    ]
-    rows = [asdict(score) for score in (*run.scores, *training)]
     note = {
         "specification": run.specification.record,
         "stopped": run.stopped,
@@ -86,7 +102,7 @@ def to_parquet(run: Run) -> bytes:
     }
     schema = _SCHEMA.with_metadata({_METADATA: json.dumps(note).encode()})
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
+    pq.write_table(pa.Table.from_pylist(run.rows(), schema=schema), buffer, compression="zstd")
     return buffer.getvalue()
 
 

@@ -16,6 +16,7 @@ from posenc.lab.evaluate import TRAINED, Score
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Recall
+from posenc.notebook import Shown, View
 
 DEGRADED = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
 # Perplexity 1.05 times: another seed alone changes it by up to 4.5% (standard deviation, shipped runs).
@@ -57,7 +58,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Shown):
     """One measure and variant of a `Score` over runs that differ in the seed alone.
 
     specification: of the first seed.
@@ -72,6 +73,24 @@ class Curve:
     def at(self, x: int) -> float | None:
         """Return the mean at x, None where nothing was measured."""
         return next((point.mean for point in self.points if point.x == x), None)
+
+    def view(self) -> View:
+        return View(
+            title=f"{self.specification.scheme.label}: {self.measure}, {self.variant}",
+            numbers={
+                "task": self.specification.task,
+                "training length": self.specification.train_length,
+                "seeds": self.seeds,
+            },
+            columns={
+                self.measure: [point.x for point in self.points],
+                "mean": [point.mean for point in self.points],
+                "low": [point.low for point in self.points],
+                "high": [point.high for point in self.points],
+            },
+            x=self.measure,
+            lines=("mean", "low", "high"),
+        )
 
 
 @dataclass(frozen=True)

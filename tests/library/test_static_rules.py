@@ -85,6 +85,7 @@ EXTRAS = {
     "posenc/lab/": "lab",
     "posenc/checkpoints/file_store.py": "lab",
     "posenc/checkpoints/hub.py": "hub",
+    "posenc/notebook.py": "plot",
     "posenc/cli/runs.py": "lab",
     "posenc/cli/train.py": "dask",  # distributed with --dask only, the rest as the lab
 }
