@@ -220,6 +220,17 @@ class Link:
     changes: Changes = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Live:
+    """A part that only a running server can draw, by the name that the renderer has for it.
+
+    values: the arguments that its function takes by name. Of two settings that of B alone is drawn.
+    """
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
 # What holds other blocks ----------------------------------------------------------------------
 
 
@@ -278,7 +289,7 @@ class Drawer:
 
 Block = (
     Text | Formula | Chart | Matrices | Clocks | Drawing | Table | Data | Controls | Button | Link
-    | Columns | Row | Cards | Drawer
+    | Live | Columns | Row | Cards | Drawer
 )  # fmt: skip
 
 

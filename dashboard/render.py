@@ -1,7 +1,7 @@
 """Blocks in Streamlit: one function for each kind of block, and the only place that draws a page."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from dashboard.blocks import (
     Drawing,
     Formula,
     Link,
+    Live,
     Matrices,
     Page,
     Row,
@@ -32,6 +33,7 @@ from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
 from dashboard.controls import sidebar, widgets
 from dashboard.controls.link import RULES
+from dashboard.live import training
 from dashboard.server import incidents
 from dashboard.settings.stops import STOPS
 from dashboard.text import plain
@@ -39,6 +41,8 @@ from posenc import fields
 
 PRESENT = "present"  # of links
 DIAL = 135  # CSS pixels of a slider beside others
+# What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
+LIVE: dict[str, Callable[..., None]] = {"jobs": training.board}
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ class Renderer:
                 place.page_link(
                     self.pages[block.page], label=block.label, query_params=query or None
                 )
+            case Live():
+                LIVE[block.name](place, functools.partial(change, self.options), **block.values)
             case Row():
                 row = place.container(
                     horizontal=True, vertical_alignment=block.align, border=block.border,

@@ -17,6 +17,7 @@ from dashboard.blocks import (
     Controls,
     Data,
     Drawer,
+    Live,
     Matrices,
     Page,
     Table,
@@ -177,6 +178,12 @@ def test_text_of_a_stands_under_that_of_b_only_where_it_says_so_and_differs() ->
 def test_controls_are_those_of_b() -> None:
     controls = Controls(("reference",))
     assert list(both(page_of(controls), page_of(Controls(("reference",)))).blocks) == [controls]
+
+
+def test_live_part_is_that_of_b_and_one_of_a_alone_is_not_drawn() -> None:
+    live = Live("jobs")
+    assert list(both(page_of(live), page_of(Live("jobs"))).blocks) == [live]
+    assert list(both(page_of(), page_of(Live("jobs"))).blocks) == []
 
 
 def test_data_holds_the_rows_of_both() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dashboard.blocks import Chart, Clocks, Data, Matrices, Page, Text
+from dashboard.blocks import Chart, Clocks, Data, Live, Matrices, Page, Text
 from dashboard.compare import identity
+from dashboard.render import LIVE
 from dashboard.settings import Setting
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
@@ -111,6 +112,8 @@ def check_block(block: Any) -> None:
             assert row.scale.low < row.scale.high
             titles = [panel.title for panel in row.panels]
             assert len({*titles}) == len(titles)
+        case Live():
+            inspect.signature(LIVE[block.name]).bind("place", "change", **block.values)
         case Clocks():
             assert block.faces
             assert 0 <= block.first <= block.last

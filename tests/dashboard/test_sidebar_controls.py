@@ -1,6 +1,7 @@
 """The sidebar: a page draws what it uses; what it hides keeps its value and changes nothing."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,8 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.state import SessionState
 from streamlit.testing.v1 import AppTest
 
+from dashboard import render
+from dashboard.blocks import Changes
 from dashboard.controls import page_controls
 from dashboard.settings import PRESETS, Setting, record
 from posenc import fields
@@ -217,3 +220,24 @@ def test_press_counts_if_the_run_before_ends_late(monkeypatch: pytest.MonkeyPatc
     page.button(key="ours").click().run()
     page.button(key="theirs").click().run()
     assert page.session_state["counted"] == {"ours": 1, "theirs": 0}
+
+
+def live_app() -> None:
+    from dashboard.blocks import Live, Page
+    from dashboard.pages.similarity.page import Options
+    from dashboard.render import Renderer
+
+    page = Page(title="Title", headline="It is so.", blocks=[Live("probe", {"word": "drawn"})])
+    Renderer("Title", Options, {}, presenting=False).page(page)
+
+
+def test_live_part_takes_its_values_and_changes_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(place: Any, change: Callable[[Changes], None], *, word: str) -> None:
+        place.button(word, key="probe", on_click=change, args=({"reference": 7},))
+
+    monkeypatch.setitem(render.LIVE, "probe", draw)
+    page = AppTest.from_function(live_app).run()
+    assert page.button(key="probe").label == "drawn"
+    page.button(key="probe").click().run()
+    assert page.session_state["reference"] == 7
+    assert not page.exception

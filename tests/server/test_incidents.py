@@ -48,7 +48,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "headline",
         {"half": "measured"},
     ),
-    "train, the board": ("train", "pages.train.board", "draw_jobs", {}),
+    "train, the board": ("train", "live.training", "board", {}),
     "any, its link": ("pca", "controls.link", "restore", {}),
     "any, what keeps its link": ("pca", "controls.link", "write", {}),
     "any, its sheet": ("pca", "frame.page_contents", "begin", {}),
@@ -126,7 +126,7 @@ def test_fault_in_a_fragment_leaves_the_page_around_it(
     job_folder: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     jobs.add(job_folder, [small_spec(steps=5)], waiting=8)
-    monkeypatch.setattr("dashboard.pages.train.board._draw_job", raising(Exception(MESSAGE)))
+    monkeypatch.setattr("dashboard.live.training._draw_job", raising(Exception(MESSAGE)))
     at = visit("train")
     assert_an_incident(at, log, "Exception")
     assert "In training" in [box.value for box in at.subheader]
