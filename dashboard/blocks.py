@@ -19,7 +19,7 @@ from dashboard.components.clock import Face
 from dashboard.components.matrix import Panel, Scale
 from dashboard.components.matrix import Row as MatrixRow
 
-Look = Literal["plain", "caption", "heading", "info", "warning"]
+Look = Literal["plain", "caption", "heading", "info", "warning", "error"]
 Names = Mapping[str, str]  # what A and B are called
 Changes = Mapping[str, Any]  # of shared fields and of options, by name
 
@@ -43,6 +43,22 @@ class Formula:
     """A formula in LaTeX."""
 
     latex: str
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """Text to copy. language: whose colours it has; None: without colours, for the best contrast."""
+
+    code: str
+    language: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """One number, large, under its name."""
+
+    label: str
+    value: str
 
 
 # Pictures and numbers -------------------------------------------------------------------------
@@ -167,6 +183,17 @@ class Table:
     key: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A small table that stands open: numbers with three significant digits, no empty column.
+
+    The first column names each row. With A, its rows and the change stand under those of B.
+    """
+
+    key: str
+    frame: pd.DataFrame
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Data:
     """Numbers that no picture shows, for the drawer Data and the export. columns: as for a Chart."""
@@ -187,11 +214,13 @@ class Data:
 class Controls:
     """The controls of these fields, shared or of the page, in a row.
 
-    narrowed: the largest number that is offered now.
+    narrowed: the largest number that is offered now. empty: what a number's field says while it is empty,
+    which stands for its default; of the model, what its choice calls none.
     """
 
     names: Sequence[str]
     narrowed: Mapping[str, int] = field(default_factory=dict)
+    empty: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +235,8 @@ class Button:
     changes: Changes
     shortcut: str = ""
     disabled: bool = False
+    icon: str = ""
+    help: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +260,17 @@ class Live:
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Download:
+    """A button that gives a file, which is made when it is pressed."""
+
+    key: str
+    label: str
+    file_name: str
+    make: Callable[[], bytes]
+    help: str = ""
 
 
 # What holds other blocks ----------------------------------------------------------------------
@@ -288,8 +330,8 @@ class Drawer:
 
 
 Block = (
-    Text | Formula | Chart | Matrices | Clocks | Drawing | Table | Data | Controls | Button | Link
-    | Live | Columns | Row | Cards | Drawer
+    Text | Formula | Code | Metric | Chart | Matrices | Clocks | Drawing | Table | Findings | Data
+    | Controls | Button | Link | Download | Live | Columns | Row | Cards | Drawer
 )  # fmt: skip
 
 

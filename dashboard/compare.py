@@ -18,6 +18,7 @@ from dashboard.blocks import (
     Columns,
     Data,
     Drawer,
+    Findings,
     Matrices,
     Names,
     Page,
@@ -28,6 +29,7 @@ from dashboard.blocks import (
     walk,
 )  # fmt: skip
 from dashboard.charts import overlay
+from dashboard.charts.frames import compared
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, minus
 from dashboard.text import listed, plain
 
@@ -59,6 +61,8 @@ def identity(block: Block) -> Identity | None:
         case Chart(key=name) | Matrices(key=name) | Clocks(key=name) | Drawer(key=name):
             return type(block), name
         case Table(key=name) if name:
+            return type(block), name
+        case Findings(key=name):
             return type(block), name
         case Data(title=name):
             return type(block), name
@@ -101,6 +105,8 @@ class _Both:
                 return self.matrices(b, a)
             case Data(), Data() | None:
                 return [replace(b, frame=overlay.both(b.frame, _frame(a)))]
+            case Findings(), Findings() | None if a is None or not b.frame.equals(a.frame):
+                return [replace(b, frame=compared(b.frame, _frame(a)))]
             case Clocks(), Clocks():
                 return [self.clocks(b, a)]
             case Text(), Text() if a.text != b.text:
@@ -133,6 +139,8 @@ class _Both:
                 return [_heading(self.names["A"]), replace(a, name=self.names["A"])]
             case Data():
                 return [replace(a, frame=overlay.both(pd.DataFrame(), a.frame))]
+            case Findings():
+                return [replace(a, frame=compared(pd.DataFrame(), a.frame))]
             case Text():
                 return [replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
             case Drawer():
@@ -222,7 +230,7 @@ def _heading(name: str) -> Text:
     return Text(f"**{plain(name)}**")
 
 
-def _frame(block: Chart | Data | None) -> pd.DataFrame:
+def _frame(block: Chart | Findings | Data | None) -> pd.DataFrame:
     return pd.DataFrame() if block is None else block.frame
 
 

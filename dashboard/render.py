@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.blocks import (
@@ -14,21 +15,26 @@ from dashboard.blocks import (
     Changes,
     Chart,
     Clocks,
+    Code,
     Columns,
     Controls,
     Data,
+    Download,
     Drawer,
     Drawing,
+    Findings,
     Formula,
     Link,
     Live,
     Matrices,
+    Metric,
     Page,
     Row,
     Table,
     Text,
 )  # fmt: skip
 from dashboard.charts import theme
+from dashboard.charts.frames import arrow, filled
 from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
 from dashboard.controls import sidebar, widgets
@@ -41,6 +47,7 @@ from posenc import fields
 
 PRESENT = "present"  # of links
 DIAL = 135  # CSS pixels of a slider beside others
+LONG_NAME = 18  # letters of a name that needs a wide column
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
 LIVE: dict[str, Callable[..., None]] = {"jobs": training.board}
 
@@ -101,12 +108,22 @@ class Renderer:
                     )  # fmt: skip
             case Formula():
                 place.latex(block.latex)
+            case Code():
+                place.code(block.code, language=block.language, wrap_lines=True)
+            case Metric():
+                place.metric(block.label, block.value, width="content")
             case Drawing():
                 place.image(block.svg, width=block.width, alt=block.alt)
             case Button():
                 place.button(
                     block.label, key=block.key, on_click=change, args=(self.options, block.changes),
                     disabled=block.disabled, shortcut=block.shortcut or None,
+                    icon=_icon(block.icon), help=block.help or None,
+                )  # fmt: skip
+            case Download():
+                place.download_button(
+                    block.label, block.make, file_name=block.file_name, key=block.key,
+                    on_click="ignore", icon=":material/download:", help=block.help or None,
                 )  # fmt: skip
             case Drawer():
                 self._drawer(block, place)
@@ -133,6 +150,8 @@ class Renderer:
                     self.blocks(cell, grid.container(**(look if block.border else {})))
             case Table():
                 place.table(block.frame.set_index(str(block.frame.columns[0])).T)
+            case Findings():
+                findings(block.frame, place)
             case Data():
                 pass  # of the drawer and the export
             case Controls():
@@ -153,8 +172,9 @@ class Renderer:
         if drawer.changes is not None:
             widgets.show(drawer.key, drawer.opened)
             toggle = functools.partial(take_toggle, drawer.key, self.options, *drawer.changes)
-        icon = f":material/{drawer.icon}:" if drawer.icon else None
-        opened = place.expander(drawer.title, key=drawer.key, on_change=toggle, icon=icon)
+        opened = place.expander(
+            drawer.title, key=drawer.key, on_change=toggle, icon=_icon(drawer.icon)
+        )
         if opened.open:
             self.blocks(drawer.make(), opened)
 
@@ -166,10 +186,32 @@ class Renderer:
         own = fields.rules(self.options)
         for name in block.names:
             if name in own:
-                sidebar.choices(self.options, {name: row}, narrowed=block.narrowed)
+                sidebar.choices(
+                    self.options, {name: row}, empty=block.empty, narrowed=block.narrowed
+                )
             else:
                 slider = name in STOPS and row is not place
                 widgets.control(row.container(width=DIAL) if slider else row, name, RULES[name])
+
+
+def findings(frame: pd.DataFrame, place: Any) -> None:
+    """Draw a small table of findings; names without a number are none."""
+    frame = filled(frame)
+    if frame.shape[1] < 2:
+        return
+    columns: dict[str, Any] = {
+        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%,d")
+        for name, kind in frame.dtypes.items()
+        if kind.kind in "fi"
+    }
+    names = frame.iloc[:, 0]
+    if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
+        columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
+    place.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
+
+
+def _icon(name: str) -> str | None:
+    return f":material/{name}:" if name else None
 
 
 def _name(changed: str) -> str:
@@ -191,6 +233,8 @@ def _text(text: Text, place: Any) -> None:
             place.info(text.text, icon=f":material/{text.icon or 'info'}:")
         case "warning":
             place.warning(text.text, icon=f":material/{text.icon or 'warning'}:")
+        case "error":
+            place.error(text.text, icon=f":material/{text.icon or 'block'}:")
         case _:
             place.markdown(text.text, help=help)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import notes
+from dashboard import notes, render
 from dashboard.ab import AB
 from dashboard.charts import theme
-from dashboard.charts.frames import arrow, compared, filled, named, plotless
+from dashboard.charts.frames import arrow, compared, named, plotless
 from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Panel, Row, Scale
@@ -32,8 +32,6 @@ from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc import fields as config_fields
 from posenc.schemes import SCHEMES
-
-LONG_NAME = 18  # letters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,18 +253,7 @@ def table(findings: pd.DataFrame | AB[pd.DataFrame]) -> None:
     frame = frames.current
     if frames.pinned is not None and not frame.equals(frames.pinned):
         frame = compared(frame, frames.pinned)
-    frame = filled(frame)
-    if frame.shape[1] < 2:
-        return  # names without a number
-    columns: dict[str, Any] = {
-        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%,d")
-        for name, kind in frame.dtypes.items()
-        if kind.kind in "fi"
-    }
-    names = frame.iloc[:, 0]
-    if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
-        columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
-    small_table(frame, columns)
+    render.findings(frame, st)
 
 
 def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:

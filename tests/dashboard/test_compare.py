@@ -17,6 +17,7 @@ from dashboard.blocks import (
     Controls,
     Data,
     Drawer,
+    Findings,
     Live,
     Matrices,
     Page,
@@ -191,6 +192,23 @@ def test_data_holds_the_rows_of_both() -> None:
     (data,) = both(page_of(b), page_of(a)).blocks
     assert isinstance(data, Data)
     assert data.numbers().to_dict("list") == {"word": ["b", "a"], "setting": ["B", "A"]}
+
+
+def test_findings_of_a_stand_under_those_of_b_with_the_change_unless_they_are_the_same() -> None:
+    def found(name: str, error: float) -> Findings:
+        return Findings("found", pd.DataFrame({"method": [name], "error": [error]}))
+
+    (joined,) = both(page_of(found("YaRN", 3.0)), page_of(found("YaRN", 1.0))).blocks
+    assert isinstance(joined, Findings)
+    assert joined.frame.to_dict("list") == {
+        "method": ["YaRN"] * 3, "setting": ["B", "A", "B - A"], "error": [3.0, 1.0, 2.0]
+    }  # fmt: skip
+    same = found("YaRN", 3.0)
+    assert list(both(page_of(same), page_of(found("YaRN", 3.0))).blocks) == [same]
+    for pages, setting in (((page_of(same), page_of()), "B"), ((page_of(), page_of(same)), "A")):
+        (alone,) = both(*pages).blocks
+        assert isinstance(alone, Findings)
+        assert alone.frame["setting"].tolist() == [setting]
 
 
 def test_table_and_drawer_of_a_stand_with_those_of_b() -> None:
