@@ -214,12 +214,12 @@ class Data:
 class Controls:
     """The controls of these fields, shared or of the page, in a row.
 
-    narrowed: the largest number that is offered now. empty: what a number's field says while it is empty,
-    which stands for its default; of the model, what its choice calls none.
+    narrowed: the largest number, or the choices, that are offered now. empty: what a number's field says
+    while it is empty, which stands for its default; of the model, what its choice calls none.
     """
 
     names: Sequence[str]
-    narrowed: Mapping[str, int] = field(default_factory=dict)
+    narrowed: Mapping[str, int | Sequence[str]] = field(default_factory=dict)
     empty: Mapping[str, str] = field(default_factory=dict)
 
 

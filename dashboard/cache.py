@@ -45,7 +45,7 @@ def make_read_only(result: Any) -> None:
 
 
 def _parts(result: Any) -> Iterable[Any]:
-    if dataclasses.is_dataclass(result):
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
         return [getattr(result, field.name) for field in dataclasses.fields(result)]
     if isinstance(result, Mapping):
         return result.values()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboard.blocks import Block, Chart, Matrices, Page, Text
+from dashboard.blocks import Block, Chart, Data, Matrices, Page, Text
 from dashboard.settings import Setting
 from tests.dashboard.independent_kernels import Small
 from tests.dashboard.pages import KINDS
@@ -31,6 +31,12 @@ def chart(page: Page, key: str) -> Chart:
 def numbers(page: Page, key: str) -> pd.DataFrame:
     """Return the full numbers of a chart, as the drawer Data and the export have them."""
     return chart(page, key).numbers()
+
+
+def data(page: Page, title: str) -> pd.DataFrame:
+    """Return numbers that no picture shows, as the drawer Data and the export have them."""
+    (block,) = [b for b in page.all_blocks if isinstance(b, Data) and b.title == title]
+    return block.numbers()
 
 
 def panel_values(page: Page, key: str) -> dict[str, np.ndarray]:

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard.blocks import Data, Page, Table
+from dashboard.blocks import Page, Table
 from dashboard.pages.at_a_glance import comparison
 from dashboard.pages.at_a_glance.page import Options, page
 from dashboard.scheme_facts import models_with
 from dashboard.settings import Setting
 from posenc.models import MODELS
 from posenc.schemes import SCHEMES
-from tests.dashboard.called_pages import texts
+from tests.dashboard.called_pages import data, texts
 from tests.dashboard.shipped_runs import means
 
 
@@ -25,10 +25,7 @@ def shown(**numbers: Any) -> Page:
 
 def facts_of(at: Page) -> pd.DataFrame:
     """Return the comparison as the export has it, by scheme."""
-    (data,) = [
-        block for block in at.blocks if isinstance(block, Data) and block.title == "Comparison"
-    ]
-    return data.numbers().set_index("scheme")
+    return data(at, "Comparison").set_index("scheme")
 
 
 def test_table_compares_the_schemes_of_the_setting() -> None:

@@ -159,7 +159,7 @@ SCRIPTS = [
     ("extrapolation", ODD, "past the training length"),
     ("relative_offsets", ODD, "one matrix per offset"),
     ("relative_offsets", ODD, "offset only and straight line"),
-    ("why_position", ODD | SENTENCE, "difference by word"),
+    ("why_position", ODD | SENTENCE, "Difference by word"),
     ("claims", ODD, "claims"),
     ("context_planner", PLAN | {"context": "16384"}, "methods"),
     ("context_planner", PLAN | {"model": "deepseek-v3", "methods": ",".join(METHODS)}, "methods"),

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.blocks import Chart, Data
+from dashboard.blocks import Chart
 from dashboard.controls import pin
 from dashboard.frame.drawers import HOW_TO_READ
 from dashboard.pages.at_a_glance import page as at_a_glance
@@ -30,7 +30,7 @@ from posenc.rotation import pair_matrix
 from posenc.text import as_factor, significant
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
-from tests.dashboard.called_pages import chart, small_setting, texts
+from tests.dashboard.called_pages import chart, data, small_setting, texts
 from tests.dashboard.independent_kernels import (
     SETTINGS,
     Small,
@@ -84,11 +84,7 @@ PROPERTIES = ("positions", "smallest_distance", "neighbour_mean", "norm_low", "n
 
 def test_overview_page_shows_cosines_and_properties_of_the_kernel(small: Small) -> None:
     shown = at_a_glance.page(small_setting(small), at_a_glance.Options())
-    (data,) = [
-        block for block in shown.blocks
-        if isinstance(block, Data) and block.title == "Measured properties"
-    ]  # fmt: skip
-    full, said = data.numbers(), shown.headline
+    full, said = data(shown, "Measured properties"), shown.headline
     about = re.compile("positions differ|cannot be told apart")
     sentences = [text for text in texts(shown) if about.search(text)]
     for column, kind in enumerate(KINDS):

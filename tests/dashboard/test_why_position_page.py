@@ -1,96 +1,107 @@
-"""The page Why order matters: its numbers, a visitor's sentence and its link."""
+"""The page Why order matters: its numbers, a visitor's sentence and its controls."""
 
+import dataclasses
 import re
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from dashboard.controls import pin
-from dashboard.pages.why_order_matters.options import OrderChoice
-from dashboard.settings import Setting, to_text
+from dashboard.blocks import Controls, Matrices, Page
+from dashboard.controls import link as links
+from dashboard.pages.why_order_matters.page import Options, page
+from dashboard.settings import Setting
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
-from tests.dashboard import pages
-from tests.dashboard.pages import KINDS, drawn, headline, matrices, notices, of, visit
+from tests.dashboard.called_pages import block_of, data, panel_values, texts
+from tests.dashboard.pages import KINDS, as_read, drawn, notices, of, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
-
-PAGE = "why_position"
-BY_WORD = "difference by word"
-
-
-def headline_text(at: AppTest) -> str:
-    """The headline as read, without the marks that isolate its writing directions."""
-    return pages.as_read(headline(at)).replace("\u2068", "").replace("\u2069", "")
-
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat")  # one word stands twice
 NAMED = ["the (1)", "cat", "sat", "on", "the (2)", "mat"]
 SMALL = Setting(
     dim=48, heads=3, base=100.0, train_length=20, seed=7, learned_source="random", schemes=KINDS
 )
-ORDERS = {
-    "first and third swapped": (2, 1, 0, 3, 4, 5),
-    "reversed": (5, 4, 3, 2, 1, 0),
-    "ends swapped": (5, 1, 2, 3, 4, 0),
-    "first word last": (1, 2, 3, 4, 5, 0),
-    "two words swapped": (0, 4, 2, 3, 1, 5),  # the second and the fifth, by two sliders
+TINY = Setting(schemes=("none",), dim=16, heads=2)
+BY_WORD = "Difference by word"
+ORDERS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "first and third": ((2, 1, 0, 3, 4, 5), {}),
+    "reversed": ((5, 4, 3, 2, 1, 0), {"reorder": "reversed"}),
+    "ends swapped": ((5, 1, 2, 3, 4, 0), {"reorder": "ends swapped"}),
+    "first word last": ((1, 2, 3, 4, 5, 0), {"reorder": "first word last"}),
+    "second and fifth": ((0, 4, 2, 3, 1, 5), {"swap": 2, "swap_with": 5}),
 }
 
 
-def chips(at: AppTest) -> list[list[str]]:
-    """The chips as read: without position, and with the scheme that is shown."""
-    rows = [pages.as_read(text.value) for text in at.main.markdown if "-badge[" in text.value]
+def said(shown: Page) -> str:
+    """Return the headline as read, without the marks that isolate its writing directions."""
+    return as_read(shown.headline).replace("\u2068", "").replace("\u2069", "")
+
+
+def chips(shown: Page) -> list[list[str]]:
+    """Return the chips as read: without position, and with the scheme that is shown."""
+    rows = [as_read(text) for text in texts(shown) if "-badge[" in text]
     return [re.findall(r":(?:gray|orange)-badge\[(.*?)\]", row) for row in rows]
 
 
-@pytest.mark.parametrize("how", ORDERS)
-def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
+def narrowed(shown: Page) -> dict[str, Any]:
+    """Return the largest numbers and the choices that the controls of the page offer."""
+    controls = [block for block in shown.all_blocks if isinstance(block, Controls)]
+    return {name: block.narrowed.get(name) for block in controls for name in block.names}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_number_is_that_of_the_layer_in_both_orders(name: str) -> None:
     """tests/library/test_order.py has the layer's own proofs."""
-    names = (BY_WORD, "attention weights")
-    link = to_text(SMALL) | {"sentence": " ".join(WORDS), "reorder": how, "pattern_head": "2"}
-    link["order_scheme"] = "ALiBi"
-    if how == "two words swapped":
-        link |= {"swap": "2", "swap_with": "5"}
-    masked = how == "ends swapped"
-    at = drawn(visit(PAGE, link | {"causal": str(masked).lower()}, **pages.opened(*names)))
-    differences, weights = (pages.table(at, name) for name in names)
-    header, shown = matrices(at)
-    said = headline_text(at)
+    order, choices = ORDERS[name]
+    masked, mirrored = name == "ends swapped", name == "reversed"
+    options = Options(
+        sentence=" ".join(WORDS), order_scheme="ALiBi", pattern_head=2, causal=masked, **choices
+    )
+    shown = page(SMALL, options)
+    differences, weights = data(shown, BY_WORD), data(shown, "Attention weights")
+    pictures = panel_values(shown, "order_patterns")
     for kind, (mask, causal) in product(KINDS, (("no mask", False), ("causal mask", True))):
         scheme = SMALL.request(kind, "cpu", 6).build()
         layer = RandomLayer.of(SMALL.sizes, scheme)
-        expected = read_orders(scheme, layer, WORDS, ORDERS[how], causal=causal)
+        expected = read_orders(scheme, layer, WORDS, order, causal=causal)
         own = of(differences, kind).set_index("mask").loc[mask]
         assert own["word"].tolist() == NAMED
         assert np.allclose(own["difference"], expected.differences, rtol=1e-6, atol=1e-12)
         if not causal:
-            blind = kind == "none" or (kind == "alibi" and how == "reversed")
+            blind = kind == "none" or (kind == "alibi" and mirrored)
             assert (expected.largest < 1e-13) == blind
         if causal == masked:  # patterns are drawn of one mask
             both = of(weights, kind).set_index("order")["weight"]
-            for order, values in (("first", expected.patterns), ("other", expected.other_patterns)):
-                assert np.allclose(both[order], values[1].flatten())
+            for place, values in (("first", expected.patterns), ("other", expected.other_patterns)):
+                assert np.allclose(both[place], values[1].flatten())
                 if kind == "alibi":
-                    (title,) = (one for one in shown if f"{order} order" in one)
-                    assert np.allclose(shown[title], values[1], atol=1e-7)
+                    (title,) = (one for one in pictures if f"{place} order" in one)
+                    assert np.allclose(pictures[title], values[1], atol=1e-7)
             if kind == "alibi":
                 changed = [gap >= 1e-12 for gap in expected.differences.tolist()]
-                assert chips(at)[1] == [
+                assert chips(shown)[1] == [
                     f"{word}: {'changed' if one else 'unchanged'}"
                     for word, one in zip(NAMED, changed, strict=True)
                 ]
-                assert (f"by up to {expected.largest:.3g}" in said) == any(changed)
-    drawn_weights = np.concatenate([one.ravel() for one in shown.values()])
-    assert header["scale"]["low"] <= drawn_weights.min() < header["scale"]["low"] + 0.1
-    assert header["scale"]["high"] - 0.1 < drawn_weights.max() <= header["scale"]["high"]
-    for panel in header["panels"]:
-        assert "ALiBi, head 2 of 3, " in panel["title"]
-        assert [text for _, text in panel["columns"]["ticks"]] == NAMED
-    assert ("With ALiBi too, each word keeps its output" in said) == (how == "reversed")
+                assert (f"by up to {expected.largest:.3g}" in said(shown)) == any(changed)
+    row = block_of(shown, Matrices, "order_patterns").row("")
+    drawn_weights = np.concatenate([one.ravel() for one in pictures.values()])
+    assert row.scale.low <= drawn_weights.min() < row.scale.low + 0.1
+    assert row.scale.high - 0.1 < drawn_weights.max() <= row.scale.high
+    for panel in row.panels:
+        assert "ALiBi, head 2 of 3, " in panel.title
+        assert [text for _, text in panel.column_ticks] == NAMED
+    assert ("With ALiBi too, each word keeps its output" in said(shown)) == mirrored
+
+
+def test_two_orders_that_are_one_sentence_have_nothing_to_compare() -> None:
+    shown = page(TINY, Options(sentence="the cat the dog"))
+    assert "Both orders are the same sentence, \u201cthe cat the dog\u201d." in said(shown)
+    assert [block for block in shown.all_blocks if isinstance(block, Matrices)] == []
+    assert chips(shown) == []
 
 
 # Sentences of visitors ----------------------------------------------------------------------------
@@ -104,10 +115,26 @@ FINE = {
     "twelve": "a b c d e f g h i j k l",
     "spaces and percent": "  100%   &sentence=x +1 ",
 }
-DEFAULT_SENTENCE = "dog bites man today"
-CHANGED = {
-    "blank": ("   ", DEFAULT_SENTENCE),
-    "one word": ("dog", DEFAULT_SENTENCE),
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_sentence_is_taken_literally(name: str) -> None:
+    text = FINE[name]
+    assert links.parse_options({"sentence": [text]}, Options) == (
+        dataclasses.asdict(Options(sentence=text)),
+        [],
+    )
+    shown = page(TINY, Options(sentence=text))
+    assert f"\u201c{' '.join(text.split())}\u201d" in said(shown)
+    row = block_of(shown, Matrices, "order_patterns").row("")
+    assert len(row.panels[0].row_ticks) == len(text.split())
+    for words in (shown.headline, *texts(shown)[:2]):
+        words = re.sub(r"^\*\*[\w ]+:\*\*|:\w+-badge\[|\]", "", words)
+        for mark in ("**", "](", "<", "$", ":red", "`", "#"):
+            assert words.count(mark) == words.count(f"\\{mark}"), (mark, words)
+
+
+CUT = {
     "thirteen": ("a b c d e f g h i j k l m", "a b c d e f g h i j k l"),
     "controls": ("dog\x00bites\x1b[31m man", "dog bites [31m man"),
     "turned around": ("dog \u202eetib\u202c man", "dog etib man"),
@@ -115,87 +142,76 @@ CHANGED = {
 }
 
 
-TINY = {"schemes": "none", "dim": "16", "heads": "2"}
+@pytest.mark.parametrize("name", CUT)
+def test_sentence_of_a_link_that_is_too_long_or_hides_text_is_cut(name: str) -> None:
+    text, used = CUT[name]
+    values, left_out = links.parse_options({"sentence": [text]}, Options)
+    assert (values["sentence"], left_out) == (used, [])
 
 
-@pytest.mark.parametrize("name", FINE)
-def test_sentence_in_a_link_is_taken_literally(name: str) -> None:
-    text = FINE[name]
-    at = drawn(visit(PAGE, {"sentence": text} | TINY))
-    assert notices(at) == []
-    assert at.text_input(key="sentence").value == text
-    assert f"\u201c{' '.join(text.split())}\u201d" in headline_text(at)
-    assert at.query_params["sentence"] == text
-    assert len(matrices(at)[0]["panels"][0]["rows"]["ticks"]) == len(text.split())
-    raw = headline(at)
-    for mark in ("**", "](", "<", "$", ":red", "`", "#"):
-        assert raw.count(mark) == raw.count(f"\\{mark}"), (mark, raw)
+@pytest.mark.parametrize("text", ["   ", "dog"])
+def test_sentence_of_a_link_that_cannot_be_used_is_left_out(text: str) -> None:
+    values, left_out = links.parse_options({"sentence": [text]}, Options)
+    assert (values["sentence"], left_out) == ("dog bites man today", ["sentence"])
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_sentence_that_cannot_be_used_is_replaced_and_the_page_says_so(name: str) -> None:
-    text, used = CHANGED[name]
-    at = drawn(visit(PAGE, {"sentence": text} | TINY))
+def test_cut_sentence_of_a_link_is_told() -> None:
+    text, used = CUT["thirteen"]
+    at = drawn(visit("why_position", {"sentence": text}))
     (notice,) = notices(at)
-    if used == DEFAULT_SENTENCE:  # nothing of it can be used
-        assert notice == "Ignored in this link: 'sentence'."
-    else:
-        assert "2 to 12 words" in notice
-        assert f"\u201c{used}\u201d" in notice
+    assert "2 to 12 words" in notice
+    assert f"\u201c{used}\u201d" in notice
     assert at.text_input(key="sentence").value == used
 
 
 def test_typed_text_that_cannot_be_used_stays_in_the_box() -> None:
-    at = drawn(visit(PAGE, TINY))
-    text, used = CHANGED["one word"]
-    at.text_input(key="sentence").set_value(text).run()
-    assert drawn(at).text_input(key="sentence").value == text
-    assert f"\u201c{used}\u201d is used instead." in notices(at)[0]
-    at.text_input(key="sentence").set_value("the cat the dog").run()
-    assert notices(drawn(at)) == []
-    assert "Both orders are the same sentence, \u201cthe cat the dog\u201d." in headline_text(at)
-    assert chips(at) == pages.rows_of_matrices(at) == []
+    at = drawn(visit("why_position"))
+    at.text_input(key="sentence").set_value("dog").run()
+    assert drawn(at).text_input(key="sentence").value == "dog"
+    assert "\u201cdog bites man today\u201d is used instead." in notices(at)[0]
 
 
 @pytest.mark.parametrize("value", [None, b"a b", "a", "a b\u202e", "a\tb", "x " * 61])
 def test_rule_refuses_what_is_no_sentence(value: object) -> None:
-    assert not fields.rules(OrderChoice)["sentence"].accepts(value)
+    assert not fields.rules(Options)["sentence"].accepts(value)
 
 
 # Settings -----------------------------------------------------------------------------------------
 
 
 def test_equal_width_leaves_rope_one_head_and_the_page_says_so() -> None:
-    link = {"equal_width": "true", "dim": "64"}
+    wide = Setting(equal_width=True, dim=64, learned_source="minilm")
     for label, expected in (("RoPE", "one head"), ("ALiBi", "head 1 of 8")):
-        at = drawn(visit(PAGE, link | {"order_scheme": label}, learned_source="minilm"))
-        for panel in matrices(at)[0]["panels"]:
-            assert panel["title"].startswith(f"{label}, {expected}, ")
-    assert any("token vectors of width 384" in text for text in pages.captions(at))
+        shown = page(wide, Options(order_scheme=label))
+        for title in panel_values(shown, "order_patterns"):
+            assert title.startswith(f"{label}, {expected}, ")
+    assert any("token vectors of width 384" in text for text in texts(shown))
 
 
-def test_head_slider_ends_at_the_heads_and_keeps_its_head_where_they_change() -> None:
-    at = drawn(visit(PAGE, {"pattern_head": "20"}))  # a link made while the slider ended at 64
-    slider = at.slider(key="pattern_head")
-    assert (slider.max, slider.value) == (8, 8)
-    for heads, expected in ((16, 8), (4, 4)):
-        at.session_state["heads"] = heads
-        slider = drawn(at.run()).slider(key="pattern_head")
-        assert (slider.max, slider.value) == (heads, expected)
-        assert all(f"head {expected} of {heads}," in one["title"] for one in pages.panels(at))
+@pytest.mark.parametrize(("heads", "shown"), [(8, 8), (16, 16), (64, 20)])
+def test_head_that_a_layer_lacks_is_its_last(heads: int, shown: int) -> None:
+    called = page(Setting(heads=heads), Options(pattern_head=20))
+    assert narrowed(called)["pattern_head"] == heads
+    titles = [*panel_values(called, "order_patterns")]
+    assert all(f"head {shown} of {heads}," in title for title in titles)
 
 
-SHORT: dict[str, Any] = {"train_length": 2, "learned_source": "random"}
+def test_words_and_schemes_that_are_not_there_cannot_be_chosen() -> None:
+    short = page(Setting(schemes=("alibi", "none")), Options(sentence="a b"))
+    assert narrowed(short) == {
+        "sentence": None, "reorder": None, "causal": None,
+        "swap": 2, "swap_with": 2, "order_scheme": ("ALiBi", "NoPE"), "pattern_head": 8,
+    }  # fmt: skip
+    assert data(short, BY_WORD)["word"].unique().tolist() == ["a", "b"]
+    assert "With ALiBi" in said(short)  # RoPE, the default, is not chosen
+    assert not {"swap", "swap_with"} & narrowed(page(TINY, Options(reorder="reversed"))).keys()
 
 
 def test_table_too_short_for_the_sentence_is_named_and_the_others_stay() -> None:
-    at = drawn(visit(PAGE, SHORT, **pages.opened(BY_WORD)))
-    (box,) = at.info
-    assert box.value.startswith("The learned table")
-    assert "position 3 has none" in pages.as_read(box.value)
-    assert "Learned" not in headline_text(at)
-    assert len(matrices(at)[1]) == 2
-    assert "Learned" not in pages.table(drawn(at), BY_WORD)["scheme"].tolist()
-    (box,) = drawn(visit(PAGE, {"a": pin.to_token(Setting(**SHORT))})).info
-    assert box.value.startswith("Pinned setting, A: The learned table")
-    assert "position 3 has none" in pages.as_read(box.value)
+    shown = page(Setting(train_length=2, learned_source="random"), Options(order_scheme="Learned"))
+    assert "position 3 has none" in shown.reasons["learned"]
+    assert "Learned" not in said(shown)
+    assert len(chips(shown)) == 1
+    assert data(shown, BY_WORD)["scheme"].unique().tolist() == [
+        "NoPE", "Sinusoidal", "RoPE", "ALiBi"
+    ]  # fmt: skip

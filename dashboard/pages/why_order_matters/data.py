@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from dashboard.cache import cached
-from dashboard.pages.why_order_matters.options import OrderChoice, SwapChoice, order_of
+from dashboard.pages.why_order_matters.options import Options, order_of
 from dashboard.results import Array, per_scheme
 from dashboard.script import to_python, whole_script
 from dashboard.settings import Setting
@@ -67,18 +67,17 @@ class WhyPosition:
         return self.schemes[kind].readings[self.causal]
 
 
-@cached
-def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition:
-    """Return everything the page shows of a setting and its choices."""
-    words = tuple(chosen.sentence.split())
-    order = order_of(len(words), chosen.reorder, swap)
+def read(setting: Setting, options: Options) -> WhyPosition:
+    """Return everything the page shows of a setting and its options."""
+    words = tuple(options.sentence.split())
+    order = order_of(len(words), options)
     names = ("dim", "heads", "equal_width", "seed", "learned_source")
     layer_setting = Setting(length=2, **{name: getattr(setting, name) for name in names})
     kinds = dict.fromkeys((NO_POSITION, *setting.schemes))
     requests = {kind: setting.request(kind, "cpu", len(words)) for kind in kinds}
     schemes, reasons = per_scheme(_read_scheme, requests, layer_setting, words, order)
     patterns = {
-        kind: _pattern(outputs.readings[chosen.causal], chosen.pattern_head)
+        kind: _pattern(outputs.readings[options.causal], options.pattern_head)
         for kind, outputs in schemes.items()
     }
     readings = [reading for outputs in schemes.values() for reading in outputs.readings]
@@ -87,7 +86,7 @@ def read(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> WhyPosition
         words=words,
         other=tuple(words[index] for index in order),
         mirrored=order == tuple(reversed(range(len(words)))),
-        causal=chosen.causal,
+        causal=options.causal,
         schemes=schemes,
         reasons=reasons,
         patterns=patterns,
@@ -146,13 +145,13 @@ def _tidy(values: Array, name: str, **axes: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({name: values.ravel()}, rows).reset_index()
 
 
-def script(setting: Setting, chosen: OrderChoice, swap: SwapChoice) -> str:
+def script(setting: Setting, options: Options) -> str:
     """Return a program that prints the page's difference by word, every digit of it."""
-    words = tuple(chosen.sentence.split())
+    words = tuple(options.sentence.split())
     kinds = tuple(dict.fromkeys((NO_POSITION, *setting.schemes)))
     body = f"""
 words = {words!r}
-order = {order_of(len(words), chosen.reorder, swap)!r}  # the other order has words[order[i]] at place i
+order = {order_of(len(words), options)!r}  # the other order has words[order[i]] at place i
 
 out = csv.writer(sys.stdout)
 out.writerow(["scheme", "mask", "word", "difference"])

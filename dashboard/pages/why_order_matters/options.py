@@ -12,8 +12,12 @@ SWAPPED = "first and third swapped"  # what it means at first; the words can be 
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderChoice:
-    """What the page asks beside the shared controls. order_scheme: the label of a scheme."""
+class Options:
+    """What the page asks beside the shared numbers.
+
+    order_scheme: the label of a scheme. swap, swap_with: the two words that change places, counted from 1;
+    read where two words are swapped.
+    """
 
     sentence: str = Sentence(
         least=2,
@@ -28,6 +32,8 @@ class OrderChoice:
         label="Other order",
         help="Reversing keeps the distance between every two words: ALiBi cannot see it.",
     ).field(SWAPPED)
+    swap: int = fields.IntRange(low=1, high=12, label="Swap word").field(1)
+    swap_with: int = fields.IntRange(low=1, high=12, label="with word").field(3)
     order_scheme: str = fields.Choice(
         options=tuple(scheme.label for scheme in SCHEMES.values()),
         label="Scheme",
@@ -42,22 +48,15 @@ class OrderChoice:
     ).field(False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SwapChoice:
-    """The two words that change places, counted from 1; read where two words are swapped."""
-
-    swap: int = fields.IntRange(low=1, high=12, label="Swap word").field(1)
-    swap_with: int = fields.IntRange(low=1, high=12, label="with word").field(3)
-
-
-def order_of(count: int, how: str, swap: SwapChoice) -> tuple[int, ...]:
-    """Return a change of order as a permutation: the index of the word at each place after it."""
+def order_of(count: int, options: Options) -> tuple[int, ...]:
+    """Return the other order as a permutation: the index of the word at each place after it."""
     order = list(range(count))
-    if how == REVERSED:
+    if options.reorder == REVERSED:
         return tuple(order[::-1])
-    if how == "first word last":
+    if options.reorder == "first word last":
         return (*order[1:], 0)
-    ends = (0, count - 1)
-    first, second = (swap.swap - 1, swap.swap_with - 1) if how == SWAPPED else ends
-    order[first], order[second] = second, first
+    first, second = 0, count - 1
+    if options.reorder == SWAPPED:
+        first, second = (min(word, count) - 1 for word in (options.swap, options.swap_with))
+    order[first], order[second] = order[second], order[first]
     return tuple(order)

@@ -1,6 +1,6 @@
 """Why order matters in words: every sentence is computed from the page's numbers."""
 
-from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
+from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition, word_labels
 from dashboard.settings import Setting
 from dashboard.text import number, plain, quoted_words
 from posenc.analysis import RandomLayer
@@ -42,13 +42,15 @@ def _changed(read: WhyPosition, kind: str) -> str:
     return f"With {label}, {which} {verb} another output: outputs change by up to {gap}."
 
 
-def chips(words: list[str], read: WhyPosition, kind: str) -> str:
+def chips(read: WhyPosition, kind: str) -> str:
     """Return a chip per word in Markdown: whether its output changes."""
     return " ".join(
         f":gray-badge[{plain(word)}: unchanged]"
         if change < SAME
         else f":orange-badge[{plain(word)}: changed]"
-        for word, change in zip(words, read.reading(kind).differences, strict=True)
+        for word, change in zip(
+            word_labels(read.words), read.reading(kind).differences, strict=True
+        )
     )
 
 
