@@ -313,11 +313,24 @@ class Cards:
 
 
 @dataclass(frozen=True, eq=False)
+class Tabs:
+    """Tabs of which one is open, so that its blocks alone are made.
+
+    option: a choice of the page among these labels, whose default is the first. opened: its label now.
+    """
+
+    option: str
+    labels: Sequence[str]
+    opened: str
+    blocks: Sequence["Block"]
+
+
+@dataclass(frozen=True, eq=False)
 class Drawer:
     """Blocks that are made and sent once somebody opens them.
 
     mark: a word that is compared with that of A. changes: what opening and what closing it changes, where
-    the page wants to know; then `opened` counts.
+    the page wants to know; then `opened` counts. menu: whether it opens over the page.
     """
 
     key: str
@@ -327,11 +340,12 @@ class Drawer:
     icon: str = ""
     changes: tuple[Changes, Changes] | None = None
     opened: bool = False
+    menu: bool = False
 
 
 Block = (
     Text | Formula | Code | Metric | Chart | Matrices | Clocks | Drawing | Table | Findings | Data
-    | Controls | Button | Link | Download | Live | Columns | Row | Cards | Drawer
+    | Controls | Button | Link | Download | Live | Columns | Row | Cards | Tabs | Drawer
 )  # fmt: skip
 
 
@@ -397,7 +411,7 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
             case Columns():
                 for part in block.parts:
                     yield from walk(part)
-            case Row():
+            case Row() | Tabs():
                 yield from walk(block.blocks)
             case Cards():
                 for part in block.cells.values():

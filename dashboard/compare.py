@@ -24,6 +24,7 @@ from dashboard.blocks import (
     Page,
     Row,
     Table,
+    Tabs,
     Text,
     has_values,
     walk,
@@ -64,7 +65,7 @@ def identity(block: Block) -> Identity | None:
             return type(block), name
         case Findings(key=name):
             return type(block), name
-        case Data(title=name):
+        case Data(title=name) | Tabs(option=name):
             return type(block), name
         case Text(both=name) if name:
             return type(block), name
@@ -121,6 +122,8 @@ class _Both:
                 return [replace(b, parts=parts)]
             case Row(), _:
                 return [replace(b, blocks=self.joined(b.blocks))]
+            case Tabs(), Tabs() | None:
+                return [self.tabs(b, a)]
             case Drawer(), Drawer():
                 return [self.drawer(b, a)]
             case Cards(), _:
@@ -143,6 +146,8 @@ class _Both:
                 return [replace(a, frame=compared(pd.DataFrame(), a.frame))]
             case Text():
                 return [replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
+            case Tabs():
+                return []  # what they hold stands for itself
             case Drawer():
                 return [replace(a, title=f"{a.title} ({plain(self.names['A'])})")]
         return [a]
@@ -163,6 +168,13 @@ class _Both:
             if face.title == title
         ]
         return replace(b, faces=faces, last=max(b.last, a.last), two=True)
+
+    def tabs(self, b: Tabs, a: Tabs | None) -> Tabs:
+        """Return the tabs of B; what A alone has in its open tab comes last in that of B."""
+        joined = self.joined(b.blocks)
+        names = map(identity, walk(a.blocks if a else ()))
+        alone = [self.of_a.pop(name) for name in names if name in self.of_a]
+        return replace(b, blocks=[*joined, *(new for block in alone for new in self.alone(block))])
 
     def drawer(self, b: Drawer, a: Drawer) -> Drawer:
         """Return the drawer of both, made when it is opened; its title says what A has for a mark."""

@@ -31,6 +31,7 @@ from dashboard.blocks import (
     Page,
     Row,
     Table,
+    Tabs,
     Text,
 )  # fmt: skip
 from dashboard.charts import theme
@@ -125,6 +126,10 @@ class Renderer:
                     block.label, block.make, file_name=block.file_name, key=block.key,
                     on_click="ignore", icon=":material/download:", help=block.help or None,
                 )  # fmt: skip
+            case Tabs():
+                widgets.show(block.option, block.opened)
+                tabs = place.tabs(block.labels, key=block.option, bind="query-params")
+                self.blocks(block.blocks, tabs[list(block.labels).index(block.opened)])
             case Drawer():
                 self._drawer(block, place)
             case Link():
@@ -172,9 +177,8 @@ class Renderer:
         if drawer.changes is not None:
             widgets.show(drawer.key, drawer.opened)
             toggle = functools.partial(take_toggle, drawer.key, self.options, *drawer.changes)
-        opened = place.expander(
-            drawer.title, key=drawer.key, on_change=toggle, icon=_icon(drawer.icon)
-        )
+        draw = place.popover if drawer.menu else place.expander
+        opened = draw(drawer.title, key=drawer.key, on_change=toggle, icon=_icon(drawer.icon))
         if opened.open:
             self.blocks(drawer.make(), opened)
 

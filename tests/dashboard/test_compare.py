@@ -22,6 +22,7 @@ from dashboard.blocks import (
     Matrices,
     Page,
     Table,
+    Tabs,
     Text,
 )
 from dashboard.charts import lines, overlay
@@ -226,6 +227,24 @@ def test_table_and_drawer_of_a_stand_with_those_of_b() -> None:
     assert isinstance(b, Table)
     assert isinstance(a, Table)
     assert (b.frame["norm"].item(), a.frame["norm"].item()) == ("1", "2")
+
+
+def test_what_a_alone_has_in_a_tab_stands_in_that_tab_of_b() -> None:
+    def tabs(*blocks: Block) -> Tabs:
+        return Tabs("tab", ("Curves", "Tables"), "Curves", blocks)
+
+    b = tabs(curve(1, key="left"), Controls(("reference",)))
+    a = tabs(curve(2, key="right"), curve(3, key="left"))
+    (joined,) = both(page_of(b), page_of(a)).blocks
+    assert isinstance(joined, Tabs)
+    left, controls, right = joined.blocks
+    assert isinstance(left, Chart)
+    assert isinstance(controls, Controls)
+    assert isinstance(right, Chart)
+    assert left.frame["y"].tolist() == [1, 3]
+    assert right.frame[["y", "setting"]].values.tolist() == [[2, "A"]]
+    (alone,) = both(page_of(), page_of(tabs(curve(4)))).blocks
+    assert isinstance(alone, Chart)
 
 
 def test_clocks_of_a_scheme_stand_beside_each_other() -> None:
