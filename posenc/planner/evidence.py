@@ -10,6 +10,7 @@ from posenc.models.model_config import ModelConfig
 from posenc.models.presets import MODELS, ModelPreset
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import factor_reaching
 from posenc.text import as_factor, count_of, significant
 
 Benchmark = Literal["RULER", "NoLiMa"]
@@ -180,7 +181,7 @@ class ModelEvidence:
         start = self.preset.trained_length
         if not self.kind or start is None or not start < length <= self.factor * start:
             return None
-        return max(length / start, self.least_factor)
+        return max(factor_reaching(length, start), self.least_factor)
 
     def recommends(self, config: RopeConfig, length: int) -> bool:
         """Return whether the makers recommend this scaling for `length` tokens, without training."""

@@ -10,6 +10,7 @@ import torch
 from posenc import SCHEMES, ConfigError, position_kernel, position_vectors, rope_frequencies
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, ROPE_SCALINGS, length_extensions
+from posenc.schemes.rope_scaling.base import factor_reaching
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
@@ -111,6 +112,23 @@ def test_attention_factor_is_squared_in_the_kernel_and_absent_from_the_tail() ->
     assert torch.equal(rotated[..., 8:], q[..., 8:])  # not computed at all
     assert_close(rotated[0, 0, 0, :8], factor * q[0, 0, 0, :8], atol=1e-14)
     assert_close(rotated, keys, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("trained_length", "rounds_down"),
+    [(3, False), (4_096, False), (40_960, False), (49, True), (1_000, True), (4_299, True)],
+)
+def test_a_factor_reaches_every_length_in_the_arithmetic_of_servers(
+    trained_length: int, rounds_down: bool
+) -> None:
+    short = 0
+    for length in range(trained_length, 200_000):
+        factor = factor_reaching(length, trained_length)
+        assert int(trained_length * factor) == length
+        rounded = length / trained_length
+        assert factor in (rounded, math.nextafter(rounded, math.inf))
+        short += int(trained_length * rounded) < length
+    assert (short > 0) == rounds_down
 
 
 def test_trained_rope_is_stretched_by_the_scalings_that_need_no_training() -> None:

@@ -391,6 +391,14 @@ def test_vllm_command_holds_the_block_and_the_length_once(name: str) -> None:
     assert ("max_position_embeddings" in overrides) == (name in ("ntk", "llama3"))
 
 
+@pytest.mark.parametrize("name", ["linear", "yarn", "llama3"])
+def test_a_block_reaches_the_target_from_a_length_that_is_no_power_of_two(name: str) -> None:
+    found = plan_config(LLAMA | {"max_position_embeddings": 4_299}, 4_377)
+    block = paste(found, method(found, name)).rope_parameters["rope_parameters"]
+    start = block.get("original_max_position_embeddings", 4_299)
+    assert int(start * block["factor"]) == 4_377  # as vLLM and SGLang compute it
+
+
 @pytest.mark.parametrize("name", ["linear", "ntk", "yarn", "llama3"])
 def test_sglang_command_derives_the_target_as_its_context(name: str) -> None:
     pasted = emitted("llama-3-8b", name)

@@ -109,11 +109,21 @@ class ScaledRopeConfig(RopeConfig):
             return None
         values = {name: getattr(trained, name) for name in fields.rules(RopeConfig)}
         lengths = {"length": length, "trained_length": trained_length}
-        values |= lengths | {"factor": length / trained_length}
+        values |= lengths | {"factor": factor_reaching(length, trained_length)}
         try:
             return cls(**{name: values[name] for name in fields.rules(cls) if name in values})
         except ConfigError:
             return None
+
+
+def factor_reaching(length: int, trained_length: int) -> float:
+    """Return length / trained_length, rounded up where the product would fall short of `length`.
+
+    vLLM and SGLang take int(trained_length * factor) for the context. With the nearest float it can be one
+    token short: 4,299 * (4,377 / 4,299) is 4,376.999...; with the next larger one it never is.
+    """
+    factor = length / trained_length
+    return factor if trained_length * factor >= length else math.nextafter(factor, math.inf)
 
 
 def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:
