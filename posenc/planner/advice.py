@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.evidence import INFERENCE_METHODS, InferenceMethod
+from posenc.planner.evidence import INFERENCE_METHODS, InferenceMethod, Training
 from posenc.planner.ranking import Readiness
 from posenc.text import as_factor, count_of
 
@@ -52,15 +52,14 @@ def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
 
 
 def _advice(plan: ContextPlan) -> Iterator[Advice]:
-    tuned = [method for method in plan.methods if method.readiness is Readiness.TRAINED]
-    choices = {
-        "No training": [method for method in plan.methods if method.readiness in TO_DO],
-        "Light fine-tuning": [x for x in tuned if x.standing.training == "light"],
-        "Continued training": [x for x in tuned if x.standing.training == "continued"],
+    titles: dict[str, Training] = {
+        "No training": "none",
+        "Light fine-tuning": "light",
+        "Continued training": "continued",
     }
-    for title, methods in choices.items():
-        if methods:
-            equal = [x.method.label for x in methods[1:] if x.rank == methods[0].rank]
+    for title, training in titles.items():
+        if methods := plan.first_after(training):
+            equal = [method.method.label for method in methods[1:]]
             yield _advice_of(title, methods[0])._replace(equal=tuple(equal))
         else:
             length = times_longer(plan.methods[0].factor)

@@ -4,11 +4,17 @@ from dataclasses import dataclass
 
 from posenc.analysis import BaseWindow
 from posenc.models.model_config import LayerKind, ModelConfig
-from posenc.planner.evidence import MeasuredRatio, ModelEvidence, PresetLengths, statements
+from posenc.planner.evidence import (
+    MeasuredRatio,
+    ModelEvidence,
+    PresetLengths,
+    Training,
+    statements,
+)
 from posenc.planner.facts import Fact
 from posenc.planner.layers import own_length
-from posenc.planner.methods import Method
-from posenc.planner.ranking import Compared, Readiness, Standing
+from posenc.planner.methods import LARGER_BASE, METHODS, Method
+from posenc.planner.ranking import NO_TRAINING, Compared, Readiness, Standing, first_after
 from posenc.planner.scaling_effects import Pairs, ShortCost
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor
@@ -148,10 +154,36 @@ class ContextPlan:
         """The target over the trained length."""
         return None if self.trained_length is None else self.target / self.trained_length
 
+    def first_after(self, training: Training, *, plain: bool = False) -> tuple[MethodPlan, ...]:
+        """Return the methods that share the first rank after an amount of training; () where none is known.
+
+        plain: without a larger base where the config has a scaling, because sources tested it for plain
+        RoPE only.
+        """
+        if training == "none":
+            return tuple(
+                method
+                for method in self.methods
+                if method.readiness in NO_TRAINING and method.rank == self.methods[0].rank
+            )
+        methods = {
+            method.method.kind: method
+            for method in sorted(self.methods, key=_place)
+            if not (plain and self.own_length and method.method is LARGER_BASE)
+        }
+        standings = [method.standing for method in methods.values()]
+        stretch = self.methods[0].factor if self.methods else 1.0
+        return tuple(methods[kind] for kind in first_after(standings, training, stretch))
+
     @property
     def longer(self) -> bool:
         """Whether distances occur that training did not show."""
         return self.trained_length is not None and self.reach > self.trained_length
+
+
+def _place(method: MethodPlan) -> int:
+    """Return the place of a method among METHODS; the scaling of the config comes first."""
+    return [*METHODS].index(method.method.name) if method.method.name in METHODS else -1
 
 
 def scaled_in_training(

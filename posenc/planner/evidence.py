@@ -56,10 +56,11 @@ class Evidence:
         """The largest factor that sources trained a model to; 0 for none."""
         return max((one.factor for one in self.reports if one.training != "none"), default=0.0)
 
-    def least_training(self, factor: float) -> Training:
-        """Return the least training after which a source reports this factor; "light" where none does."""
-        reached = {one.training for one in self.reports if one.factor >= factor} - {"none"}
-        return "continued" if reached and "light" not in reached else "light"
+    def fine_tuning(self, factor: float) -> Training | None:
+        """Return the least fine-tuning after which a source reports this factor, None where none does."""
+        amounts: tuple[Training, ...] = ("light", "continued")
+        reached = {one.training for one in self.reports if one.factor >= factor}
+        return next((amount for amount in amounts if amount in reached), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -295,7 +295,7 @@ def _method_plan(
         code_error = worst_cosine_error(inv_freq, text, computed=code_freq)
     weight, softmax = softmax_scale(model.rotary_kind.block_scale, config)
     ready = readiness(method.evidence, factor, recommended=advised, measured=measured)
-    least = method.evidence.least_training(factor)
+    fine_tuning = method.evidence.fine_tuning(factor)
     distances = sorted({reach // 4, reach // 2, reach - 1})
     kernel = kernel_at(config, distances, text).tolist()
     return MethodPlan(
@@ -317,7 +317,8 @@ def _method_plan(
         standing=Standing(
             kind=method.kind,
             readiness=ready,
-            training="none" if ready is Readiness.UNTRAINED else least,
+            training="none" if ready is Readiness.UNTRAINED else fine_tuning or "light",
+            fine_tuning=fine_tuning,
             precedent=precedent_of(model, method.kind, reach),
             released=released_at(method.kind, factor),
             unseen=pairs.unseen_count > 0,

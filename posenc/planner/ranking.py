@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -23,7 +23,7 @@ MEASURED_LIMIT = 2.0  # ratio of perplexities from which small models contradict
 NEAR = 4.0  # a comparison counts at factors within this of its own
 # The measures that decide, and the difference from which one is clearly better: a share of the lower
 # perplexity, or points.
-PERPLEXITIES = {"perplexity": 0.01, "short_perplexity": 0.01}
+PERPLEXITIES = {"perplexity": 0.01, "book_perplexity": 0.01, "short_perplexity": 0.01}
 POINTS = {"retrieval": 2.0, "needle": 2.0}
 
 
@@ -43,6 +43,7 @@ class Readiness(StrEnum):
 
 # What the model's config or its makers name for a length, whatever angles it meets.
 BEST = (Readiness.OWN_SCALING, Readiness.RECOMMENDED, Readiness.MADE)
+NO_TRAINING = (*BEST, Readiness.UNTRAINED)  # to be measured without training first
 _AT_ANY_FACTOR = {
     "trained": Readiness.OWN_SCALING,
     "made": Readiness.MADE,
@@ -56,7 +57,7 @@ Verdict = Literal["first", "second", "equal", "disagree"]
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What direct comparisons say of two methods, named by their kinds.
+    """What direct comparisons say of two methods after the same training, named by their kinds.
 
     verdict: which is better, whether they are "equal", or whether measures or sources "disagree".
     comparisons: those that count.
@@ -64,6 +65,7 @@ class Compared:
 
     first: str
     second: str
+    training: Training
     verdict: Verdict
     comparisons: tuple[Comparison, ...]
 
@@ -72,14 +74,17 @@ class Compared:
 class Standing:
     """What ranks a method at a factor, but for its comparisons with others.
 
-    kind: its name in comparisons. training: whose comparisons count. precedent: a model of the asked
-    one's family that others extended so, and that works at the target. released: a model of any family
-    that was trained so to this factor. unseen: whether a pair meets angles that training did not show.
+    kind: its name in comparisons. training: whose comparisons count. fine_tuning: the least training after
+    which a source reports this factor, None where none does; a method that is tested without training may
+    be fine-tuned, too. precedent: a model of the asked one's family that others extended so, and that
+    works at the target. released: a model of any family that was trained so to this factor. unseen: whether
+    a pair meets angles that training did not show.
     """
 
     kind: str
     readiness: Readiness
     training: Training
+    fine_tuning: Training | None = None
     precedent: Derivative | None = None
     released: Released | None = None
     unseen: bool = False
@@ -133,7 +138,9 @@ def compared(first: str, second: str, factor: float, training: Training) -> Comp
         frozenset({-1}): "second",
     }
     verdict = verdicts.get(frozenset(ahead), "disagree")
-    return Compared(first=first, second=second, verdict=verdict, comparisons=tuple(found))
+    return Compared(
+        first=first, second=second, training=training, verdict=verdict, comparisons=tuple(found)
+    )
 
 
 def clearly_ahead(measure: str, first: float, second: float) -> int:
@@ -156,14 +163,38 @@ def ranks(standings: Sequence[Standing], factor: float) -> list[int]:
     return [1 + sum(other < key for other in keys) for key in keys]
 
 
+def first_after(
+    standings: Sequence[Standing], training: Training, factor: float
+) -> tuple[str, ...]:
+    """Return the kinds of methods that share the first rank after fine-tuning, () for none."""
+    tuned = [
+        each
+        for each in _with_fine_tuning(standings)
+        if (each.readiness, each.training) == (Readiness.TRAINED, training)
+    ]
+    return tuple(
+        each.kind for each, rank in zip(tuned, ranks(tuned, factor), strict=True) if rank == 1
+    )
+
+
 def pairs_compared(standings: Sequence[Standing], factor: float) -> tuple[Compared, ...]:
-    """Return what is known of each pair of methods that comparisons can put in order."""
+    """Return what is known of each pair of methods that are ready after the same training."""
     found = (
         compared(one.kind, other.kind, factor, one.training)
-        for one, other in itertools.combinations(standings, 2)
+        for one, other in itertools.combinations(_with_fine_tuning(standings), 2)
         if _group(one) == _group(other)
     )
     return tuple(each for each in found if each is not None)
+
+
+def _with_fine_tuning(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the standings, and those after fine-tuning of methods that are tested without any."""
+    tuned = (
+        replace(each, readiness=Readiness.TRAINED, training=each.fine_tuning)
+        for each in standings
+        if each.readiness is Readiness.UNTRAINED and each.fine_tuning is not None
+    )
+    return [*standings, *tuned]
 
 
 def _group(standing: Standing) -> tuple[int, int]:

@@ -1,13 +1,13 @@
 """The facts of a recommendation: how much longer the target is, and what to do first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import measured_factor
 from posenc.planner.facts import Fact
-from posenc.planner.methods import CONFIGURED, LARGER_BASE
+from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import needless_layers
-from posenc.planner.ranking import BEST, Readiness
+from posenc.planner.ranking import NO_TRAINING, Readiness
 from posenc.planner.sentences import layer_notes, say
 
 _CHUNKED = (
@@ -68,7 +68,7 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
     if not plan.methods:
         return None
     first = plan.methods[0]
-    if first.readiness in (*BEST, Readiness.UNTRAINED):
+    if first.readiness in NO_TRAINING:
         return first
     tuned = _fine_tuned(plan)
     own = (
@@ -79,18 +79,9 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
     return next(iter((*tuned, *own)), first)
 
 
-def _fine_tuned(plan: ContextPlan) -> list[MethodPlan]:
-    """Return the methods of the first rank among those that sources fine-tuned to this factor.
-
-    A larger base counts for plain RoPE only.
-    """
-    tuned = [
-        method
-        for method in plan.methods
-        if method.readiness is Readiness.TRAINED
-        and not (plan.own_length and method.method is LARGER_BASE)
-    ]
-    return [method for method in tuned if method.rank == tuned[0].rank]
+def _fine_tuned(plan: ContextPlan) -> tuple[MethodPlan, ...]:
+    """Return the methods that come first after the least fine-tuning that a source reports."""
+    return plan.first_after("light", plain=True) or plan.first_after("continued", plain=True)
 
 
 def _is_own_kind(plan: ContextPlan, method: MethodPlan) -> bool:
@@ -128,7 +119,7 @@ def _what_to_do(plan: ContextPlan) -> Iterator[Fact]:
     yield from _without_training(plan, trained=bool(tuned))
 
 
-def _fine_tune(tuned: list[MethodPlan]) -> Iterator[Fact]:
+def _fine_tune(tuned: Sequence[MethodPlan]) -> Iterator[Fact]:
     names = [method.method.words for method in tuned]
     unseen = next((method for method in tuned if method.pairs.unseen_count), None)
     numbers = {"methods": names, "count": len(names)}
@@ -142,12 +133,14 @@ def _without_training(plan: ContextPlan, trained: bool) -> Iterator[Fact]:
     """Yield what is known without training; trained: whether a source trained to this factor."""
     tested = [method for method in plan.methods if method.readiness is Readiness.UNTRAINED]
     if tested:
+        first = plan.first_after("none")
         numbers = {
-            "methods": [method.method.words for method in tested],
-            "count": len(tested),
-            "factor": tested[0].method.evidence.untrained_to,
-        } | _unseen(tested[0])
+            "methods": [method.method.words for method in first],
+            "count": len(first),
+            "factor": first[0].method.evidence.untrained_to,
+        } | _unseen(first[0])
         yield Fact("reported_unseen" if numbers["unseen"] else "reported", numbers)
+        yield from _disagreement(plan, first[0])
     else:
         stretch = plan.methods[0].factor if plan.methods else 1.0
         word = "no_report_untrained" if trained else "no_report"
@@ -171,6 +164,19 @@ def _without_training(plan: ContextPlan, trained: bool) -> Iterator[Fact]:
             "others": others,
         },
     )
+
+
+def _disagreement(plan: ContextPlan, method: MethodPlan) -> Iterator[Fact]:
+    """Yield with which methods comparisons without training disagree about a method."""
+    kind = method.method.kind
+    pairs = [
+        {pair.first, pair.second}
+        for pair in plan.comparisons
+        if (pair.training, pair.verdict) == ("none", "disagree")
+    ]
+    others = [other.method.words for other in plan.methods if {kind, other.method.kind} in pairs]
+    if others:
+        yield Fact("comparisons_disagree", {"method": method.method.words, "others": others})
 
 
 def _unseen(method: MethodPlan) -> dict[str, int]:

@@ -181,6 +181,7 @@ def _compared_record(compared: Compared, plan: ContextPlan) -> dict[str, Any]:
     kinds = {"first": compared.first, "second": compared.second}
     return {
         **{place: names[kind] for place, kind in kinds.items()},
+        "training": compared.training,
         "verdict": compared.verdict,
         "sources": [
             dataclasses.asdict(each)

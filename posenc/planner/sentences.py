@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.evidence import Benchmark, Comparison
+from posenc.planner.evidence import Benchmark, Comparison, Training
 from posenc.planner.facts import Fact
 from posenc.planner.layers import layer_facts
 from posenc.planner.methods import LARGER_BASE
@@ -28,6 +28,7 @@ _TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(
 _MEASURES: dict[str, str] = _TEMPLATES["measures"]
 _LENGTHS: dict[str, str] = _TEMPLATES["lengths"]
 _COMPARISONS: dict[str, str] = _TEMPLATES["comparisons"]
+_TRAININGS: dict[str, str] = _TEMPLATES["trainings"]
 RANKING: str = _TEMPLATES["ranking"]["summary"]
 RANKING_RULES = tuple(
     rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in _TEMPLATES["ranking"]["rules"]
@@ -193,18 +194,25 @@ def _order(plan: ContextPlan, numbers: bool) -> Iterator[str]:
         if (precedent := method.standing.precedent) is not None:
             held = dataclasses.asdict(precedent)
             yield _COMPARISONS["precedent"].format(label=method.method.label, **held)
-    decided = [pair for pair in plan.comparisons if pair.verdict in ("first", "second")]
-    carriers = _distinct(each for pair in decided for each in pair.comparisons)
-    if len(carriers) == 1:
-        (study,) = carriers
-        factor = plan.methods[0].factor
-        known = "" if study.factor == factor else _COMPARISONS["nearest"].format(factor=factor)
-        yield _COMPARISONS["carried"].format(nearest=known, **_of_study(study))
-    for pair in plan.comparisons:
-        both = methods[pair.first], methods[pair.second]
-        yield from _pair(pair, *(both[::-1] if pair.verdict == "second" else both), numbers)
+    for training in get_args(Training):
+        pairs = [pair for pair in plan.comparisons if pair.training == training]
+        decided = [pair for pair in pairs if pair.verdict in ("first", "second")]
+        carriers = _distinct(each for pair in decided for each in pair.comparisons)
+        if len(carriers) == 1:
+            yield _carried(carriers[0], plan.methods[0].factor)
+        for pair in pairs:
+            both = methods[pair.first], methods[pair.second]
+            yield from _pair(pair, *(both[::-1] if pair.verdict == "second" else both), numbers)
     if numbers:
         yield from (table.sentence for table in study_tables(plan))
+
+
+def _carried(study: Comparison, factor: float) -> str:
+    """Return that one study carries the order, and that it is of another factor where it is."""
+    numbers = _of_study(study) | {"training": _TRAININGS[study.training], "nearest": ""}
+    if study.factor != factor:
+        numbers["nearest"] = say("comparisons", Fact("nearest", {"asked": factor}))
+    return say("comparisons", Fact("carried", numbers))
 
 
 def study_tables(plan: ContextPlan) -> list[StudyTable]:
@@ -225,7 +233,7 @@ def study_tables(plan: ContextPlan) -> list[StudyTable]:
             }
             for measure, by_kind in study.values.items()
         ]
-        sentence = _COMPARISONS["study"].format(base=base, **_of_study(study))
+        sentence = say("comparisons", Fact("study", _of_study(study) | {"base": base}))
         tables.append(StudyTable(sentence, rows))
     return tables
 
@@ -251,40 +259,56 @@ def _distinct(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 def _pair(pair: Compared, first: MethodPlan, second: MethodPlan, numbers: bool) -> Iterator[str]:
     """Yield what comparisons say of two methods, the better one first."""
-    words = {
-        "label": first.method.label,
+    facts = {
+        "training": _TRAININGS[pair.training],
         "name": first.method.words,
         "other": second.method.words,
-        "better": joined(_values(pair, first, second, numbers) or [""], "and"),
-        "worse": joined(_values(pair, second, first, numbers) or [""], "and"),
+        "better": _measures(pair, first, second, numbers),
+        "worse": _measures(pair, second, first, numbers),
     }
     word = "decided" if pair.verdict in ("first", "second") else pair.verdict
-    yield _COMPARISONS[word].format(**words)
-    if aside := _values(pair, second, first, numbers, decides=False):
-        yield _COMPARISONS["aside"].format(**words | {"worse": joined(aside, "and")})
+    yield say("comparisons", Fact(word, facts))
+    if aside := _measures(pair, second, first, numbers, decides=False):
+        yield say("comparisons", Fact("aside", facts | {"worse": aside}))
 
 
-def _values(
+def _measures(
     pair: Compared, better: MethodPlan, other: MethodPlan, numbers: bool, *, decides: bool = True
 ) -> list[str]:
-    """Return the measures in which a method is clearly better than another."""
-    kinds = better.method.kind, other.method.kind
-    several = len(pair.comparisons) > 1
-    found = []
-    for each in pair.comparisons:
-        place = _COMPARISONS["place"].format(factor=each.factor) if several else ""
-        for measure, by_kind in each.values.items():
-            counts = measure in PERPLEXITIES or measure in POINTS
-            if counts != decides or not {*kinds} <= {*by_kind}:
+    """Return the measures in which a method is clearly better than another, each once.
+
+    A measure names the factors of the studies that have it, where the studies of the pair differ in them.
+    """
+    kind, other_kind = better.method.kind, other.method.kind
+    several = len({study.factor for study in pair.comparisons}) > 1
+    found: dict[str, list[tuple[str, str]]] = {}  # by measure: factor and both values of each study
+    for study in pair.comparisons:
+        for measure, by_kind in study.values.items():
+            if not {kind, other_kind} <= {*by_kind}:
                 continue
-            first, second = (by_kind[kind] for kind in kinds)
-            if (
-                clearly_ahead(measure, first, second) > 0
-                if counts
-                else first > second + _ASIDE_POINTS
-            ):
-                text = _COMPARISONS["value" if numbers else "measure"]
-                found.append(
-                    text.format(measure=_MEASURES[measure], first=first, second=second, place=place)
-                )
-    return found
+            first, second = by_kind[kind], by_kind[other_kind]
+            if _is_ahead(measure, first, second, decides=decides):
+                place = _place([as_factor(study.factor)]) if several else ""
+                values = {"first": first, "second": second, "place": place}
+                against = say("comparisons", Fact("against", values))
+                found.setdefault(measure, []).append((as_factor(study.factor), against))
+    texts = []
+    for measure, studies in found.items():
+        facts = {
+            "measure": _MEASURES[measure],
+            "values": [against for _, against in studies],
+            "place": _place(factor for factor, _ in studies) if several else "",
+        }
+        texts.append(say("comparisons", Fact("value" if numbers else "measure", facts)))
+    return texts
+
+
+def _is_ahead(measure: str, first: float, second: float, *, decides: bool) -> bool:
+    """Return whether the first value is clearly better. decides: the kind of measure that counts."""
+    if (measure in PERPLEXITIES or measure in POINTS) != decides:
+        return False
+    return clearly_ahead(measure, first, second) > 0 if decides else first > second + _ASIDE_POINTS
+
+
+def _place(factors: Iterable[str]) -> str:
+    return say("comparisons", Fact("place", {"factors": list(dict.fromkeys(factors))}))

@@ -31,6 +31,7 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
+from posenc.planner.evidence import Training
 from posenc.planner.ranking import Readiness
 from posenc.planner.report import COVERAGE, plan_record
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
@@ -200,6 +201,11 @@ def test_page_and_command_name_the_same_methods(name: str) -> None:
     assert record["advice"] == [one._asdict() | {"equal": [*one.equal]} for one in read.advice]
 
 
+AMOUNTS: dict[str, Training] = {
+    "No training": "none", "Light fine-tuning": "light", "Continued training": "continued",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "mistral-7b-v0.1", "llama-2-7b"])
 @pytest.mark.parametrize("factor", [2, 8, 16])
 def test_advice_names_the_highest_ranked_method_that_a_source_supports(
@@ -225,21 +231,22 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
             assert ("without training" in one.sentence) == (one.title == "No training")
             continue
         method = methods[one.method]
-        ranks = {label: x.rank for label, x in methods.items() if x.readiness is method.readiness}
-        assert {one.method, *one.equal} == {x for x in ranks if ranks[x] == method.rank}
+        training = AMOUNTS[one.title]
+        assert [one.method, *one.equal] == [x.method.label for x in found.first_after(training)]
         assert one.source in sources
         before = f"{method.short.at_zero:.3g}"
         assert one.short.startswith(
             f"mean {method.short.mean:.3f}, largest {method.short.worst:.3f}."
         )
         assert one.short.endswith(f"the logit of a token with itself is {before}")
-        needs_training = method.readiness is Readiness.TRAINED
-        assert needs_training == (one.title != "No training")
-        # No method is named before one that ranks higher after the same training.
-        same = [x for x in found.methods if x.standing.training == method.standing.training]
-        if needs_training:
-            assert method.rank == min(x.rank for x in same if x.readiness is Readiness.TRAINED)
-            assert (method.standing.training == "light") == (one.title == "Light fine-tuning")
+        if training == "none":
+            assert method is found.methods[0]
+        else:
+            assert method.standing.fine_tuning == training
+            # No method is named before one that ranks higher after the same training.
+            same = [x for x in found.methods if x.standing.fine_tuning == training]
+            trained = [x.rank for x in same if x.readiness is Readiness.TRAINED]
+            assert method.readiness is Readiness.UNTRAINED or method.rank == min(trained)
         assert (method.pairs.unseen_count > 0) == ("unseen in training" in one.sentence)
 
 

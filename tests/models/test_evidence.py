@@ -42,9 +42,9 @@ def test_numbers_that_reach_a_config_are_written_as_its_class_writes_them() -> N
         assert isinstance(one.least_factor, float)
 
 
-def test_least_training_is_that_of_the_first_source_that_reaches_a_factor() -> None:
+def test_fine_tuning_is_the_least_that_a_source_reports_at_a_factor() -> None:
     base = EVIDENCE["base"]  # Xiong et al.: x8 on 400B tokens; Gradient: x512 on 1.6B
-    assert [base.least_training(factor) for factor in (8, 512, 513)] == ["light", "light", "light"]
-    assert EVIDENCE["rope_llama3"].least_training(16) == "continued"
+    assert [base.fine_tuning(factor) for factor in (8, 512, 513)] == ["light", "light", None]
+    assert EVIDENCE["rope_llama3"].fine_tuning(16) == "continued"
     assert EVIDENCE["rope_ntk"].untrained_to == 2
-    assert (EVIDENCE["rope_yarn"].untrained_to, EVIDENCE["rope_yarn"].trained_to) == (0, 32)
+    assert (EVIDENCE["rope_yarn"].untrained_to, EVIDENCE["rope_yarn"].trained_to) == (2, 32)

@@ -147,7 +147,8 @@ def test_what_is_tested_without_training_and_sees_no_new_angle_comes_first() -> 
     config = LLAMA | {"rope_theta": 1e4, "max_position_embeddings": 131_072}
     found = plan_config(config, 262_144, scan=64)
     assert found.methods[0].readiness is Readiness.UNTRAINED
-    assert "NTK-aware and dynamic NTK" in recommendation(found)
+    assert "Without training, YaRN is reported to work to x2" in recommendation(found)
+    assert "comparisons of YaRN with dynamic NTK disagree" in recommendation(found)
     assert "x2" in recommendation(found)
 
 

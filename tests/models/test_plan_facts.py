@@ -85,7 +85,8 @@ def test_templates_count_and_agree() -> None:
         ("llama-3.1-8b", 131_072, ["longer", "own_scaling"]),
         ("qwen3-8b", 65_536, ["longer", "makers"]),
         ("llama-3-8b", 16_384, [
-            "longer", "reported_unseen", "measured", "measure_first", "if_not_enough", "fine_tune",
+            "longer", "reported", "comparisons_disagree", "measured", "measure_first",
+            "if_not_enough", "fine_tune",
         ]),
         ("llama-3-8b", 524_288, ["longer", "train_and_measure", "no_report", "measured_less"]),
         ("bloom-176b", 8_192, ["without_rope"]),

@@ -19,7 +19,6 @@ KINDS = [one.kind for one in METHODS.values()]
 @pytest.mark.parametrize(
     ("factor", "light"),
     [
-        (2, {"linear": 1, "yarn": 1}),
         (4, {"linear": 1, "yarn": 1}),
         (8, {"base": 1, "linear": 2, "yarn": 2}),
         (16, {"base": 1, "yarn": 2, "linear": 3}),  # released so: DeepSeek-V3, gpt-oss
@@ -38,6 +37,45 @@ def test_light_fine_tuning_of_llama_2_follows_comparisons(
     first = min(one.rank for one in tuned)
     assert {one.method.name: one.rank - first + 1 for one in tuned} == light
     assert [one.rank for one in found.methods] == sorted(one.rank for one in found.methods)
+
+
+@pytest.mark.parametrize("target", [5_000, 8_192])
+def test_comparisons_without_training_rank_what_is_tested_without_it(target: int) -> None:
+    """YaRN: 3.67 against 5.97 of NTK (Peng et al.), 32.64 against 10.21 of dynamic NTK (Ding et al.)."""
+    found = plan_preset("llama-2-7b", target)
+    untrained = [one for one in found.methods if one.readiness is Readiness.UNTRAINED]
+    assert [(one.method.name, one.rank) for one in untrained] == [
+        ("yarn", 1),
+        ("dynamic", 2),
+        ("ntk", 3),
+    ]
+    verdicts = {
+        frozenset({pair.first, pair.second}): (
+            pair.verdict,
+            [one.factor for one in pair.comparisons],
+        )
+        for pair in found.comparisons
+        if pair.training == "none"
+    }
+    assert verdicts == {
+        frozenset({"rope_yarn", "rope_ntk"}): ("first", [2]),
+        frozenset({"rope_yarn", "rope_dynamic"}): ("disagree", [2, 2]),
+        frozenset({"rope_dynamic", "rope_ntk"}): ("equal", [2]),
+    }
+    # A method that is tested without training may be fine-tuned, too.
+    assert [one.method.name for one in found.first_after("none")] == ["yarn"]
+    assert [one.method.name for one in found.first_after("light")] == ["linear", "yarn"]
+    assert [one.method.name for one in found.first_after("continued")] == ["llama3"]
+
+
+def test_a_measure_is_named_once_with_the_factors_of_its_studies() -> None:
+    for numbers in (True, False):
+        disagree, *_ = order_sentences(plan_preset("llama-2-7b", 16_384), numbers=numbers)
+        assert "at x8 and 4.19 against 5.70 at x16" in disagree or "at x8 and x16" in disagree
+        for measure in ("perplexity of short texts", "RULER", "needle in a haystack"):
+            assert disagree.count(measure) == 1
+    alike = order_sentences(plan_preset("llama-2-7b", 8_192), numbers=False)
+    assert any("perplexity at that length, dynamic NTK" in one for one in alike)  # one factor
 
 
 @pytest.mark.parametrize("training", ["none", "light", "continued"])
@@ -92,7 +130,7 @@ def test_a_plan_says_which_study_carries_the_order_and_where_measures_disagree()
     carried, *others = order_sentences(found)
     said = " ".join(others)
     for fact in (
-        "One controlled study",
+        "one controlled study",
         "Llama-2-7B",
         "2409.12181",
         "at x8",
