@@ -38,11 +38,6 @@ TO_DO = {
 }
 
 
-def times_longer(factor: float) -> str:
-    """Return a factor in words, such as 16x."""
-    return f"{as_factor(factor).removeprefix('x')}x"
-
-
 def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
     """Return the highest-ranked method for each amount of training that a source supports.
 
@@ -62,7 +57,7 @@ def _advice(plan: ContextPlan) -> Iterator[Advice]:
             equal = [method.method.label for method in methods[1:]]
             yield _advice_of(title, methods[0])._replace(equal=tuple(equal))
         else:
-            length = times_longer(plan.methods[0].factor)
+            length = as_factor(plan.methods[0].factor)
             how = "without training" if title == "No training" else f"after {title.lower()}"
             yield Advice(
                 title, "", "", f"No source reports a compared method at {length} {how}.", ""

@@ -58,7 +58,9 @@ def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     (unscaled,) = [row.pairs for row in expected.methods if row.method.name == "none"]
     seen = f"Unscaled, {unscaled.unseen_count} of {len(unscaled.before)} pairs reach angles unseen"
     target = f"{preset.label} to 16,384 tokens"
-    assert as_read(headline(at)).startswith(f"{target}: 2x longer. {seen} in training: ")
+    assert as_read(headline(at)).startswith(
+        f"{target}: x2 its trained length. {seen} in training: "
+    )
     cache, costs = (box.value for box in at.dataframe)
     sees = opened(COVERAGE, {"context": "16384"}).dataframe[1].value
     for rows in (costs, sees):
@@ -182,8 +184,8 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     theta = 500_000.0 ** (-np.arange(64) / 64)
     unseen = int((theta * 8_192 < 2 * np.pi).sum())
     assert read.headline == (
-        f"Llama-3-8B to 131,072 tokens: 16x longer. Unscaled, {unseen} of 64 pairs reach angles unseen in "
-        "training: plan to fine-tune."
+        f"Llama-3-8B to 131,072 tokens: x16 its trained length. Unscaled, {unseen} of 64 pairs reach "
+        "angles unseen in training: plan to fine-tune."
     )
 
 
@@ -262,9 +264,13 @@ def test_empty_trained_length_shows_what_it_stands_for() -> None:
         assert field.placeholder == hint
     entered = drawn(visit(PAGE, {"context": "16384", "trained": "4096"}))
     assert entered.number_input(key="trained").value == 4_096
-    assert as_read(headline(entered)).startswith("Llama-3-8B to 16,384 tokens: 4x longer. ")
+    assert as_read(headline(entered)).startswith(
+        "Llama-3-8B to 16,384 tokens: x4 its trained length. "
+    )
     old_link = drawn(visit(PAGE, {"context": "16384", "trained": "0"}))
-    assert as_read(headline(old_link)).startswith("Llama-3-8B to 16,384 tokens: 2x longer. ")
+    assert as_read(headline(old_link)).startswith(
+        "Llama-3-8B to 16,384 tokens: x2 its trained length. "
+    )
 
 
 def test_refused_config_leaves_no_plan_of_another_model_on_the_page() -> None:

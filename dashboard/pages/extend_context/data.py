@@ -13,12 +13,12 @@ from dashboard.settings import Setting, chosen_model
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, assumed_sentences, plan, recommendation
-from posenc.planner.advice import TO_DO, Advice, advice_of, times_longer
+from posenc.planner.advice import TO_DO, Advice, advice_of
 from posenc.planner.context_plan import MethodPlan
 from posenc.planner.ranking import Readiness
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
-from posenc.text import count_of
+from posenc.text import as_factor, count_of
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
@@ -168,8 +168,8 @@ def _headline(planned: ContextPlan) -> str:
     otherwise = "plan to fine-tune" if is_tuned else "plan to train and to measure"
     todo = TO_DO.get(planned.methods[0].readiness, otherwise)
     return (
-        f"{planned.name} to {planned.target:,} tokens: {times_longer(stretch)} longer. Unscaled, {pairs} "
-        f"angles unseen in training: {todo}."
+        f"{planned.name} to {planned.target:,} tokens: {as_factor(stretch)} its trained length. "
+        f"Unscaled, {pairs} angles unseen in training: {todo}."
     )
 
 
