@@ -12,7 +12,12 @@ import torch
 from posenc.frequencies import Frequencies
 from posenc.identification.columns import ARRANGEMENTS, Columns, TableInput
 from posenc.identification.float32_code import float32_codes
-from posenc.identification.frequency_fit import by_column, narrowest_format, rounding
+from posenc.identification.frequency_fit import (
+    by_column,
+    narrowest_format,
+    one_rounding,
+    rounding,
+)
 from posenc.identification.predict import Allowed, Place, TableRecipe, first_difference
 from posenc.identification.rotary_modules import Answer
 from posenc.schemes.rope import RopeConfig
@@ -28,7 +33,7 @@ class Way(NamedTuple):
 
     match: Match
     recipe: TableRecipe
-    allowed: float
+    allowed: Allowed
 
 
 class AnswersDifference(NamedTuple):
@@ -36,13 +41,12 @@ class AnswersDifference(NamedTuple):
 
     way: int
     match: Match
-    allowed: float
     first: tuple[int, Place]
     most: tuple[int, Place]
 
 
 def ways_of(
-    config: TableScheme, source: TableInput, length: int, allowed: Sequence[float]
+    config: TableScheme, source: TableInput, length: int, allowed: Sequence[Allowed]
 ) -> list[Way]:
     """Return the ways of computing a scheme in a text of a length, the exact one first.
 
@@ -75,23 +79,25 @@ def columns_of(config: TableScheme, source: TableInput) -> Columns:
 
 def allowed_differences(
     answers: Sequence[Answer], config: TableScheme, tolerance: float | None
-) -> list[float]:
+) -> list[Allowed]:
     """Return by how much numbers may differ from exact ones, and from float32 code if that counts."""
     if tolerance is not None:
-        return [tolerance]
+        return [Allowed(tolerance)]
     scale = 1.0 if isinstance(config, SinusoidalConfig) else max(1.0, config.attention_scaling())
     latest = 1 + max(int(answer.positions.abs().max()) for answer in answers)
-    formats = {narrowest_format(answer.source.columns) for answer in answers}
-    exact = min(rounding(stored, latest, scale) for stored in formats)
-    if torch.float64 in formats:
+    formats = [narrowest_format(answer.source.columns) for answer in answers]
+    stored = min(formats, key=lambda dtype: rounding(dtype, 0))  # the widest
+    exact = one_rounding(stored, latest, scale)
+    if stored == torch.float64:
         return [exact]
-    exact += 2.0**-52 * latest * scale  # of angles in float64
+    exact = exact._replace(number=exact.number + 2.0**-52 * latest * scale)  # of angles in float64
     # Another library rounds cosines differently, and these are themselves rounded.
-    return [exact, max(exact, 2 * rounding(torch.float32, 0, scale))]
+    number = max(exact.number, 2 * rounding(torch.float32, 0, scale))
+    return [exact, exact._replace(number=number)]
 
 
 def differences_of(
-    answers: Sequence[Answer], config: TableScheme, allowed: Sequence[float]
+    answers: Sequence[Answer], config: TableScheme, allowed: Sequence[Allowed]
 ) -> Match | list[AnswersDifference]:
     """Return the arithmetic that gives every answer, or how they differ from each way of computing."""
     of_answers = [ways_of(config, one.source, one.length, allowed) for one in answers]
@@ -100,12 +106,13 @@ def differences_of(
         first: tuple[int, Place] | None = None
         most = (0, Place(0, 0, 0.0))
         for number, (answer, way) in enumerate(zip(answers, ways, strict=True)):
-            limit = Allowed(way.allowed)
-            found = first_difference(answer.source.columns, way.recipe, answer.positions, limit)
+            found = first_difference(
+                answer.source.columns, way.recipe, answer.positions, way.allowed
+            )
             if found is not None:
                 first = first or (number, found.first)
                 most = max(most, (number, found.most), key=lambda place: place[1].amount)
         if first is None:
             return ways[0].match
-        differences.append(AnswersDifference(index, ways[0].match, ways[0].allowed, first, most))
+        differences.append(AnswersDifference(index, ways[0].match, first, most))
     return differences

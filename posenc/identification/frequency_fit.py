@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.columns import Arrangement, Columns
-from posenc.identification.predict import TableRecipe, predict
+from posenc.identification.predict import Allowed, TableRecipe, predict
 from posenc.identification.waves import Waves
 from posenc.schemes.rope import RopeConfig
 
@@ -214,3 +214,13 @@ def rounding(dtype: torch.dtype, latest: float, size: float = 1.0) -> float:
     """
     angle = 2.0**-52 * latest if dtype == torch.float64 else 0.0
     return (_ROUNDING[dtype] + angle) * size
+
+
+def one_rounding(dtype: torch.dtype, latest: float = 0, size: float = 1.0) -> Allowed:
+    """Return what one rounding to `dtype` changes, where numbers were computed in float32 or float64.
+
+    16 bits change each number by a share of itself, so that a small sine is still known to 8 bits or more.
+    """
+    if dtype in (torch.bfloat16, torch.float16):
+        return Allowed(rounding(torch.float32, 0, size), share=_ROUNDING[dtype])
+    return Allowed(rounding(dtype, latest, size))

@@ -19,6 +19,7 @@ from posenc.identification.frequency_fit import (
     ANGLE_ERROR,
     by_column,
     narrowest_format,
+    one_rounding,
     rounding,
 )
 from posenc.identification.positions import UNKNOWN, cause_of, recover
@@ -35,9 +36,9 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
-ROUNDINGS = (
-    4  # of its numbers that a table may have: code rounds cosines, a factor and their product
-)
+_ROUNDINGS = 4  # of numbers with an attention factor: of cosines, the factor and their product
+_VECTOR_ROUNDINGS = 8  # of a quotient of two rounded vectors
+_OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 _COPIES = 0.02  # largest difference of the columns of one pair
 _FEW_ROWS = 32  # most mistakes show in
 _SAMPLED_ROWS = 256
@@ -50,17 +51,23 @@ def match_model(
     table: Tensor,
     sines: Tensor | None = None,
     positions: Tensor | None = None,
-    roundings: int = ROUNDINGS,
+    *,
+    of_vectors: bool = False,
 ) -> ModelMatch:
     """Compare a table, or cosines and sines, with the layers of a model.
 
+    Numbers belong to a layer if they differ by at most 2.5e-6, plus 5e-7 of the angle, as of any code with
+    float32 angles, plus one rounding of the number itself in 16 bits (1/256 of it in bfloat16), or four
+    where a factor multiplies it. `posenc.testing.assert_matches` allows less: the last digits of exact
+    angles, and of float32 code that it knows.
+
     schemes: of each kind of layer, by its name. positions (rows,): of the rows, 0, 1, 2 ... by default.
-    roundings: how often each number may have been rounded. Raises SchemeArgumentError.
+    of_vectors: whether the numbers are quotients of rounded vectors. Raises SchemeArgumentError.
     """
     source = TableInput.of(table, sines)
     places = expected_positions(positions, len(source.columns))
     matches = {
-        name: match(scheme, source, places, roundings)
+        name: match(scheme, source, places, of_vectors=of_vectors)
         for name, scheme in schemes.items()
         if isinstance(scheme, RopeConfig) and scheme.build().stationary
     }
@@ -87,10 +94,11 @@ def match(
     scheme: RopeConfig,
     source: TableInput,
     positions: Int[Tensor, " t"],
-    roundings: int = ROUNDINGS,
+    *,
+    of_vectors: bool = False,
 ) -> SchemeMatch:
-    """Compare a table with a scheme. positions: of its rows; roundings: of its numbers."""
-    return _Comparison(scheme, source, positions, roundings).result()
+    """Compare a table with a scheme. positions: of its rows; of_vectors: see `match_model`."""
+    return _Comparison(scheme, source, positions, of_vectors).result()
 
 
 def orders_of(source: TableInput, dim: int, layout: str = "half") -> list[Arrangement]:
@@ -109,11 +117,11 @@ class _Comparison:
     """A table beside a scheme: each method tries one kind of explanation."""
 
     def __init__(
-        self, scheme: RopeConfig, source: TableInput, positions: Int[Tensor, " t"], roundings: int
+        self, scheme: RopeConfig, source: TableInput, positions: Int[Tensor, " t"], of_vectors: bool
     ) -> None:
         self.scheme, self.source, self.positions = scheme, source, positions
         self.dtype = narrowest_format(source.columns)
-        self.roundings = roundings
+        self.of_vectors = of_vectors
         self.length = max(1, int(positions.max()) + 1)
         self.count = source.columns.shape[1]
         every = orders_of(source, scheme.rotary_dim, scheme.layout)
@@ -171,24 +179,35 @@ class _Comparison:
         positions: Int[Tensor, " t"] | None = None,
     ) -> Difference | None:
         places = self.positions if positions is None else positions
-        number = self.roundings * rounding(self.dtype, 0, max(abs(size), 1.0)) + 2e-6
         recipe = self._recipe(variant, order, size)
-        allowed = Allowed(number, ANGLE_ERROR)
-        return first_difference(self.source.columns[rows], recipe, places[rows], allowed)
+        return first_difference(
+            self.source.columns[rows], recipe, places[rows], self._allowed(size)
+        )
+
+    def _allowed(self, size: float) -> Allowed:
+        """Return by how much numbers of a size may differ from exact ones."""
+        largest = max(abs(size), 1.0)
+        if self.of_vectors:  # whose error is a share of both numbers of a pair
+            number = _VECTOR_ROUNDINGS * rounding(self.dtype, 0, largest) + _OF_ANGLES
+            return Allowed(number, angle=ANGLE_ERROR)
+        once = one_rounding(self.dtype, 0, largest)
+        roundings = 1 if size == 1.0 else _ROUNDINGS
+        return Allowed(roundings * once.number + _OF_ANGLES, roundings * once.share, ANGLE_ERROR)
 
     def _arithmetic(self, order: Arrangement) -> Arithmetic:
         """Return which arithmetic gives every number of a table that belongs."""
         config, columns = self.scheme.at_length(self.length), order.columns(self.count)
         size = max(1.0, self.own.factor)
         latest = float(self.positions.abs().max())
-        exact = Allowed(rounding(self.dtype, 0, size) + 2.0**-52 * latest * size)
+        once = one_rounding(self.dtype, 0, size)
+        exact = once._replace(number=once.number + 2.0**-52 * latest * size)
         recipe = self._recipe(self.own, order, self.own.factor)
         if first_difference(self.source.columns, recipe, self.positions, exact) is None:
             return "exact angles"
-        number = Allowed(max(exact.number, 2 * rounding(torch.float32, 0, size)))
+        single = exact._replace(number=max(exact.number, 2 * rounding(torch.float32, 0, size)))
         for code in float32_codes(config):
             made = code.recipe(columns)
-            if first_difference(self.source.columns, made, self.positions, number) is None:
+            if first_difference(self.source.columns, made, self.positions, single) is None:
                 return "float32 arithmetic"
         return "near float32"
 
@@ -244,9 +263,10 @@ class _Comparison:
             if len(variant.frequencies) != len(self.own.frequencies):
                 continue
             size = self._size(variant, order, rows)
+            words = size_of(size, variant.factor, self.dtype, self.own.factor)
+            size = variant.factor if words is None else size
             if any(self._difference(variant, order, size, part) for part in (few, late, rows)):
                 continue
-            words = size_of(size, variant.factor, self.dtype, self.own.factor)
             if variant.mistake is None and words is None and not layout:
                 continue
             return replace(none, mistake=variant.mistake, size=words, since=start)
@@ -261,7 +281,8 @@ class _Comparison:
             columns = order.columns(self.count)
             recipe = TableRecipe(by_column(plain, columns), columns.sines, self.own.factor, dtype)
             # Numbers may have as many bits less.
-            allowed = Allowed(2 * rounding(dtype, 0, self.own.factor))
+            once = one_rounding(dtype, 0, self.own.factor)
+            allowed = Allowed(2 * once.number, 2 * once.share)
             few = slice(0, _FEW_ROWS)
             if any(
                 first_difference(self.source.columns[rows], recipe, self.positions[rows], allowed)
@@ -302,16 +323,17 @@ class _Comparison:
 
     def _exchanged(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return in how many pairs sines and cosines have changed places."""
-        size, allowed = self.own.factor, self.roundings * rounding(self.dtype, 0) + 2e-6
+        size, allowed = self.own.factor, self._allowed(self.own.factor)
         for cosines, sines in self._planes(len(self.own.frequencies)):
             angles = self.positions.double().unsqueeze(1) * self.own.frequencies
-            limit = allowed + ANGLE_ERROR * angles.abs()
+            limit = allowed.number + allowed.angle * angles.abs()
             cos, sin = size * angles.cos(), size * angles.sin()
 
-            right, exchanged = (
-                (((one - cos).abs() <= limit) & ((other - sin).abs() <= limit)).all(0)
-                for one, other in ((cosines, sines), (sines, cosines))
-            )
+            def are(numbers: Tensor, wave: Tensor, limit: Tensor = limit) -> Tensor:
+                return ((numbers - wave).abs() <= limit + allowed.share * wave.abs()).all(0)
+
+            right = are(cosines, cos) & are(sines, sin)
+            exchanged = are(cosines, sin) & are(sines, cos)
             if bool((right | exchanged).all()) and not bool(right.all()):
                 count = int((exchanged & ~right).sum())
                 return replace(none, mistake=Mistake("exchanged", (count, len(right))))
@@ -351,11 +373,12 @@ class _Comparison:
         """Return the positions of rows, None if most have none."""
         if size < 1e-6 or int((frequencies > 0).sum()) < 2:
             return None
-        number = (self.roundings * rounding(self.dtype, 0) + 2e-6) / min(size, 1.0)
+        allowed = self._allowed(size)
+        number = allowed.number / min(size, 1.0)
         cosines, sines = (part / size for part in planes)
         few = torch.linspace(0, len(cosines) - 1, min(len(cosines), _TRIED_ROWS)).round().long()
         for rows in (few, slice(None)):
-            found = recover(cosines[rows], sines[rows], frequencies, number)
+            found = recover(cosines[rows], sines[rows], frequencies, number, allowed.share)
             if float((found != UNKNOWN).double().mean()) < _KNOWN:
                 return None
         return found

@@ -22,11 +22,13 @@ def recover(
     sines: Float[Tensor, "t p"],
     frequencies: Float[Tensor, " p"],
     tolerance: float,
+    share: float = 0.0,
 ) -> Int[Tensor, " t"]:
     """Return the whole position of every row, UNKNOWN where none makes the row.
 
-    frequencies: radians per position. tolerance: of a number. The slowest pair gives a position up to its
-    period; each faster one refines it, because the error that is left is far below its own period.
+    frequencies: radians per position. tolerance: of every number; share: more, of the number itself. The
+    slowest pair gives a position up to its period; each faster one refines it, because the error that is
+    left is far below its own period.
     Positions from -65,536 to 2,097,152 are found, and within 512 periods of the slowest pair.
     """
     turning = frequencies > 0
@@ -53,8 +55,9 @@ def recover(
         fits = (place >= _EARLIEST) & (place <= _LATEST)
         for pair in range(len(theta) - 1, -1, -1):
             turned = place * theta[pair]
-            fits &= (cos[missing, pair].unsqueeze(1) - turned.cos()).abs() <= allowed
-            fits &= (sin[missing, pair].unsqueeze(1) - turned.sin()).abs() <= allowed
+            for part, wave in ((cos, turned.cos()), (sin, turned.sin())):
+                off = (part[missing, pair].unsqueeze(1) - wave).abs()
+                fits &= off <= allowed + share * wave.abs()
             if not bool(fits.any()):
                 break
         some = fits.any(1)

@@ -39,26 +39,32 @@ def predict(recipe: TableRecipe, positions: Tensor) -> Float[Tensor, "t c"]:
 
 
 class Allowed(NamedTuple):
-    """By how much numbers may differ: `number`, and `angle` times the angle times the size."""
+    """By how much numbers may differ: the sum of three parts.
+
+    number: of every number. share: of the predicted number itself, as rounding to 16 bits changes it.
+    angle: of the angle, times the size.
+    """
 
     number: float
+    share: float = 0.0
     angle: float = 0.0
 
 
 class Place(NamedTuple):
-    """A number of a table, and by how much it differs."""
+    """A number of a table, by how much it differs, and by how much it may."""
 
     row: int
     column: int
     amount: float
+    allowed: float = 0.0
 
 
 class Difference(NamedTuple):
-    """How a table differs from a recipe.
+    """How a table differs from a recipe by more than is allowed.
 
-    first: the largest difference of the first row that differs by more than is allowed. fastest: there the
-    column of the highest frequency that does. most: the largest of all. share: of the numbers of the block
-    of rows in which the first is, those that differ.
+    first: the largest difference of the first row that differs. fastest: there the column of the highest
+    frequency that does. most: the largest of all. share: of the numbers of the block of rows in which the
+    first is, those that differ.
     """
 
     first: Place
@@ -79,25 +85,38 @@ def first_difference(
     speed = 1 / theta if recipe.divides else theta
     for start in range(0, len(table), step):
         places = positions[start : start + step]
-        off = (table[start : start + step] - predict(recipe, places)).abs()
-        largest = off.amax(1)
-        most = _place(off, start, int(largest.argmax()))
+        values = predict(recipe, places)
+        off = (table[start : start + step] - values).abs()
+        limit = allowed.number + allowed.share * values.abs()
+        if allowed.angle:
+            angles = places.double().abs().unsqueeze(1) * speed
+            limit += allowed.angle * abs(recipe.size) * angles
+        wrong = off > limit
+        if not bool(wrong.any()):
+            continue
+        excess = off.masked_fill(~wrong, -1.0)
+        most = _place(excess, limit, start, int(excess.amax(1).argmax()))
         if found is not None:
             found = found._replace(most=max(found.most, most, key=lambda place: place.amount))
             continue
-        limit: Tensor | float = allowed.number
-        if allowed.angle:
-            angles = places.double().abs().unsqueeze(1) * speed
-            limit = allowed.number + allowed.angle * abs(recipe.size) * angles
-        wrong = off > limit
-        if bool(wrong.any()):
-            row = int(wrong.any(1).byte().argmax())
-            column = int(torch.where(wrong[row], speed, -1.0).argmax())
-            fastest = Place(start + row, column, float(off[row, column]))
-            found = Difference(_place(off, start, row), fastest, most, float(wrong.double().mean()))
+        row = int(wrong.any(1).byte().argmax())
+        fastest = int(speed.masked_fill(~wrong[row], -1.0).argmax())
+        found = Difference(
+            first=_place(excess, limit, start, row),
+            fastest=_place(excess, limit, start, row, fastest),
+            most=most,
+            share=float(wrong.double().mean()),
+        )
     return found
 
 
-def _place(off: Float[Tensor, "t c"], start: int, row: int) -> Place:
-    column = int(off[row].argmax())
-    return Place(start + row, column, float(off[row, column]))
+def _place(
+    off: Float[Tensor, "t c"],
+    limit: Float[Tensor, "t c"],
+    start: int,
+    row: int,
+    column: int | None = None,
+) -> Place:
+    """Return a place of a block of rows. column: the one that differs most by default."""
+    at = int(off[row].argmax()) if column is None else column
+    return Place(start + row, at, float(off[row, at]), float(limit[row, at]))

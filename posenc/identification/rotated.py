@@ -19,7 +19,7 @@ from posenc.identification.columns import MIN_ROWS
 from posenc.identification.facts import ModelMatch
 from posenc.identification.frequency_fit import narrowest_format
 from posenc.identification.identify import FITS, Identification, identify
-from posenc.identification.match import ROUNDINGS, match_model
+from posenc.identification.match import match_model
 from posenc.rotation import pair_columns
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -29,7 +29,6 @@ _Use = tuple[Layout, Layout]  # of the pairs before and after the rotation
 _USES: tuple[_Use, ...] = (
     ("half", "half"), ("interleaved", "interleaved"), ("interleaved", "half"),
 )  # fmt: skip
-_VECTOR_ROUNDINGS = 2 * ROUNDINGS  # of a quotient of two rounded vectors
 _UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
 
 
@@ -158,7 +157,7 @@ def match_rotation(
     if rotation.cosines is None or rotation.sines is None or rotation.layout is None:
         return RotationMatch(False)
     cosines, sines, start = rotation.cosines, rotation.sines, 0
-    match = match_model(schemes, cosines, sines, positions, _VECTOR_ROUNDINGS)
+    match = match_model(schemes, cosines, sines, positions, of_vectors=True)
     nearest = match.nearest
     cause = nearest and nearest.cause
     if cause and cause.word == "shifted" and not (nearest and (nearest.mistake or nearest.size)):
@@ -169,7 +168,7 @@ def match_rotation(
     if layouts and rotation.layout not in layouts and features > 2:
         return RotationMatch(False, match, (*sorted(layouts),), features, start=start)
     if is_clockwise(schemes) and not belongs:
-        turned = match_model(schemes, cosines, -sines, positions, _VECTOR_ROUNDINGS)
+        turned = match_model(schemes, cosines, -sines, positions, of_vectors=True)
         if turned.belongs:
             return RotationMatch(False, match, (), features, other_way=True)
     return RotationMatch(belongs, match, (), features, start=start)

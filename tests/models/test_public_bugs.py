@@ -430,6 +430,41 @@ def test_cause_is_found_and_named_in_the_first_sentence(case: str) -> None:
     assert sentence.rstrip(".") in first
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "change", [{15: 0.0}, {15: 2.0}, {12: 0.0, 13: 0.0, 14: 0.0, 15: 0.0}, {10: 1.02}]
+)
+def test_table_of_16_bits_whose_slow_pairs_are_wrong_does_not_belong(
+    change: dict[int, float], dtype: torch.dtype
+) -> None:
+    """Some of their sines are below 0.001, less than a rounding of a number near 1 changes."""
+    right, wrong = plain(32, 1e6), plain(32, 1e6)
+    for pair, factor in change.items():
+        wrong[pair] *= factor
+    scheme = config_of("rope", dim=32, base=1e6, layout="half")
+    for frequencies, belongs in ((right, True), (wrong, False)):
+        cos, sin = turned(torch.arange(256), frequencies)
+        tables = cos.to(dtype), sin.to(dtype)
+        assert match_model({"all": scheme}, *tables).belongs == belongs
+        if belongs:
+            assert assert_matches(tables, scheme)
+            continue
+        with pytest.raises(AssertionError, match="This is not the table of RoPE"):
+            assert_matches(tables, scheme)
+
+
+def test_attention_factor_in_16_bits_is_rounded_up_to_three_times() -> None:
+    """As code that rounds the factor, cosines and their product; slow pairs are still compared."""
+    yarn_by_4 = yarn(128, 1e6, 4.0, 32_768)
+    for slowest, belongs in ((1.0, True), (0.0, False)):
+        wrong = yarn_by_4.clone()
+        wrong[-1] *= slowest
+        cos, sin = turned(torch.arange(256), wrong)
+        size = torch.tensor(SIZE_4, dtype=torch.bfloat16)
+        tables = cos.bfloat16() * size, sin.bfloat16() * size
+        assert match_model({"all": QWEN_YARN}, *tables).belongs == belongs
+
+
 def test_table_at_the_positions_expected_belongs() -> None:
     for places in (rows(range(64), range(64)), torch.tensor([0, 3, 4, 7]), rows(range(7, 71))):
         assert match_model({"all": ROPE}, *turned(places), positions=places).belongs
