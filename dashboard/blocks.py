@@ -330,7 +330,8 @@ class Drawer:
     """Blocks that are made and sent once somebody opens them.
 
     mark: a word that is compared with that of A. changes: what opening and what closing it changes, where
-    the page wants to know; then `opened` counts. menu: whether it opens over the page.
+    the page wants to know; then `opened` counts. menu: whether it opens over the page. shown: whether
+    the options of the page leave it.
     """
 
     key: str
@@ -341,11 +342,19 @@ class Drawer:
     changes: tuple[Changes, Changes] | None = None
     opened: bool = False
     menu: bool = False
+    shown: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Drawers close under each other, like the lines of a list."""
+
+    drawers: Sequence[Drawer]
 
 
 Block = (
     Text | Formula | Code | Metric | Chart | Matrices | Clocks | Drawing | Table | Findings | Data
-    | Controls | Button | Link | Download | Live | Columns | Row | Cards | Tabs | Drawer
+    | Controls | Button | Link | Download | Live | Columns | Row | Cards | Tabs | Drawer | Lines
 )  # fmt: skip
 
 
@@ -416,6 +425,8 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
             case Cards():
                 for part in block.cells.values():
                     yield from walk(part)
+            case Lines():
+                yield from walk(block.drawers)
 
 
 def line_chart(*, log: bool = False, **chart: Any) -> list[Block]:

@@ -19,6 +19,7 @@ from dashboard.blocks import (
     Data,
     Drawer,
     Findings,
+    Lines,
     Matrices,
     Names,
     Page,
@@ -122,6 +123,9 @@ class _Both:
                 return [replace(b, parts=parts)]
             case Row(), _:
                 return [replace(b, blocks=self.joined(b.blocks))]
+            case Lines(), _:
+                drawers = self.joined(b.drawers)
+                return [replace(b, drawers=[one for one in drawers if isinstance(one, Drawer)])]
             case Tabs(), Tabs() | None:
                 return [self.tabs(b, a)]
             case Drawer(), Drawer():
@@ -150,6 +154,8 @@ class _Both:
                 return []  # what they hold stands for itself
             case Drawer():
                 return [replace(a, title=f"{a.title} ({plain(self.names['A'])})")]
+            case Table():
+                return [Text(plain(self.names["A"]), "caption"), a]
         return [a]
 
     def chart(self, b: Chart, a: Chart | None) -> Chart:

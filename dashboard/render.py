@@ -24,6 +24,7 @@ from dashboard.blocks import (
     Drawing,
     Findings,
     Formula,
+    Lines,
     Link,
     Live,
     Matrices,
@@ -130,8 +131,12 @@ class Renderer:
                 widgets.show(block.option, block.opened)
                 tabs = place.tabs(block.labels, key=block.option, bind="query-params")
                 self.blocks(block.blocks, tabs[list(block.labels).index(block.opened)])
-            case Drawer():
+            case Drawer() if block.shown:
                 self._drawer(block, place)
+            case Lines():
+                lines = place.container(gap="xsmall")
+                for drawer in block.drawers:
+                    self._drawer(drawer, lines, type="compact")
             case Link():
                 query = {_name(name): _text_of(value) for name, value in block.changes.items()}
                 place.page_link(
@@ -172,13 +177,15 @@ class Renderer:
         width = "content" if "width" in chart.spec else "stretch"
         place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.alt)
 
-    def _drawer(self, drawer: Drawer, place: Any) -> None:
+    def _drawer(self, drawer: Drawer, place: Any, **look: Any) -> None:
         toggle: Any = "rerun"
         if drawer.changes is not None:
             widgets.show(drawer.key, drawer.opened)
             toggle = functools.partial(take_toggle, drawer.key, self.options, *drawer.changes)
         draw = place.popover if drawer.menu else place.expander
-        opened = draw(drawer.title, key=drawer.key, on_change=toggle, icon=_icon(drawer.icon))
+        opened = draw(
+            drawer.title, key=drawer.key, on_change=toggle, icon=_icon(drawer.icon), **look
+        )
         if opened.open:
             self.blocks(drawer.make(), opened)
 

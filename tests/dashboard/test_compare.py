@@ -18,6 +18,7 @@ from dashboard.blocks import (
     Data,
     Drawer,
     Findings,
+    Lines,
     Live,
     Matrices,
     Page,
@@ -245,6 +246,27 @@ def test_what_a_alone_has_in_a_tab_stands_in_that_tab_of_b() -> None:
     assert right.frame[["y", "setting"]].values.tolist() == [[2, "A"]]
     (alone,) = both(page_of(), page_of(tabs(curve(4)))).blocks
     assert isinstance(alone, Chart)
+
+
+def test_line_of_b_is_marked_by_its_own_of_a_even_if_that_is_not_shown() -> None:
+    def drawer(key: str, mark: str, *, shown: bool = True) -> Drawer:
+        return Drawer(key, key, lambda: [], mark=mark, shown=shown)
+
+    b = page_of(Lines([drawer("norms", "True")]), drawer("means", "False", shown=False))
+    a = page_of(Lines([drawer("means", "True")]), drawer("norms", "False", shown=False))
+    lines_of_both, hidden = both(b, a).blocks
+    assert isinstance(lines_of_both, Lines)
+    assert [one.title for one in lines_of_both.drawers] == ["norms (A: False)"]
+    assert isinstance(hidden, Drawer)
+    assert not hidden.shown
+
+
+def test_table_that_a_alone_has_is_named() -> None:
+    table = Table(pd.DataFrame({"scheme": ["RoPE"], "norm": ["1"]}), "norms")
+    name, of_a = both(page_of(), page_of(table)).blocks
+    assert isinstance(name, Text)
+    assert name.text == r"A\: base 500"
+    assert of_a is table
 
 
 def test_clocks_of_a_scheme_stand_beside_each_other() -> None:
