@@ -1,32 +1,37 @@
 """The Claims page: verdicts of the library, filtered, counted, drawn, and as a script."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from streamlit.testing.v1 import AppTest
 
+from dashboard import compare
+from dashboard.blocks import Block, Code, Drawer, Matrices, Page, Table, Text
 from dashboard.pages.claims import data
-from dashboard.pages.claims.options import ClaimsChoice
+from dashboard.pages.claims.page import Options, page
 from dashboard.settings import Setting
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.schemes.sizes import Sizes
-from tests.dashboard.pages import as_read, drawn, headline, matrices, opened, setting, table, visit
+from tests.dashboard.called_pages import data as data_of
+from tests.dashboard.called_pages import texts
+from tests.dashboard.pages import as_read, drawn, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
-def lines(at: AppTest) -> dict[str, str]:
-    """The lines of the page as read, by the ids of their claims, in order."""
-    found: dict[str, str] = {}
-    for expander in at.main.expander:
-        text = as_read(expander.label)
-        found |= {claim.id: text for claim in CLAIMS.values() if f".** {claim.sentence}" in text}
-    return found
+def lines(shown: Page) -> dict[str, Drawer]:
+    """Return the lines that the page shows by the ids of their claims, in order."""
+    drawers = [block for block in shown.all_blocks if isinstance(block, Drawer) and block.shown]
+    return {drawer.key.removeprefix("claim_code_"): drawer for drawer in drawers}
+
+
+def opened(name: str, setting: Setting | None = None) -> Sequence[Block]:
+    """Return what the line of a claim opens to."""
+    return lines(page(setting or Setting(), Options()))[name].make()
 
 
 def by_rank(names: Iterable[str], setting: Setting) -> list[str]:
@@ -49,16 +54,15 @@ def by_rank(names: Iterable[str], setting: Setting) -> list[str]:
 
 def test_page_shows_every_verdict_and_counts_them() -> None:
     """What it says at default settings was reviewed; see test_every_page.py."""
-    link = {
-        "dim": "64", "heads": "4", "length": "48", "train_length": "32", "base": "1e8",
-        "learned_source": "random", "precision": "float16", "sinusoidal.layout": "half",
-        "rope.layout": "half",
-    }  # fmt: skip
-    at = drawn(visit("claims", link, **opened("claims")))
-    found = lines(at)
-    assert [*found] == by_rank(CLAIMS, setting(at))
-    verdicts = {name: claim.test(setting(at).sizes) for name, claim in CLAIMS.items()}
-    numbers = {row["id"]: row for row in table(at, "claims").to_dict("records")}
+    setting = Setting(
+        dim=64, heads=4, length=48, train_length=32, base=1e8, learned_source="random",
+        precision="float16", own=(("rope.layout", "half"), ("sinusoidal.layout", "half")),
+    )  # fmt: skip
+    shown = page(setting, Options())
+    found = {name: as_read(drawer.title) for name, drawer in lines(shown).items()}
+    assert [*found] == by_rank(CLAIMS, setting)
+    verdicts = {name: claim.test(setting.sizes) for name, claim in CLAIMS.items()}
+    numbers = {row["id"]: row for row in data_of(shown, "Claims").to_dict("records")}
     for name, verdict in verdicts.items():
         word = data.OUTCOMES[verdict.status].word
         assert f" **{word}.** {CLAIMS[name].sentence}" in found[name]
@@ -70,7 +74,7 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
             number, value = pd.to_numeric([row["number"], verdict.decides.value])
             assert number == pytest.approx(value, rel=1e-12, abs=1e-13, nan_ok=True)
     words = [data.OUTCOMES[verdict.status].word for verdict in verdicts.values()]
-    said = headline(at)
+    said = shown.headline
     assert said.startswith(f"{len(CLAIMS)} common claims at these settings: ")
     for heading, own in {
         "false": ("False",), "false in small models": ("False in small models",),
@@ -90,32 +94,52 @@ def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
         "small": {Status.NOT_HERE},
         "undecided": {Status.NOT_MEASURED, Status.UNDECIDED},
     }  # fmt: skip
+    setting = Setting(base=500.0)
+    states = {name: data.judge(claim, setting).status for name, claim in CLAIMS.items()}
     for verdict, theme in [*product(left, ("all", THEMES[0])), *product(["all"], THEMES)]:
-        read = data.read(Setting(base=500.0), ClaimsChoice(verdict=verdict, theme=theme))
+        shown = page(setting, Options(verdict=verdict, theme=theme))
         names = [
             claim.id
             for claim in CLAIMS.values()
-            if read.verdicts[claim.id].status in left[verdict] and theme in ("all", claim.theme)
+            if states[claim.id] in left[verdict] and theme in ("all", claim.theme)
         ]
-        assert [*read.shown] == by_rank(names, Setting(base=500.0))
-    assert lines(drawn(visit("claims", {"theme": "models", "verdict": "partly"}))) == {}
-    at = drawn(visit("claims", {"theme": THEMES[0]}))
-    assert {*lines(at)} == {claim.id for claim in CLAIMS.values() if claim.theme == THEMES[0]}
+        assert [*lines(shown)] == by_rank(names, setting)
+        assert ("No claim has this verdict and this theme here." in texts(shown)) == (not names)
+        counts = [int(text[text.index("(") + 1 : -1]) for text in texts(shown) if text[-1] == ")"]
+        assert sum(counts) == len(names)
+
+
+def test_line_of_b_says_what_a_has_even_where_the_filter_leaves_it_out() -> None:
+    gone = Setting(learned_source="table-0123456789ab")
+    b, a = (page(setting, Options(verdict="holds")) for setting in (Setting(), gone))
+    assert "ends" not in lines(a)
+    both = compare.pages(b, a, {"A": "A: no table", "B": "B"}, ["table"])
+    assert [*lines(both)] == [*lines(b)]
+    assert lines(both)["ends"].title == f"{lines(b)['ends'].title} (A: Undecided)"
 
 
 def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
-    at = drawn(visit("claims", claim_code_slowest=True))
-    assert any(code.value.startswith("def slowest") for code in at.main.code)
-    verdict = CLAIMS["slowest"].test(Sizes())
-    assert verdict.sentence in [as_read(text.value) for text in at.main.markdown]
-    assert any(f"]({CLAIMS['slowest'].link})" in text.value for text in at.main.markdown)
-    (numbers,) = [frame.value for frame in at.main.table]
+    evidence, source, table, *_, code = opened("slowest")
+    assert isinstance(code, Code)
+    assert code.code.startswith("def slowest")
+    assert isinstance(evidence, Text)
+    assert as_read(evidence.text) == CLAIMS["slowest"].test(Sizes()).sentence
+    assert isinstance(source, Text)
+    assert f"]({CLAIMS['slowest'].link})" in source.text
+    assert isinstance(table, Table)
     # 2 pi 10,000^(510/512), and the 2 pi 10,000 that is often quoted
-    assert [as_read(text) for text in numbers["found"]] == ["60,611 positions", "62,832 positions"]
+    _, *numbers = table.frame.iloc[0]
+    assert [as_read(text) for text in numbers] == ["60,611 positions", "62,832 positions"]
+
+
+def test_claim_that_is_opened_on_the_page_sends_its_evidence_and_no_other() -> None:
+    at = drawn(visit("claims", claim_code_slowest=True))
+    assert [code.value.split("(")[0] for code in at.main.code] == ["def slowest"]
 
 
 def test_opened_two_right_draws_its_attention_weights() -> None:
-    _, found = matrices(drawn(visit("claims", claim_code_two_right=True)))
+    (row,) = [block for block in opened("two_right") if isinstance(block, Matrices)]
+    found = {panel.title: panel.values.dense() for panel in row.panels}
     for title, weights in (
         ("Sinusoidal rows", two_ahead_weights(Sizes())),
         ("Random rows", two_ahead_control(Sizes())),
@@ -125,7 +149,10 @@ def test_opened_two_right_draws_its_attention_weights() -> None:
 
 
 def test_claim_on_a_missing_table_is_undecided_with_the_reason() -> None:
-    found = data.read(Setting(learned_source="table-0123456789ab"), ClaimsChoice())
-    assert found.verdicts["ends"].status is Status.UNDECIDED
-    assert "is not on this server" in found.verdicts["ends"].sentence
-    assert found.verdicts["slowest"].status is Status.FALSE
+    gone = Setting(learned_source="table-0123456789ab")
+    shown = lines(page(gone, Options()))
+    assert shown["ends"].mark == "Undecided"
+    assert shown["slowest"].mark == "False"
+    (evidence, *_) = opened("ends", gone)
+    assert isinstance(evidence, Text)
+    assert "is not on this server" in as_read(evidence.text)

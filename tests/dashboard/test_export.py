@@ -160,7 +160,7 @@ SCRIPTS = [
     ("relative_offsets", ODD, "one matrix per offset"),
     ("relative_offsets", ODD, "offset only and straight line"),
     ("why_position", ODD | SENTENCE, "Difference by word"),
-    ("claims", ODD, "claims"),
+    ("claims", ODD, "Claims"),
     ("context_planner", PLAN | {"context": "16384"}, "methods"),
     ("context_planner", PLAN | {"model": "deepseek-v3", "methods": ",".join(METHODS)}, "methods"),
     ("context_planner", PLAN | {"model": "qwen3-8b", "trained": "4096"}, "methods"),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dashboard import results
 from dashboard.controls import link as links
 from dashboard.controls import pin
-from dashboard.pages.claims.options import ClaimsChoice
+from dashboard.pages.claims.page import Options as ClaimsOptions
 from dashboard.server import jobs
 from dashboard.settings import Setting, record
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
@@ -329,6 +329,6 @@ def test_no_link_starts_a_dense_fit_and_asking_does(monkeypatch: pytest.MonkeyPa
 
 
 def test_label_of_a_choice_opens_without_a_notice() -> None:
-    assert links.parse_options({"verdict": ["partly true"]}, ClaimsChoice) == (
+    assert links.parse_options({"verdict": ["partly true"]}, ClaimsOptions) == (
         {"verdict": "partly", "theme": "all"}, [],
     )  # fmt: skip

@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
     **{
         page: (page, f"pages.{FOLDERS.get(page, page)}.page", "page", {})
-        for page in ("overview", "similarity", "start")
+        for page in ("overview", "claims", "similarity", "start")
     },
     "check_my_encoding": (
         "check_my_encoding",

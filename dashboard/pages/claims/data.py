@@ -1,14 +1,12 @@
-"""What the Claims page shows: verdicts at a setting, counted, filtered and as one table."""
+"""What the Claims page shows: verdicts at a setting, counted, in order and as one table."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import pandas as pd
 
 from dashboard.cache import cached
-from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.results import Array
 from dashboard.settings import Setting
 from dashboard.text import listed
@@ -71,30 +69,10 @@ for name, claim in CLAIMS.items():
 """
 
 
-@dataclass(frozen=True)
-class ClaimsRead:
-    """All verdicts at one setting, and the ids of the claims that the filters leave."""
-
-    verdicts: Mapping[str, Verdict]
-    shown: tuple[str, ...]
-    numbers: pd.DataFrame
-    weights: tuple[Array, Array, int] | None  # of the drawn claim: see _weights
-
-
-def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
-    """Return what the page shows of a setting."""
-    verdicts = {name: judge(claim, setting) for name, claim in CLAIMS.items()}
-    outcomes = {name: OUTCOMES[verdict.status] for name, verdict in verdicts.items()}
-    filtered = [
-        name
-        for name, claim in CLAIMS.items()
-        if chosen.verdict in ("all", outcomes[name].option) and chosen.theme in ("all", claim.theme)
-    ]
-    filtered.sort(key=lambda name: _RANKS.get(name, len(FIRST)))
-    filtered.sort(key=lambda name: HEADINGS.index(outcomes[name].heading))
-    drawn = CLAIMS[DRAWN].relevant(setting.sizes)
-    weights = _weights(drawn) if verdicts[DRAWN].numbers else None
-    return ClaimsRead(verdicts, tuple(filtered), frame(verdicts), weights)
+def in_order(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """Return the claims in the order of the page: by their verdicts, then by fame."""
+    ranked = sorted(verdicts, key=lambda name: _RANKS.get(name, len(FIRST)))
+    return sorted(ranked, key=lambda name: HEADINGS.index(OUTCOMES[verdicts[name].status].heading))
 
 
 def judge(claim: Claim, setting: Setting) -> Verdict:
@@ -111,11 +89,11 @@ def _judged(name: str, sizes: Sizes) -> Verdict:
 
 
 @cached
-def _weights(sizes: Sizes) -> tuple[Array, Array, int]:
+def weights(sizes: Sizes) -> tuple[Array, Array, int]:
     """Return the first weights of sinusoidal rows and of random rows, and how many positions attend."""
     few = slice(DRAWN_POSITIONS)
-    weights, control = two_ahead_weights(sizes), two_ahead_control(sizes)
-    return weights[few, few].numpy(), control[few, few].numpy(), len(weights)
+    found, control = two_ahead_weights(sizes), two_ahead_control(sizes)
+    return found[few, few].numpy(), control[few, few].numpy(), len(found)
 
 
 def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
