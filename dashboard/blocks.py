@@ -21,6 +21,7 @@ from dashboard.components.matrix import Row as MatrixRow
 
 Look = Literal["plain", "caption", "heading", "info", "warning", "error"]
 Names = Mapping[str, str]  # what A and B are called
+Narrowed = int | Sequence[str] | Mapping[str, str]
 Changes = Mapping[str, Any]  # of shared fields and of options, by name
 
 
@@ -214,12 +215,13 @@ class Data:
 class Controls:
     """The controls of these fields, shared or of the page, in a row.
 
-    narrowed: the largest number, or the choices, that are offered now. empty: what a number's field says
+    narrowed: the largest number, or the choices, that are offered now; of a word, titles by word, where a
+    word without a title stands for the default. empty: what a number's field says
     while it is empty, which stands for its default; of the model, what its choice calls none.
     """
 
     names: Sequence[str]
-    narrowed: Mapping[str, int | Sequence[str]] = field(default_factory=dict)
+    narrowed: Mapping[str, Narrowed] = field(default_factory=dict)
     empty: Mapping[str, str] = field(default_factory=dict)
 
 

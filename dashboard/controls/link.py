@@ -164,6 +164,11 @@ def read_options(owner: type) -> None:
 def options(owner: type[Options]) -> Options:
     """Return a page's options before their controls are drawn: what those hold, else what the link says."""
     read_options(owner)
+    return held(owner)
+
+
+def held(owner: type[Options]) -> Options:
+    """Return a page's options as `options` does, and leave illegal ones in the link."""
     values, _ = parse_options(_query(), owner)
     run = get_script_run_ctx()
     back = run is not None and run.is_history_navigation  # the controls still hold what was left

@@ -8,9 +8,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import results
+from dashboard.blocks import Narrowed
 from dashboard.controls import learned_table, link, model_picker, page_controls
 from dashboard.controls.link import DEFAULTS, RULES
-from dashboard.controls.widgets import control, widget
+from dashboard.controls.widgets import control, show, widget
 from dashboard.sentence_rule import Sentence
 from dashboard.server.incidents import show_callback_errors
 from dashboard.settings import PRESETS, Setting
@@ -23,6 +24,7 @@ from posenc.schemes import SCHEMES
 
 Owner = TypeVar("Owner")
 
+MOST_TITLES = 6  # side by side; more are a list to choose from
 # What stands open; the rest is under More.
 FIRST = ("base", "dim", "schemes", "length", "train_length")
 PICKED = ("model", "learned_source")  # each by a picker of its own
@@ -122,14 +124,15 @@ def choices(
     place: DeltaGenerator | Mapping[str, DeltaGenerator] | None = None,
     words: Sequence[str] = (),
     empty: Mapping[str, str] | None = None,
-    narrowed: Mapping[str, Sequence[str] | int] | None = None,
+    narrowed: Mapping[str, Narrowed] | None = None,
 ) -> Owner:
     """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
     place: a control without a place is not drawn and has its default.
     words: what a field of free words can be right now. empty: what a number's field says while it is
     empty, which stands for its default. narrowed: the options that are offered of a choice, or the largest
-    number, where its rule allows more; the first option replaces a default that is not offered.
+    number, where its rule allows more; the first option replaces a default that is not offered. Of a word,
+    the titles that are offered.
     """
     row = None if isinstance(place, Mapping) else place
     if place is None:
@@ -144,6 +147,10 @@ def choices(
             continue
         target = place[name] if isinstance(place, Mapping) else row
         assert target is not None
+        narrower = (narrowed or {}).get(name)
+        if isinstance(narrower, Mapping):
+            values[name] = _titled(target, name, owner, narrower)
+            continue
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
             continue
@@ -155,7 +162,6 @@ def choices(
             )  # fmt: skip
             values[name] = default if number is None else number
             continue
-        narrower = (narrowed or {}).get(name)
         if isinstance(narrower, int) and isinstance(rule, fields.IntRange):
             rule = replace(rule, high=narrower)
             default = clamp(rule, default)
@@ -204,6 +210,42 @@ def _one_of(place: Any, name: str, rule: fields.Word, default: str, words: Seque
         width=320,
     )
     return chosen
+
+
+def _titled(place: Any, name: str, owner: type[Owner], titles: Mapping[str, str]) -> str:
+    """Draw the choice of a word by its title and return the word.
+
+    The link holds the word. Streamlit would write its title, so the address is written here.
+    """
+    rule, default = fields.rules(owner)[name], fields.defaults(owner)[name]
+    asked: str = vars(link.options(owner))[name]
+    word = asked if asked in titles else default
+    _keep_word(name, word, default)
+    key = f"{name}_control"
+    show(key, word)
+    look: dict[str, Any] = {
+        "key": key, "format_func": titles.__getitem__, "help": rule.help or None, "on_change": _take_word,
+        "args": (name, key, default),
+    }  # fmt: skip
+    if len(titles) > MOST_TITLES:
+        place.selectbox(rule.label, [*titles], width=320, **look)
+    else:
+        place.segmented_control(rule.label, [*titles], required=True, wrap=True, **look)
+    return word
+
+
+@show_callback_errors
+def _take_word(name: str, key: str, default: str) -> None:
+    _keep_word(name, st.session_state[key], default)
+
+
+def _keep_word(name: str, word: str, default: str) -> None:
+    """Put a word into the session and, where it is not the default, into the address."""
+    st.session_state[name] = word
+    if word == default:
+        st.query_params.pop(name, None)
+    elif st.query_params.get(name) != word:
+        st.query_params[name] = word
 
 
 def tell(notices: list[str]) -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard import compare
 from dashboard.ab import AB
-from dashboard.blocks import Chart, Data, Matrices, Page
+from dashboard.blocks import Chart, Data, Matrices, Page, Uses
 from dashboard.charts import theme
 from dashboard.controls import link, pin
 from dashboard.frame import page as old
@@ -15,10 +15,17 @@ from dashboard.frame.page_contents import Picture
 from dashboard.render import Renderer
 
 
+def uses(module: ModuleType) -> Uses:
+    """Return what the page of a module reads of a setting, which may depend on its options."""
+    used: Uses = module.USES(link.held(module.Options)) if callable(module.USES) else module.USES
+    return used
+
+
 def draw(module: ModuleType) -> None:
     """Draw the page of a module at what is chosen, and give the frame what it exports and explains."""
     settings, options = old.settings(), link.options(module.Options)
-    if not (module.USES.schemes or module.USES.itself):  # A is as B
+    used = uses(module)
+    if not (used.schemes or {*used.itself} - {"schemes"}):  # which A and B share
         settings = AB(settings.current)
     pages = settings.map(lambda setting: module.page(setting, options))
     page: Page = pages.current

@@ -57,7 +57,7 @@ def draw(
     (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
     page_module = importlib.import_module(f"dashboard.pages.{folder}.page")
     is_function = hasattr(page_module, "Options")
-    page_controls.note(page_module.USES if is_function else page_module.used_controls)
+    page_controls.note(bridge.uses(page_module) if is_function else page_module.used_controls)
     # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
     closed = presenting() or not page_controls.any_here()
     st.set_page_config(

@@ -259,8 +259,8 @@ def test_nonsense_gives_every_control_its_default_and_is_named(text: str) -> Non
     assert found.setting == Setting()
     defaults = [fields.defaults(owner).items() for owner in OPTION_CLASSES]
     assert options == dict(itertools.chain(*defaults))
-    # An empty text is no nonsense for `model`: it says that none is chosen.
-    assert {*left_out} == {*every} - ({"model"} if text == "" else set())
+    # An empty text says that no model, and no comparison of runs, is chosen.
+    assert {*left_out} == {*every} - ({"model", "comparison"} if text == "" else set())
 
 
 def test_illegal_option_is_named_and_the_page_has_its_default() -> None:

@@ -13,32 +13,31 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from dashboard import runs
-from dashboard.pages.extrapolation.options import ExtrapolationChoice, MeasuredChoice
-from posenc import fields
+from dashboard.blocks import Chart, Controls, Findings, Page, Text
+from dashboard.pages.extrapolation.measured import OF_SHIPPED
+from dashboard.pages.extrapolation.page import Options, page
+from dashboard.pages.start.page import Options as StartOptions
+from dashboard.pages.start.page import page as start_page
+from dashboard.settings import Setting
 from posenc.errors import StoreUnavailable
 from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.specification import name_of
 from posenc.lab.summary import comparison
 from tests.dashboard import pages
+from tests.dashboard.called_pages import block_of, data, texts
 from tests.dashboard.page_queue import empty_page_caches
-from tests.dashboard.pages import KINDS, LABELS, captions, charts, drawn, headline, table, visit
+from tests.dashboard.pages import KINDS, LABELS, as_read, drawn, headline, visit
 from tests.dashboard.shipped_runs import shipped_runs
 from tests.lab.small_runs import small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 ROPE = small_spec("rope", train_length=64)
-LINK = {
-    "half": "measured",
-    "variants": "false",
-    "schemes": "learned,rope,alibi",
-    "comparison": comparison(replace(ROPE, seed=1)),  # the seed is none of its name
-}
-CONTEXT = "measured loss by context"
+OF_ROPE = comparison(replace(ROPE, seed=1))  # the seed is none of its name
+CLASSES = "Measured classes"
 # Loss by context, per scheme and seed: RoPE is best at 64 and breaks, ALiBi gains from context.
 LOSSES: dict[tuple[str, str], tuple[dict[int, float], ...]] = {
     ("rope", TRAINED): (
@@ -61,8 +60,27 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     empty_page_caches()
 
 
-def open_measured(*numbers: str, **link: str) -> AppTest:
-    return drawn(visit("extrapolation", LINK | link, **pages.opened(*numbers)))
+def measured(
+    schemes: tuple[str, ...] = ("learned", "rope", "alibi"),
+    comparison: str = OF_ROPE,
+    **options: Any,
+) -> Page:
+    return page(Setting(schemes=schemes), Options(comparison=comparison, **options))
+
+
+def said(shown: Page) -> list[str]:
+    return [as_read(text) for text in texts(shown)]
+
+
+def picture(shown: Page) -> Chart:
+    (chart,) = [block for block in shown.all_blocks if isinstance(block, Chart)]
+    return chart
+
+
+def asked(shown: Page) -> list[str]:
+    return [
+        name for block in shown.all_blocks if isinstance(block, Controls) for name in block.names
+    ]
 
 
 def add_run(store: Store, specification: Specification, *scores: Score) -> None:
@@ -83,14 +101,17 @@ def fill(store: Store) -> None:
 
 
 def test_page_without_runs_says_so(store: Store) -> None:
-    at = open_measured()
-    assert "Learned, RoPE and ALiBi" in headline(at)
-    assert "is not on this server" in pages.notices(at)[0]
+    shown = measured()
+    assert shown.headline == "No model of Learned, RoPE and ALiBi is on this server."
+    assert said(shown)[0] == (
+        f"Comparison {OF_ROPE} is not on this server; {OF_SHIPPED} is shown instead."
+    )
+    assert asked(shown) == ["half", "comparison"]
 
 
 def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(store: Store) -> None:
     fill(store)
-    at = open_measured(CONTEXT, "measured classes")
+    shown = measured()
     # RoPE's seeds are 0.3 and 0.1 below ALiBi's, which two seeds do not tell from chance; both are
     # 0.4 below the learned table's.
     for fact in (
@@ -98,8 +119,8 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
         "ALiBi (-0.100 nats) holds; RoPE (+2.40 nats) breaks",
         "Learned ends at 64",
     ):
-        assert fact in headline(at)
-    (details,) = [text for text in captions(at) if text.startswith("Lowest loss")]
+        assert fact in shown.headline
+    (details,) = [text for text in said(shown) if text.startswith("Lowest loss")]
     for fact in (
         "Lowest loss at 64 tokens: RoPE, 1.30, not clearly different from ALiBi.",
         "mean of 2 seeds; bands: lowest to highest seed",
@@ -107,14 +128,14 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
         "0.095 nats higher.",
     ):
         assert fact in details
-    records = table(at, CONTEXT).to_dict("records")
+    records = data(shown, "Measured loss by context").to_dict("records")
     rows = {(row["scheme"], row["read"], row["context"]): row for row in records}
     for (kind, variant), (first, second) in LOSSES.items():
         for x, pair in ((x, (first[x], second[x])) for x in first):
             row = rows[LABELS[kind], variant, x]
             assert row["loss"] == pytest.approx(sum(pair) / 2)
             assert (row["low"], row["high"], row["seeds"]) == (min(pair), max(pair), 2)
-    classes: Any = table(at, "measured classes").set_index("scheme")
+    classes: Any = data(shown, CLASSES).set_index("scheme")
     assert classes.loc["RoPE", "perplexity"] == pytest.approx(math.exp(1.3))
     assert classes.loc["RoPE", "bits per byte"] == pytest.approx(1.3 / math.log(2))
     # Not evaluated at the training length; 1.41 is 0.11 above the loss of the scheme as trained.
@@ -128,9 +149,15 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     assert classes["breaks at"].dropna().to_dict() == {
         "RoPE": 128, "RoPE, NTK-aware": 256, f"Learned, {CLAMPED}": 128,
     }  # fmt: skip
-    assert {*charts(at)[0]["name"]} == {"RoPE", "ALiBi", "Learned"}
-    at.session_state["variants"] = True
-    (context,) = charts(drawn(at.run()))
+    assert block_of(shown, Findings, "measured").frame["loss"].equals(data(shown, CLASSES)["loss"])
+
+
+def test_picture_draws_variants_perplexity_and_positions_where_they_are_chosen(
+    store: Store,
+) -> None:
+    fill(store)
+    assert {*picture(measured()).drawn["name"]} == {"RoPE", "ALiBi", "Learned"}
+    context = picture(measured(variants=True)).frame
     rope = context[(context["scheme"] == "RoPE") & (context["read"] == TRAINED)]
     assert rope["x"].tolist() == [32, 64, 128, 256]
     assert rope["y"].tolist() == pytest.approx([1.5, 1.3, 2.6, 3.7])
@@ -141,20 +168,17 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     }  # fmt: skip
     assert ends["label"].to_dict() == {name: name for name in ends.index}
     assert ends["early"].to_dict() == {name: name == "Learned" for name in ends.index}
-    at.session_state["unit"] = "perplexity"
-    as_perplexity = charts(drawn(at.run()))[0]
-    for column in ("y", "high"):
+    as_perplexity = picture(measured(variants=True, unit="perplexity")).numbers()
+    for column, name in (("y", "perplexity"), ("high", "high")):
         expected = context[column].map(math.exp).tolist()
-        assert as_perplexity[column].tolist() == pytest.approx(expected)
-    at.session_state["axis"] = "position"
-    (position,) = charts(drawn(at.run()))
-    assert set(position["x"]) == {11.5}  # the middle of positions 8 to 15
+        assert as_perplexity[name].tolist() == pytest.approx(expected)
+    position = picture(measured(axis="position"))
+    assert set(position.frame["x"]) == {11.5}  # the middle of positions 8 to 15
 
 
 def test_every_measured_context_has_a_tick(store: Store) -> None:
     fill(store)
-    at = open_measured()
-    spec = at.session_state["page_contents"].pictures["measured_context"].spec
+    spec = picture(measured()).spec
     axes = [x["axis"] for layer in spec["layer"] if "axis" in (x := layer["encoding"].get("x", {}))]
     assert len(axes) >= 2
     assert all(axis["values"] == [32, 64, 128, 256] for axis in axes)
@@ -162,18 +186,30 @@ def test_every_measured_context_has_a_tick(store: Store) -> None:
 
 def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     fill(store)
-    at = open_measured(schemes="sinusoidal,rope")
-    assert any(text.startswith("Lowest loss at 64 tokens: RoPE, 1.30.") for text in captions(at))
-    assert any("Not trained in this comparison: Sinusoidal." in text for text in captions(at))
+    shown = said(measured(("sinusoidal", "rope")))
+    assert any(text.startswith("Lowest loss at 64 tokens: RoPE, 1.30.") for text in shown)
+    assert "Not trained in this comparison: Sinusoidal." in shown
     other = small_spec("rope", train_length=128)
     add_run(store, other, Score("context", TRAINED, 128, 1.0, 1))
-    at = open_measured(comparison=comparison(other))
-    assert any(text.startswith("Lowest loss at 128 tokens: RoPE, 1.00.") for text in captions(at))
+    shown = said(measured(comparison=comparison(other)))
+    assert any(text.startswith("Lowest loss at 128 tokens: RoPE, 1.00.") for text in shown)
+
+
+def test_comparison_is_chosen_by_its_title_and_stands_in_the_link_by_its_name(store: Store) -> None:
+    fill(store)
+    add_run(store, small_spec("rope", train_length=128), Score("context", TRAINED, 128, 1.0, 1))
+    link = {"schemes": "rope", "comparison": OF_ROPE}
+    at = drawn(visit("extrapolation", link | {"half": "measured"}))
     box = at.segmented_control(key="comparison_control")
-    assert {"Text, 64 tokens", "Text, 128 tokens"} <= {*box.options}
-    drawn(box.set_value(comparison(ROPE)).run())
+    assert [*box.options] == [OF_SHIPPED, "Text, 64 tokens", "Text, 128 tokens"]
     assert "Trained on 64 tokens" in headline(at)
-    assert at.query_params["comparison"] == comparison(ROPE)
+    (other,) = [name for name in runs.comparisons(runs.all_ids()) if name != OF_ROPE]
+    drawn(box.set_value(other).run())
+    assert "Trained on 128 tokens" in headline(at)
+    assert at.query_params["comparison"] == other
+    box.set_value("").run()
+    assert headline(at) == "No model of RoPE is on this server."
+    assert "comparison" not in at.query_params
 
 
 def test_run_of_a_visitor_is_drawn_beside_what_ships_only_where_it_is_chosen(
@@ -182,8 +218,8 @@ def test_run_of_a_visitor_is_drawn_beside_what_ships_only_where_it_is_chosen(
     """A third seed of RoPE in a comparison that ships, and a comparison of its own."""
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path))
     empty_page_caches()
-    link = {"half": "measured", "variants": "false", "schemes": "rope,alibi"}
-    before = drawn(visit("extrapolation", link, **pages.opened("measured classes")))
+    schemes = ("rope", "alibi")
+    before = measured(schemes, "")
     (rope, *_) = [
         run.specification
         for run in shipped_runs()
@@ -197,24 +233,24 @@ def test_run_of_a_visitor_is_drawn_beside_what_ships_only_where_it_is_chosen(
         store, own, Score("context", TRAINED, 128, 9.0, 1), Score("context", TRAINED, 256, 9.0, 1)
     )
     empty_page_caches()
-    at = drawn(visit("extrapolation", link, **pages.opened("measured classes")))
-    assert headline(at) == headline(before)
-    assert table(at, "measured classes").equals(table(before, "measured classes"))
-    for frame, other in zip(charts(at), charts(before), strict=True):
-        assert frame.equals(other)
-    chosen = drawn(at.toggle(key="own_runs").set_value(True).run())
-    assert headline(chosen) != headline(before)
-    classes = table(chosen, "measured classes").set_index("scheme")
+    beside = measured(schemes, "")
+    assert "own_runs" not in asked(before)
+    assert "own_runs" in asked(beside)
+    assert beside.headline == before.headline
+    assert data(beside, CLASSES).equals(data(before, CLASSES))
+    assert picture(beside).frame.equals(picture(before).frame)
+    chosen = measured(schemes, "", own_runs=True)
+    assert chosen.headline != before.headline
+    classes = data(chosen, CLASSES).set_index("scheme")
     assert (classes.loc["RoPE", "seeds"], classes.loc["ALiBi", "seeds"]) == (4, 3)
-    assert pages.copied_link(chosen)["own_runs"] == "true"
     alone = replace(small_spec("rope", train_length=64), seed=7)  # nothing of it ships
     add_run(
         store, alone, Score("context", TRAINED, 64, 2.0, 1), Score("context", TRAINED, 128, 2.0, 1)
     )
     empty_page_caches()
-    at = drawn(visit("extrapolation", link | {"comparison": comparison(alone)}))
-    assert "RoPE (+0.000 nats) holds" in headline(at)
-    assert "own_runs" not in at.session_state
+    shown = measured(schemes, comparison(alone))
+    assert "RoPE (+0.000 nats) holds" in shown.headline
+    assert "own_runs" not in asked(shown)
     empty_page_caches()
 
 
@@ -229,9 +265,8 @@ def test_broken_file_is_named(store: Store) -> None:
     fill(store)
     path = Path(store.path(f"{5:020x}.parquet"))
     path.write_bytes(b"PAR1 no more")
-    at = open_measured()
-    assert f"run {path.stem} cannot be read." in captions(at)
-    assert "RoPE (+2.40 nats) breaks" in headline(at)
+    assert f"run {path.stem} cannot be read." in said(measured())
+    assert "RoPE (+2.40 nats) breaks" in measured().headline
 
 
 def test_run_of_a_scheme_that_is_not_registered_is_named_with_its_scheme(store: Store) -> None:
@@ -243,10 +278,9 @@ def test_run_of_a_scheme_that_is_not_registered_is_named_with_its_scheme(store: 
     text = json.dumps(note | {"specification": record}).encode()
     name = name_of(record)
     pq.write_table(table.replace_schema_metadata({b"posenc": text}), run.with_stem(name))
-    at = open_measured()
-    said = f"run {name} is of a scheme that is not registered here: 'square_root'."
-    assert said in captions(at)
-    assert "RoPE (+2.40 nats) breaks" in headline(at)
+    told = f"run {name} is of a scheme that is not registered here: 'square_root'."
+    assert told in said(measured())
+    assert "RoPE (+2.40 nats) breaks" in measured().headline
 
 
 def test_folder_that_cannot_be_listed_is_named(
@@ -255,8 +289,8 @@ def test_folder_that_cannot_be_listed_is_named(
     Path(store.root).mkdir(parents=True, exist_ok=True)
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda at: refuse_io() if at == store.root else real(at))
-    at = visit("extrapolation", LINK)
-    assert any("trained on this server cannot be read now" in text for text in captions(at))
+    shown = said(measured())
+    assert any("trained on this server cannot be read now" in text for text in shown)
 
 
 @pytest.mark.parametrize("whole_store", [True, False])
@@ -277,16 +311,16 @@ def test_run_that_could_not_be_read_once_is_shown_when_it_can(
             broken.setattr(type(store.files), "cat_file", refuse_io)
         else:
             broken.setattr(Store, "read", fail)
-        at = visit("extrapolation", LINK)
-        assert not at.exception
+        shown = measured()
         warning = f"1 trained model cannot be read now, {lost}"
-        assert [warning in box.value for box in at.warning].count(True) == (not whole_store)
+        boxes = [b.text for b in shown.all_blocks if isinstance(b, Text) and b.look == "warning"]
+        assert [warning in text for text in boxes].count(True) == (not whole_store)
         first = ", ".join(f"run {run_id}" for run_id in store.ids()[:3])
-        assert (f"{first} and 3 more cannot be read." in captions(at)) == whole_store
-        assert "RoPE, 1.30" not in " ".join(captions(at))
+        assert (f"{first} and 3 more cannot be read." in said(shown)) == whole_store
+        assert "RoPE, 1.30" not in " ".join(said(shown))
     assert len(store.ids()) == 6
     empty_page_caches()  # what could not be read is tried again after a minute
-    assert "RoPE, 1.30" in " ".join(captions(open_measured()))
+    assert "RoPE, 1.30" in " ".join(said(measured()))
 
 
 # Copying and recalling ----------------------------------------------------------------------------
@@ -298,12 +332,15 @@ def test_copying_is_shown_where_there_are_such_runs(store: Store) -> None:
         scores = (Score("copy", TRAINED, x, share, 200) for x, share in shares.items())
         add_run(store, small_spec(kind, task="copy", train_length=20), *scores)
     name = comparison(small_spec("alibi", task="copy", train_length=20))
-    at = open_measured("measured copy", comparison=name)
+    shown = measured(comparison=name, axis="position", unit="perplexity")  # asked of texts alone
     expected = "Correct at 20 letters: Learned 12% and ALiBi 75%. "
     expected += "At least half correct up to: Learned nowhere and ALiBi 20."
-    assert headline(at) == expected
-    rows = table(at, "measured copy")[["scheme", "letters", "accuracy"]].to_numpy().tolist()
+    assert shown.headline == expected
+    rows = data(shown, "Measured copy")[["scheme", "letters", "accuracy"]].to_numpy().tolist()
     assert rows == [["Learned", 20, 0.125], ["ALiBi", 20, 0.75], ["ALiBi", 30, 0.25]]
+    drawn = picture(shown).numbers()[["scheme", "letters", "accuracy"]]
+    assert drawn.to_numpy().tolist() == rows
+    assert asked(shown) == ["half", "comparison"]
 
 
 def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -> None:
@@ -318,38 +355,34 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
             scores.append(Score("recall", "NTK-aware", 255, 0.6, 400))
         add_run(store, small_spec(kind, task="recall"), *scores)
     name = comparison(small_spec("rope", task="recall"))
-    at = open_measured("measured classes", comparison=name)
-    sentence = headline(at)
+    shown = measured(comparison=name)
     for fact in ("RoPE 99% and ALiBi 70%", "not judged past it: ALiBi", "up to: RoPE 15."):
-        assert fact in sentence
-    (frame,) = [chart for chart in charts(at) if "chance" in chart]
+        assert fact in shown.headline
+    frame = picture(shown).frame
     assert set(frame["chance"]) == {0.25}
     assert set(frame["boundary"]) == {13.0}
-    accuracies = table(at, "measured classes").set_index("scheme")["accuracy in training"]
+    accuracies = data(shown, CLASSES).set_index("scheme")["accuracy in training"]
     assert accuracies.dropna().to_dict() == {
         "RoPE": pytest.approx(0.99),
         "ALiBi": pytest.approx(0.7),
     }
-    reached = table(at, "measured classes").set_index("scheme")["half correct up to"]
+    reached = data(shown, CLASSES).set_index("scheme")["half correct up to"]
     assert reached.dropna().to_dict() == {"RoPE": 15, "RoPE, NTK-aware": 255}
-    (about,) = [text for text in captions(at) if "guessing among" in text]
+    (about,) = [text for text in said(shown) if "guessing among" in text]
     assert (
         "Past 13 tokens, a rule that knows the question's position alone is right in 43.8%" in about
     )
 
 
 def test_half_correct_of_a_variant_is_that_of_a_loop_over_the_shipped_runs() -> None:
-    at = drawn(
-        visit("extrapolation", {"half": "measured", "comparison": "recall-32-d89b5de4"},
-              **pages.opened("measured classes"))
-    )  # fmt: skip
+    shown = measured(Setting().schemes, "recall-32-d89b5de4")
     values: dict[str, dict[int, list[float]]] = {}
     for run in shipped_runs():
         for score in run.scores if run.specification.task == "recall" else ():
             way = "" if score.variant == TRAINED else f", {score.variant}"
             label = f"{run.specification.scheme.label}{way}"
             values.setdefault(label, {}).setdefault(score.x, []).append(score.value)
-    reached = table(at, "measured classes").set_index("scheme")["half correct up to"]
+    reached = data(shown, CLASSES).set_index("scheme")["half correct up to"]
     for label in ("RoPE", "RoPE, NTK-aware", "RoPE, position interpolation", "ALiBi",
                   "Learned", f"Learned, {CLAMPED}"):  # fmt: skip
         expected = None
@@ -374,23 +407,23 @@ def test_shipped_runs_are_complete() -> None:
         assert run.losses[-1] < run.losses[0] / 2
     expected = [*product(tasks, KINDS, range(3)), *product(tasks[:1], relative, range(3))]
     assert counts == Counter((*task, kind, seed) for task, kind, seed in expected)
-    assert fields.defaults(ExtrapolationChoice)["half"] == "measured"
+    assert Options().half == "measured"
 
 
 @pytest.mark.parametrize(
-    ("schemes", "task"), [("rope", ("language", 128)), ("rope,t5", ("language", 64))]
+    ("schemes", "task"), [(("rope",), ("language", 128)), (("rope", "t5"), ("language", 64))]
 )
 def test_page_opens_on_the_models_that_the_other_pages_show(
-    schemes: str, task: tuple[str, int]
+    schemes: tuple[str, ...], task: tuple[str, int]
 ) -> None:
-    at = drawn(visit("extrapolation", {"half": "measured", "schemes": schemes}))
-    names = {comparison(r.specification): r.specification for r in shipped_runs()}
-    opened = names[at.session_state["comparison"]]
+    shown = measured(schemes, "")
+    names = {comparison(run.specification): run.specification for run in shipped_runs()}
+    (opened,) = [names[name] for name in names if name in shown.script]
     assert (opened.task, opened.train_length) == task
-    assert headline(at).startswith(f"Trained on {task[1]} tokens")
-    start = drawn(visit("start", {"schemes": schemes}))
-    assert f"small models trained on {task[1]} tokens" in captions(start)[0]
-    default = names[fields.defaults(MeasuredChoice)["comparison"]]
+    assert shown.headline.startswith(f"Trained on {task[1]} tokens")
+    start = start_page(Setting(schemes=schemes), StartOptions())
+    assert any(f"small models trained on {task[1]} tokens" in text for text in texts(start))
+    default = names[OF_SHIPPED]
     assert (default.task, default.train_length) == ("language", 128)
 
 
@@ -398,33 +431,13 @@ def test_page_opens_on_the_models_that_the_other_pages_show(
     ("link", "view"),
     [
         ({}, "measured"),
-        ({"reach": "8"}, "formula"),  # of an earlier version, whose default was the formula
-        ({"reach": "8", "half": "measured"}, "measured"),
+        ({"reach": "8"}, "measured"),  # of a version before there were two views
+        ({"reach": "8", "half": "formula"}, "formula"),
     ],
 )
-def test_link_opens_the_view_that_its_options_belong_to(
+def test_link_opens_on_what_is_measured_unless_it_asks_for_the_formula(
     link: dict[str, str], view: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(pages.VIEWS, "extrapolation")
     at = drawn(visit("extrapolation", link))
-    assert at.session_state["half"] == view
-    assert ("reach" in at.session_state) == (view == "formula")
-
-
-@pytest.mark.parametrize(
-    ("link", "variants"),
-    [
-        ({"half": "measured"}, False),
-        (
-            {"half": "measured", "comparison": "language-64-9df31a1c"},
-            True,
-        ),  # copied, earlier version
-        ({"half": "measured", "comparison": "language-64-9df31a1c", "variants": "false"}, False),
-    ],
-)
-def test_copied_link_of_an_earlier_version_opens_with_its_variants(
-    link: dict[str, str], variants: bool
-) -> None:
-    at = drawn(visit("extrapolation", link))
-    assert at.session_state["variants"] == variants
-    assert (charts(at)[0]["read"] != TRAINED).any() == variants
+    assert headline(at).startswith("Trained on" if view == "measured" else "Past the training")

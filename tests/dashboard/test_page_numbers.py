@@ -19,6 +19,8 @@ from dashboard.blocks import Chart
 from dashboard.controls import pin
 from dashboard.frame.drawers import HOW_TO_READ
 from dashboard.pages.at_a_glance import page as at_a_glance
+from dashboard.pages.extrapolation import page as extrapolation
+from dashboard.pages.extrapolation.options import NEAREST, TURNS
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.options import FIRST, PLANES
 from dashboard.pages.pca.panels import panels
@@ -30,7 +32,7 @@ from posenc.rotation import pair_matrix
 from posenc.text import as_factor, significant
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
-from tests.dashboard.called_pages import chart, data, small_setting, texts
+from tests.dashboard.called_pages import chart, data, numbers, small_setting, texts
 from tests.dashboard.independent_kernels import (
     SETTINGS,
     Small,
@@ -409,19 +411,20 @@ def check_lines(at: AppTest, claims: pd.DataFrame, small: Small) -> None:
 
 def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> None:
     trained = small["train_length"]
-    names = "past the training length", "nearest trained position", "turns per pair", "frequencies"
-    reasons = "similarity", names[1], names[2], names[2]
     views = [
-        open_small("extrapolation", small, name, reach="2", reason=reason)
-        for name, reason in zip(names, reasons, strict=True)
+        extrapolation.page(
+            small_setting(small), extrapolation.Options(half="formula", reach="2", reason=reason)
+        )
+        for reason in ("similarity", NEAREST, TURNS)
     ]
-    curves, nearest, turned, summary = map(table, views, names)
-    at = views[0]
+    keys = "past", "nearest", "turns"
+    curves, nearest, turned = (numbers(view, key) for view, key in zip(views, keys, strict=True))
+    summary = data(views[2], "Frequencies")
     read = {**small, "length": 2 * trained, "precision": "float32"}
     assert of(curves, "learned").empty
     assert of(nearest, "learned").empty
     rows = 512 if small["learned_source"] == "minilm" else trained
-    told = headline(at)
+    told = views[0].headline
     assert told.startswith(f"Past the training length, {trained:,}: ")
     groups = told.removesuffix(".").split(": ", 1)[1].split("; ")
     assert f"Learned ends with its table at {rows:,}" in groups
@@ -437,7 +440,7 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         assert ("stay" in own) == (first is None)
         expected = analysis.nearest_trained_distance(trained, kernel=cosine).distance
         assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)
-        assert f"{float(expected.max()):.3g} ({LABELS[kind]})" in headline(views[1])  # of norm 1
+        assert f"{float(expected.max()):.3g} ({LABELS[kind]})" in views[1].headline  # of norm 1
     for kind in ("sinusoidal", "rope"):
         thetas = frequencies(kind, small)
         turns = trained * thetas / (2 * math.pi)
@@ -445,7 +448,7 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         (row,) = of(summary, kind).to_dict("records")
         full, pairs = int((turns >= 1).sum()), len(thetas)
         assert row["pairs with a full turn"] == f"{full} of {pairs}"
-        assert f"{full} of {pairs} ({LABELS[kind]})" in headline(views[2])
+        assert f"{full} of {pairs} ({LABELS[kind]})" in views[2].headline
         assert row["critical dimension"] == f"{2 * full} of {2 * pairs}"
         if (negative := analysis.first_negative_offset(thetas, 5_000)) is not None:
             assert row["B(k) first negative at"] == f"{negative:,}"

@@ -20,7 +20,15 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import fields, limits
 from tests.dashboard.pages import KINDS
 
-FOLDERS = ("at_a_glance", "claims", "lessons", "similarity", "start", "why_order_matters")
+FOLDERS = (
+    "at_a_glance",
+    "claims",
+    "extrapolation",
+    "lessons",
+    "similarity",
+    "start",
+    "why_order_matters",
+)
 SETTINGS = {
     "default": Setting(),
     "least": Setting(

@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         {"part": "x"},
     ),
     "learn": ("learn", "pages.lessons.data", "swap", {}),
-    "extrapolation": ("extrapolation", "pages.extrapolation.formula", "read", {}),
+    "extrapolation": ("extrapolation", "pages.extrapolation.formula", "headline", {}),
     "train": ("train", "pages.train.form", "draw", {}),
     "extrapolation, measured": (
         "extrapolation",

@@ -1,33 +1,35 @@
 """The view "measured" of Extrapolation: trained models evaluated past their training length."""
 
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
+from collections.abc import Mapping, Sequence
 
-from dashboard import run_descriptions, run_results, runs
-from dashboard.ab import AB
-from dashboard.charts import loss
-from dashboard.controls import sidebar
-from dashboard.frame import page
-from dashboard.pages.extrapolation import comparison
-from dashboard.pages.extrapolation.options import (
-    LossChoice,
-    MeasuredChoice,
-    OwnRunsChoice,
-    VariantChoice,
+from dashboard import notes, run_descriptions, run_results, runs
+from dashboard.blocks import (
+    Block,
+    Chart,
+    Controls,
+    Data,
+    Definition,
+    Findings,
+    Link,
+    Page,
+    Text,
 )
+from dashboard.charts import loss, theme
+from dashboard.pages.extrapolation.options import Options
 from dashboard.run_results import UNITS
 from dashboard.script import whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
-from posenc import fields
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
 from posenc.lab.runs import RunInfo
+from posenc.lab.summary import Curve
 from posenc.lab.tasks import Language
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 HIDDEN_COLUMNS = ["bits per byte", "evaluated to", "seeds"]  # of the table; its data has them
+OF_SHIPPED = "language-128-b70f9478"  # shown where no comparison ships for these schemes
 STEPS = (
     "The models of a comparison share size, initial weights, data, order and steps; only the scheme "
     "differs. The same target tokens are scored at every context length, so a rising curve is not due to "
@@ -36,6 +38,13 @@ STEPS = (
     "repeating its last row is a variant. RoPE can be evaluated with other frequencies without "
     "more training. A model can keep its loss by ignoring distant tokens; copy and recall show whether it "
     "still uses them."
+)
+DEFINITION = Definition(
+    r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",
+    "The targets S are the last L/4 tokens before each end e, where L is the training length. "
+    "A window of n tokens leaves n - L/4 + 1 to n tokens before a target; only n changes. "
+    "After Press et al. 2022, arXiv 2108.12409, section 2.2.",
+    (contexts, summary.first_degraded_length, summary.effect),
 )
 IMPORTS = """
 from posenc.checkpoints.sources import RESULTS
@@ -56,118 +65,176 @@ for curve in curves:
 """
 
 
-def draw(settings: AB[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
-    """Draw the runs of one comparison: the headline in `header`, the controls in `row`.
+def page(setting: Setting, options: Options) -> Page:
+    """Return the page, which depends on the runs that are there, so that it is never cached.
 
-    A run has numbers of its own, so of a setting only the schemes count, which A and B share.
+    A run has numbers of its own: of a setting only the schemes count.
     """
-    kinds = settings.current.schemes
-    default = runs.shipped_comparison(kinds) or fields.defaults(MeasuredChoice)["comparison"]
-    comparisons = runs.comparisons(runs.all_ids())
-    name = comparison.choose(row, comparisons, default)
-    if unreadable := runs.unreadable():
-        st.caption(plain(unreadable))
+    kinds, comparisons = setting.schemes, runs.comparisons(runs.all_ids())
+    default = runs.shipped_comparison(kinds) or OF_SHIPPED
+    asked = options.comparison or default
+    name = asked if asked in comparisons else default
     compared = comparisons.get(name, [])
     ids = {*runs.shipped()}
     shipped = [info for info in compared if info.run_id in ids]
+    has_own = 0 < len(shipped) < len(compared)
     # What somebody trains changes no sentence of what ships, unless a visitor asks for it.
-    if 0 < len(shipped) < len(compared) and not sidebar.choices(OwnRunsChoice, row).own_runs:
+    if has_own and not options.own_runs:
         compared = shipped
-    if runs.of_kinds(compared, kinds):
-        _draw_comparison(settings.current, name, compared, header)
-    else:
+    shown = runs.of_kinds(compared, kinds)
+    curves = runs.curves(shown, run_results.measure(shown[0].specification)) if shown else []
+    answer = run_results.headline(curves)
+    if not shown:
         where = "in this comparison" if compared else "on this server"
-        with header:
-            page.head("Extrapolation", f"No model of {page.names(kinds)} is {where}.")
-    page.link(st, "train")
-    page.how_to_read(STEPS)
-    page.definition(
-        r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",
-        "The targets S are the last L/4 tokens before each end e, where L is the training length. "
-        "A window of n tokens leaves n - L/4 + 1 to n tokens before a target; only n changes. "
-        "After Press et al. 2022, arXiv 2108.12409, section 2.2.",
-        contexts,
-        summary.first_degraded_length,
-        summary.effect,
+        answer = f"No model of {notes.names(kinds)} is {where}."
+    return Page(
+        title="Extrapolation",
+        headline=answer,
+        blocks=(
+            Controls(
+                ("half", "comparison", *(("own_runs",) if has_own else ())),
+                {"comparison": offered(comparisons, default)},
+            ),
+            *_missing(asked, name),
+            *(_picture(shown, curves, options) if curves else ()),
+            *(_numbers(compared, shown, curves) if curves else ()),
+            *(_notes(kinds, shown) if shown else ()),
+            Link("train"),
+        ),
+        guide=STEPS,
+        definition=DEFINITION,
+        script=_script(kinds, name, shown, curves) if curves else "",
     )
 
 
-def _draw_comparison(
-    setting: Setting, name: str, compared: list[RunInfo], header: DeltaGenerator
-) -> None:
-    """Draw the runs of the schemes shown, and the table of all runs of a comparison."""
-    kinds, specification = setting.schemes, compared[0].specification
-    shown = runs.of_kinds(compared, kinds)
-    trained = tuple(kind for kind in kinds if runs.of_kinds(shown, (kind,)))
-    measure, language = run_results.measure(specification), specification.task == Language.kind
-    curves = runs.curves(shown, measure)
-    picture = st.container()
-    controls = st.container(horizontal=True, vertical_alignment="bottom")
-    chosen = sidebar.choices(LossChoice, controls) if language else LossChoice()
+def offered(comparisons: Mapping[str, list[RunInfo]], default: str) -> dict[str, str]:
+    """Return the title of every comparison by its name, of the default by "".
+
+    Equal titles end with the end of the name.
+    """
+    titles = {
+        name: run_descriptions.title(infos[0].specification) for name, infos in comparisons.items()
+    }
+    shown = [*titles.values()]
+    named = {} if default in titles else {"": default}
+    for name, title in titles.items():
+        only = title if shown.count(title) == 1 else f"{title}, {name[-8:]}"
+        named["" if name == default else name] = only
+    return named
+
+
+def _missing(asked: str, name: str) -> list[Block]:
+    """Say that the comparison asked for is not here, and which runs cannot be shown."""
+    texts: list[Block] = []
+    if asked != name:
+        sentence = (
+            f"Comparison {plain(asked)} is not on this server; {plain(name)} is shown instead."
+        )
+        texts.append(Text(sentence, "warning", icon="info"))
+    if unreadable := runs.unreadable():
+        texts.append(Text(plain(unreadable), "caption"))
+    return texts
+
+
+def _picture(shown: Sequence[RunInfo], curves: list[Curve], options: Options) -> list[Block]:
+    """Return loss, perplexity or accuracy of these runs, a line per scheme and variant, and its controls.
+
+    curves: of the measure that is compared first.
+    """
+    language = shown[0].specification.task == Language.kind
+    measure = "position" if language and options.axis == "position" else curves[0].measure
+    perplexity = language and options.unit == "perplexity"
     has_variants = runs.as_trained(curves) != curves
-    variants = has_variants and sidebar.choices(VariantChoice, controls).variants
-    with header:
-        page.head("Extrapolation", run_results.headline(curves))
-    if curves:
-        with picture:
-            by = "position" if chosen.axis == "position" else measure
-            _draw_picture(shown, trained, by, chosen.unit, variants=variants)
-        st.caption(
-            plain(run_results.about(curves)),
-            help=run_results.rules_in_percent() if language else None,
+    asked = (*(("axis", "unit") if language else ()), *(("variants",) if has_variants else ()))
+    drawn = runs.curves(shown, measure)
+    if not (has_variants and options.variants):
+        drawn = runs.as_trained(drawn)
+    picture: Block = Text("These models were not evaluated along one long text.", "caption")
+    if drawn:
+        value = "perplexity" if perplexity else _columns(measure)["y"]
+        frame = loss.frame(drawn, perplexity=perplexity)
+
+        def draw(kinds: tuple[str, ...]) -> theme.Spec:
+            return loss.by_length(frame, kinds, measure, perplexity=perplexity)
+
+        columns = loss.COLUMNS | _columns(measure) | {"y": value, "read": "read", "chance": ""}
+        picture = Chart(
+            key=f"measured_{measure}",
+            title=f"Models trained on: {run_descriptions.title(shown[0].specification)}",
+            frame=frame,
+            names=tuple(dict.fromkeys(curve.specification.scheme.kind for curve in drawn)),
+            draw=draw,
+            columns={name: text for name, text in columns.items() if name in frame},
+            x="",
         )
-        st.subheader("All measured schemes", anchor=False)
-        table = run_results.table(runs.curves(compared, measure))
-        page.table(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
-        for by in ("context", "position") if language else (measure,):
-            columns = {"x": by, "y": "loss"} if language else {"x": UNITS[by], "y": "accuracy"}
-            title = f"measured loss by {by}" if language else f"measured {by}"
-            page.numbers(loss.points(runs.curves(shown, by)), title, columns)
-        page.numbers(table, "measured classes")
-        places = {info.run_id in runs.shipped() for info in shown}
-        stores = ", ".join(
-            "Store(str(RESULTS))" if ships else "Store()" for ships in sorted(places)
+    about = Text(
+        plain(run_results.about(curves)),
+        "caption",
+        help=run_results.rules_in_percent() if language else "",
+    )
+    return [picture, *([Controls(asked)] if asked else []), about]
+
+
+def _numbers(
+    compared: Sequence[RunInfo], shown: Sequence[RunInfo], curves: list[Curve]
+) -> list[Block]:
+    """Return the table of all runs of a comparison, and the numbers of the schemes shown."""
+    measure = curves[0].measure
+    table = run_results.table(runs.curves(compared, measure))
+    data = [
+        Data(
+            title=f"Measured {'' if by in UNITS else 'loss by '}{by}",
+            frame=loss.points(runs.curves(shown, by)),
+            columns=_columns(by),
         )
-        body = SCRIPT.format(stores=stores, comparison=name, measure=measure)
-        page.script(whole_script(IMPORTS, f"kinds = {kinds!r}", body))
-    _draw_notes(kinds, shown, trained)
+        for by in (("context", "position") if measure == "context" else (measure,))
+    ]
+    return [
+        Text("All measured schemes", "heading"),
+        Findings("measured", table.drop(columns=HIDDEN_COLUMNS, errors="ignore")),
+        *data,
+        Data(title="Measured classes", frame=table),
+    ]
 
 
-def _draw_picture(
-    shown: list[RunInfo], trained: tuple[str, ...], measure: str, unit: str, *, variants: bool
-) -> None:
-    """Draw loss, perplexity or accuracy of these runs, one line per scheme, and of its variants."""
-    curves = runs.curves(shown, measure)
-    if not variants:
-        curves = runs.as_trained(curves)
-    if not curves:
-        st.caption("These models were not evaluated along one long text.")
-        return
-    perplexity = unit == "perplexity"
-    frame = loss.frame(curves, perplexity=perplexity)
-    spec = loss.by_length(frame, trained, measure, perplexity=perplexity)
-    title = f"Models trained on: {run_descriptions.title(shown[0].specification)}"
-    page.picture(frame, spec, key=f"measured_{measure}", title=title)
+def _columns(measure: str) -> dict[str, str]:
+    """Return what the data call the columns of a measure."""
+    if measure in UNITS:
+        return {"x": UNITS[measure], "y": "accuracy"}
+    return {"x": measure, "y": "loss"}
 
 
-def _draw_notes(kinds: tuple[str, ...], shown: list[RunInfo], trained: tuple[str, ...]) -> None:
+def _notes(kinds: tuple[str, ...], shown: Sequence[RunInfo]) -> list[Block]:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
+    trained = tuple(kind for kind in kinds if runs.of_kinds(shown, (kind,)))
     description = run_descriptions.full_description(shown[0].specification)
-    st.caption(plain(f"{description}."))
+    texts = [Text(plain(f"{description}."), "caption")]
     if missing := tuple(kind for kind in kinds if kind not in trained):
-        st.caption(f"Not trained in this comparison: {page.names(missing)}.")
+        texts.append(Text(f"Not trained in this comparison: {notes.names(missing)}.", "caption"))
     for info in shown:
         if info.stopped:
             specification = info.specification
             text = f"{specification.scheme.label}, seed {specification.seed}: {info.stopped}"
-            st.info(plain(text), icon=":material/block:")
+            texts.append(Text(plain(text), "info", icon="block"))
     lost = [info.run_id for info in shown if runs.run(info.run_id) is None]
     if lost:
-        st.warning(
+        sentence = (
             f"{count_of(len(lost), 'trained model')} cannot be read now, {listed(lost)}. The others "
-            "are shown.",
-            icon=":material/warning:",
+            "are shown."
         )
+        texts.append(Text(sentence, "warning"))
     for kind in trained:
         if SCHEMES[kind].in_training:
-            st.caption(f"{SCHEMES[kind].label}: {SCHEMES[kind].in_training}")
+            sentence = f"{SCHEMES[kind].label}: {SCHEMES[kind].in_training}"
+            texts.append(Text(sentence, "caption"))
+    return [*texts]
+
+
+def _script(
+    kinds: tuple[str, ...], name: str, shown: Sequence[RunInfo], curves: list[Curve]
+) -> str:
+    """Return the script that reads the curves of a comparison."""
+    places = {info.run_id in runs.shipped() for info in shown}
+    stores = ", ".join("Store(str(RESULTS))" if ships else "Store()" for ships in sorted(places))
+    body = SCRIPT.format(stores=stores, comparison=name, measure=curves[0].measure)
+    return whole_script(IMPORTS, f"kinds = {kinds!r}", body)

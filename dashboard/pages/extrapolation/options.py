@@ -1,57 +1,35 @@
-"""What the Extrapolation page asks beside the shared numbers, as ruled choices."""
+"""What the page Extrapolation asks beside the shared numbers."""
 
 from dataclasses import dataclass
 
 from posenc import fields
 
+TURNS, NEAREST = "turns per pair", "nearest trained position"
+
 
 @dataclass(frozen=True, kw_only=True)
-class ExtrapolationChoice:
-    """Which view of the Extrapolation page is drawn; measured and computed are never mixed."""
+class Options:
+    """Which view is drawn, measured or computed, which are never mixed, and what each view asks.
+
+    comparison: of runs, by name; "" for the one that other pages show of these schemes. axis and unit are
+    read of language models. reason and reach belong to the formulas.
+    """
 
     half: str = fields.Choice(
         options=("measured", "formula"),
         label="View",
         help="Measured: trained models. Formula: why they hold or break.",
     ).field("measured")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredChoice:
-    """Which models the measured view compares."""
-
     comparison: str = fields.Word(
-        pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
+        pattern=r"(?:(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8})?",
         in_words="the name of a comparison of runs, such as language-128-b70f9478",
         label="Models trained on",
         help="The models of a comparison differ only in scheme and seed.",
-    ).field("language-128-b70f9478")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnRunsChoice:
-    """Whether models that were trained on this server are drawn beside those that ship."""
-
+    ).field("")
     own_runs: bool = fields.Flag(
         label="Models trained on this server",
         help="Adds the models of the same comparison that visitors trained here.",
     ).field(False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VariantChoice:
-    """Whether models are drawn as they were trained only."""
-
-    variants: bool = fields.Flag(
-        label="Variants without more training",
-        help="Learned with its last row repeated past training; RoPE with other frequencies.",
-    ).field(False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossChoice:
-    """How the loss of language models is drawn."""
-
     axis: str = fields.Choice(
         options=("context length", "position"),
         label="Loss by",
@@ -62,15 +40,10 @@ class LossChoice:
         label="Unit",
         help="Loss in nats per byte, or perplexity, its exponential.",
     ).field("loss")
-
-
-TURNS, NEAREST = "turns per pair", "nearest trained position"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormulaChoice:
-    """What the formula view draws."""
-
+    variants: bool = fields.Flag(
+        label="Variants without more training",
+        help="Learned with its last row repeated past training; RoPE with other frequencies.",
+    ).field(False)
     reason: str = fields.Choice(
         options=("similarity", TURNS, NEAREST),
         label="From the formula: why",
