@@ -10,7 +10,7 @@ llama.cpp: tools/server/README.md of ggml-org/llama.cpp at commit 00dc8057, its 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,12 +21,13 @@ from posenc.models.record import key_names
 from posenc.models.rope_bases import bases_of
 from posenc.models.rope_writing import type_block
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.methods import CONFIGURED
+from posenc.planner.facts import Fact
+from posenc.planner.methods import CONFIGURED, LARGER_BASE
+from posenc.planner.sentences import say
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
-from posenc.text import count_of
 
 SERVER_SOURCES = (
     "vLLM: docs.vllm.ai, stable, Context Extension; 0.11.1 and later. SGLang: sgl-project/sglang, "
@@ -47,9 +48,9 @@ class Paste:
     """One method, written for config.json and servers; a part that does not exist is empty.
 
     rope_parameters: keys of config.json for transformers 5. rope_scaling: for transformers 4 and before.
-    vllm, sglang, llama_cpp: command lines, with MODEL for the user's own. why: why a part is empty, and
-    what becomes of the softmax scale.
-    where: where the keys belong and which they replace; layers that they rescale needlessly.
+    vllm, sglang, llama_cpp: command lines, with MODEL for the user's own. notes: why a part is empty, what
+    becomes of the softmax scale, and which base was compared. places: where the keys belong and which
+    they replace; layers that they rescale needlessly.
     """
 
     rope_parameters: dict[str, Any] = field(default_factory=dict)
@@ -57,102 +58,132 @@ class Paste:
     vllm: str = ""
     sglang: str = ""
     llama_cpp: str = ""
-    why: tuple[str, ...] = ()
-    where: str = ""
+    notes: tuple[Fact, ...] = ()
+    places: tuple[Fact, ...] = ()
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The notes, a sentence each."""
+        return tuple(say("paste", note) for note in self.notes)
+
+    @property
+    def where(self) -> str:
+        """The places, in sentences."""
+        return " ".join(say("paste", place) for place in self.places)
 
 
 def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     """Return what to paste to read the plan's target by one method."""
     config = method.config
-    type_keys = type_block(config)
-    if type_keys is None:
-        if config.kind == "rope_yarn_paper":
-            return _nothing(
-                "transformers has no rope_type for YaRN as printed: at equal numbers its frequencies are "
-                "those of Llama 3's scaling, which has no attention factor"
-            )
-        return _nothing(f"transformers has no rope_type for {config.label}")
-    rope_type = type_keys["rope_type"]
     row = FAMILIES.get(plan.model.read_as, {})
-    takes = row.get("rope", {}).get("takes", ())
-    if takes and rope_type not in takes:
-        return _nothing(f"transformers' {row['class']} takes no rope_type but {', '.join(takes)}")
+    type_keys = type_block(config)
+    refused = _refused(config, type_keys, row)
+    if refused is not None or type_keys is None:
+        return Paste(notes=(refused,) if refused else ())
+    rope_type = type_keys["rope_type"]
     dynamic = config.kind == "rope_dynamic"  # starts at max_position_embeddings in public code
     context = plan.trained_length if dynamic else plan.target
     block, old_block = _blocks(plan, config, context)
     if "rope_theta" not in json.dumps(block):
-        return _nothing(
-            "rope_parameters do not set the RoPE of this model: its base is fixed, or its bases stand in "
-            "another key, such as layer_rope_theta"
-        )
+        return Paste(notes=(Fact("base_elsewhere", {}),))
     # Of two names of the length, transformers' classes take their own.
     sizes: dict[str, Any] = {}
     if plan.model.context is not None:
         sizes[key_names(row, "max_position_embeddings")[0]] = context
     if plan.model.read_as in _HEAD_DIM_UNSET:
         sizes["head_dim"] = plan.kind.head_dim
-    why = [] if old_block else ["transformers 4 has no keys for these layers."]
     if weight := method.softmax_weight:
         block["mscale_all_dim"] = weight
         if old_block:
             old_block["rope_scaling"]["mscale_all_dim"] = weight
-    if note := softmax_note(method):
-        why.append(note)
-    parameters = {"rope_parameters": block}
-    served: dict[str, Any] = {"rope_parameters": block}
+    served = block
     if rope_type == "longrope":
-        served["rope_parameters"] = _with_factor(block, method.attention_factor)
-    vllm = sglang = ""
-    if dynamic:
-        why.append(
-            "No vLLM or SGLang flags: it was not verified that their dynamic NTK grows with the text as "
-            "it does here."
-        )
-    elif row.get("class") in _YARN_IN_VLLM and rope_type not in ("default", "yarn"):
-        why.append(
-            "No vLLM or SGLang flags: vLLM reads every rope_type of this model but default as YaRN "
-            "(vllm-project/vllm, models/deepseek_v2.py at 002d6073), and SGLang was not verified."
-        )
-    else:
-        counted = config.kind in _VLLM_COUNTS_FACTOR
-        overrides = _overrides(plan, served if counted else served | sizes)
-        vllm = f"vllm serve MODEL --hf-overrides '{overrides}' --max-model-len {plan.target}"
-        if len(plan.model.layer_kinds) == 1:
-            counted = config.kind == "rope_linear"
-            overrides = _overrides(plan, served if counted else served | sizes)
-            sglang = (
-                f"python -m sglang.launch_server --model-path MODEL --json-model-override-args "
-                f"'{overrides}' --context-length {plan.target}"
-            )
-        else:
-            why.append(
-                "No SGLang flags: it was not verified how it reads blocks of several kinds of layers."
-            )
-    llama_cpp, reason = _llama_cpp(plan, method, rope_type)
+        served = _with_factor(block, method.attention_factor)
+    servers, not_served = _servers(plan, config, rope_type, served, sizes)
+    llama_cpp, not_in_llama_cpp = _llama_cpp(plan, method, rope_type)
+    notes = (
+        None if old_block else Fact("no_old_keys", {}),
+        _compared_base(plan, method),
+        softmax_note(method),
+        not_served,
+        not_in_llama_cpp,
+    )
     return Paste(
-        rope_parameters=parameters | sizes,
+        rope_parameters={"rope_parameters": block} | sizes,
         rope_scaling=old_block | sizes if old_block else {},
-        vllm=vllm,
-        sglang=sglang,
+        **servers,
         llama_cpp=llama_cpp,
-        why=(*why, reason) if reason else tuple(why),
-        where=_where(plan, rescales=config != plan.kind.scheme),
+        notes=tuple(note for note in notes if note is not None),
+        places=_places(plan, rescales=config != plan.kind.scheme),
     )
 
 
-def softmax_note(method: MethodPlan) -> str:
-    """Say that a block changes the softmax scale, or which key beside its own keeps it; else ""."""
+def _refused(
+    config: RopeConfig, type_keys: dict[str, Any] | None, row: Mapping[str, Any]
+) -> Fact | None:
+    """Return why transformers reads no block of a config, None where it does."""
+    if type_keys is None:
+        word = "printed_yarn" if config.kind == "rope_yarn_paper" else "no_rope_type"
+        return Fact(word, {"label": config.label})
+    takes = row.get("rope", {}).get("takes", ())
+    if takes and type_keys["rope_type"] not in takes:
+        return Fact("other_rope_types", {"class": row["class"], "takes": [*takes]})
+    return None
+
+
+def _servers(
+    plan: ContextPlan,
+    config: RopeConfig,
+    rope_type: str,
+    block: dict[str, Any],
+    sizes: dict[str, Any],
+) -> tuple[dict[str, str], Fact | None]:
+    """Return the command lines of vLLM and SGLang, those that there are, and why one is missing.
+
+    block: for rope_parameters. sizes: keys of the config beside it.
+    """
+    if config.kind == "rope_dynamic":
+        return {}, Fact("dynamic_not_served", {})
+    row_class = FAMILIES.get(plan.model.read_as, {}).get("class")
+    if row_class in _YARN_IN_VLLM and rope_type not in ("default", "yarn"):
+        return {}, Fact("read_as_yarn", {})
+    keys = {"rope_parameters": block}
+    counted = config.kind in _VLLM_COUNTS_FACTOR
+    overrides = _overrides(plan, keys if counted else keys | sizes)
+    vllm = f"vllm serve MODEL --hf-overrides '{overrides}' --max-model-len {plan.target}"
+    if len(plan.model.layer_kinds) > 1:
+        return {"vllm": vllm}, Fact("kinds_not_in_sglang", {})
+    counted = config.kind == "rope_linear"
+    overrides = _overrides(plan, keys if counted else keys | sizes)
+    sglang = (
+        f"python -m sglang.launch_server --model-path MODEL --json-model-override-args "
+        f"'{overrides}' --context-length {plan.target}"
+    )
+    return {"vllm": vllm, "sglang": sglang}, None
+
+
+def _compared_base(plan: ContextPlan, method: MethodPlan) -> Fact | None:
+    """Return which larger base the plan's comparisons had, where the block has another one."""
+    if method.method is not LARGER_BASE:
+        return None
+    studies = [
+        study for pair in plan.comparisons for study in pair.comparisons
+        if LARGER_BASE.kind in (pair.first, pair.second) and study.base
+    ]  # fmt: skip
+    if not studies:
+        return None
+    study = studies[0]
+    numbers = {"planned": method.config.base, "compared": study.base, "factor": study.factor}
+    return Fact("compared_base", numbers | {"source": study.source})
+
+
+def softmax_note(method: MethodPlan) -> Fact | None:
+    """Return that a block changes the softmax scale, or which key beside its own keeps it."""
     if method.changes_softmax:
-        return (
-            f"With this block the softmax scale is {method.softmax_scale:.3f} of the configured one, in "
-            "short texts, too: the model's class makes a part of it from mscale_all_dim and factor."
-        )
+        return Fact("softmax_changed", {"ratio": method.softmax_scale})
     if method.softmax_weight and not isinstance(method.config, RopeYarnConfig):
-        return (
-            f"mscale_all_dim {method.softmax_weight:.4g} keeps the softmax scale of the configured block; "
-            "transformers logs that this rope_type does not know the key, and its attention reads it."
-        )
-    return ""
+        return Fact("softmax_kept", {"weight": method.softmax_weight})
+    return None
 
 
 def _with_factor(block: dict[str, Any], factor: float) -> dict[str, Any]:
@@ -165,43 +196,29 @@ def _with_factor(block: dict[str, Any], factor: float) -> dict[str, Any]:
     }
 
 
-def _nothing(reason: str) -> Paste:
-    return Paste(why=(f"{reason}, so there is nothing to paste.",))
-
-
 def _overrides(plan: ContextPlan, keys: dict[str, Any]) -> str:
     """Return keys of a config as JSON, inside the section of the text model where it has one."""
     return json.dumps({plan.model.section: keys} if plan.model.section else keys)
 
 
-def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[str, str]:
+def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[str, Fact | None]:
     """Return the command line of llama.cpp, "" where there is none, and why it has no options."""
     scheme, size = plan.kind.scheme, f"-c {plan.target}"
     if method.method.name == CONFIGURED and rope_type in _IN_GGUF:
         holds_factor = rope_type != "longrope" or plan.model.read_as in _LONGROPE_IN_GGUF
         if method.attention_factor != 1 and not holds_factor:
-            return "", (
-                "No llama.cpp options: it was not verified that a GGUF file of this model holds the "
-                f"attention factor {method.attention_factor:.4f}. A file of MiniCPM3 holds only the "
-                "factors of the pairs (ggml-org/llama.cpp, conversion/minicpm.py at 32e9e044)."
-            )
-        reason = "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
-        return f"llama-server -m MODEL {size}", reason
+            return "", Fact("factor_not_in_gguf", {"factor": method.attention_factor})
+        return f"llama-server -m MODEL {size}", Fact("in_gguf", {})
     if len(plan.model.layer_kinds) > 1:
-        return "", (
-            "No llama.cpp options: it was not verified on which of this model's kinds of layers they act."
-        )
+        return "", Fact("kinds_not_in_llama_cpp", {})
     flags = llama_cpp_flags(method.config)
     if not flags:
         scaling = method.method.scaling
         label = scaling.scaling_name if scaling else method.method.label.lower()
-        return "", f"llama.cpp has no option for {label} with these numbers."
+        return "", Fact("not_in_llama_cpp", {"label": label})
     if isinstance(scheme, RopeConfig) and scheme != plan.trained and not llama_cpp_flags(scheme):
-        return "", (
-            "No llama.cpp options: a GGUF file of this model holds its own scaling, which they are "
-            "applied on top of (ggml-org/llama.cpp, pull request 8676)."
-        )
-    return f"llama-server -m MODEL {flags} {size}", ""
+        return "", Fact("own_scaling_in_gguf", {})
+    return f"llama-server -m MODEL {flags} {size}", None
 
 
 def llama_cpp_flags(config: RopeConfig) -> str:
@@ -223,19 +240,16 @@ def llama_cpp_flags(config: RopeConfig) -> str:
     )
 
 
-def _where(plan: ContextPlan, *, rescales: bool) -> str:
-    """Say where the keys belong: transformers takes an old rope_scaling rather than the new keys."""
-    inside = f"Inside {plan.model.section}, they" if plan.model.section else "They"
-    needless = needless_layers(plan) if rescales else ""
-    return (
-        f"{inside} replace all RoPE keys of the config, such as rope_theta and rope_scaling: with both, "
-        "transformers reads an old rope_scaling and ignores rope_parameters."
-        + (f" The block also rescales {needless}" if needless else "")
-    )
+def _places(plan: ContextPlan, *, rescales: bool) -> tuple[Fact, ...]:
+    """Return where the keys belong: transformers takes an old rope_scaling rather than the new keys."""
+    section = plan.model.section
+    place = Fact("inside" if section else "replace", {"section": section})
+    needless = needless_layers(plan) if rescales else None
+    return (place,) if needless is None else (place, needless)
 
 
-def needless_layers(plan: ContextPlan) -> str:
-    """Name the layers that share the block though their window shows no new distance; "" if none."""
+def needless_layers(plan: ContextPlan) -> Fact | None:
+    """Return the layers that share the block though their window shows no new distance; None for none."""
     trained = plan.trained_length or 0
     spared = [
         kind
@@ -244,15 +258,15 @@ def needless_layers(plan: ContextPlan) -> str:
         if kind.window is not None and kind.window <= trained
     ]
     if not spared or not _share_block(plan.model):
-        return ""
-    layers = sum(len(kind.layers) for kind in spared)
-    window = max(kind.window or 0 for kind in spared)
+        return None
     row = FAMILIES.get(plan.model.read_as)
-    config_class = f"transformers' {row['class']}" if row else "its class"
-    return (
-        f"{count_of(layers, f'{spared[0].name} layer')} that meet no new distance: their window is "
-        f"{window:,} tokens, and {config_class} has one RoPE for all layers."
-    )
+    numbers = {
+        "count": sum(len(kind.layers) for kind in spared),
+        "name": spared[0].name,
+        "window": max(kind.window or 0 for kind in spared),
+        "class": row["class"] if row else "",
+    }
+    return Fact("needless" if row else "needless_in_class", numbers)
 
 
 def _share_block(model: ModelConfig) -> bool:

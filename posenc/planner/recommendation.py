@@ -59,8 +59,8 @@ def _facts(plan: ContextPlan) -> Iterator[Fact]:
     first = suggested(plan)
     # A block that the config has already rescales nothing anew.
     is_new = first is not None and first.config != plan.kind.scheme
-    if is_new and (needless := needless_layers(plan)):
-        yield Fact("needless", {"layers": needless})
+    if is_new and (needless := needless_layers(plan)) is not None:
+        yield needless
 
 
 def suggested(plan: ContextPlan) -> MethodPlan | None:

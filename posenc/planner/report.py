@@ -9,7 +9,7 @@ from typing import Any
 from posenc.models.model_config import ModelConfig, cache_gib
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.paste import paste
+from posenc.planner.paste import Paste, paste
 from posenc.planner.ranking import Compared
 from posenc.planner.recommendation import bound_sentence, recommendation
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
@@ -163,8 +163,18 @@ def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
         "config": dataclasses.asdict(method.config),
         "short_compared": method.short.compared,
         "kernel": {str(offset): value for offset, value in method.kernel.items()},
-        "emitted": dataclasses.asdict(paste(plan, method)),
+        "emitted": _pasted_record(paste(plan, method)),
     }
+
+
+def _pasted_record(pasted: Paste) -> dict[str, Any]:
+    facts = ("notes", "places")
+    parts = {
+        field.name: getattr(pasted, field.name)
+        for field in dataclasses.fields(pasted)
+        if field.name not in facts
+    }
+    return parts | {"why": pasted.why, "where": pasted.where}
 
 
 def _lengths_record(plan: ContextPlan) -> dict[str, Any]:

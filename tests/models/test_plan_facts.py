@@ -12,6 +12,7 @@ from posenc.planner import (
     facts,
     layers,
     left_out_sentences,
+    paste,
     plan,
     recommendation,
     warnings,
@@ -42,8 +43,9 @@ def words_of(code: object) -> set[str]:
         ("left_out", facts.left_out),
         ("layers", layers),
         ("bound", module_of(recommendation)),
+        ("paste", module_of(paste)),
     ],
-    ids=["warnings", "assumed", "left out", "layers", "bound"],
+    ids=["warnings", "assumed", "left out", "layers", "bound", "paste"],
 )
 def test_every_template_is_of_a_fact(table: str, code: object) -> None:
     assert {*_TEMPLATES[table]} <= words_of(code)

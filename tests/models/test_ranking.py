@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from posenc.models import read_config
-from posenc.planner import order_sentences, study_tables
+from posenc.planner import order_sentences, paste, study_tables
 from posenc.planner.methods import METHODS
 from posenc.planner.ranking import Readiness, clearly_ahead, compared, precedent_of
 from posenc.planner.report import plan_record
@@ -145,6 +145,15 @@ def test_a_plan_says_which_study_carries_the_order_and_where_measures_disagree()
     assert near[0].endswith("on one base model, Llama-2-7B.")
     assert "629,980" in near[-2]  # the smallest base at which B(k) stays at or above 0, to 32,768
     assert order_sentences(plan_preset("llama-3.1-8b", 131_072, methods=("none",))) == ()
+
+
+def test_a_block_of_a_larger_base_says_which_base_was_compared() -> None:
+    for target, planned in ((8 * 4_096, "629,980"), (16 * 4_096, "2,090,200")):
+        found = plan_preset("llama-2-7b", target)
+        (said,) = [one for one in paste(found, method(found, "base")).why if "compared" in one]
+        for fact in (planned, "305,922", "at x8", "2409.12181"):  # 10,000 x 29^(128/126), Lu et al.
+            assert fact in said
+        assert not any("compared" in one for one in paste(found, method(found, "yarn")).why)
 
 
 def test_a_study_is_a_table_of_the_planned_methods_by_measure() -> None:
