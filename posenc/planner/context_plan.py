@@ -11,13 +11,12 @@ from posenc.planner.evidence import (
     Training,
     statements,
 )
-from posenc.planner.facts import Fact
+from posenc.planner.facts import Fact, say, say_with_source
 from posenc.planner.layers import own_length
 from posenc.planner.methods import LARGER_BASE, METHODS, Method
 from posenc.planner.ranking import NO_TRAINING, Compared, Readiness, Standing, first_after
 from posenc.planner.scaling_effects import Pairs, ShortCost
 from posenc.schemes.rope import RopeConfig
-from posenc.text import as_factor
 
 _ROUNDING = 1e-9  # of a softmax scale over another
 
@@ -66,16 +65,15 @@ class MethodPlan:
     @property
     def readiness_text(self) -> str:
         """How ready the method is, in a few words."""
-        evidence = self.method.evidence
-        unreported = f"not reported to work at {as_factor(self.factor)}"
+        evidence, word = self.method.evidence, self.readiness.value
         if self.readiness is Readiness.FAILS and not self.pairs.unseen_count:
-            return unreported  # models that failed met angles that training had not shown
-        texts = {
-            Readiness.UNTRAINED: f"tested to {as_factor(evidence.untrained_to)} without training",
-            Readiness.TRAINED: f"needs fine-tuning (done to {as_factor(evidence.trained_to)})",
-            Readiness.UNREPORTED: unreported,
+            word = "unreported"  # models that failed met angles that training had not shown
+        numbers = {
+            "factor": self.factor,
+            "untrained": evidence.untrained_to,
+            "trained": evidence.trained_to,
         }
-        return texts.get(self.readiness, self.readiness.value)
+        return say("readiness_at_factor", Fact(word, numbers))
 
     @property
     def changes_softmax(self) -> bool:
@@ -85,7 +83,10 @@ class MethodPlan:
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
         """What is known of using it: statements, each with its source."""
-        return statements(self.method.evidence, self.factor, self.measured, self.advice)
+        facts = statements(
+            self.method.evidence, self.method.known, self.factor, self.measured, self.advice
+        )
+        return tuple(say_with_source("statements", fact) for fact in facts)
 
 
 @dataclass(frozen=True, eq=False)

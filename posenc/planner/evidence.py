@@ -1,5 +1,6 @@
 """What is known of reading longer contexts, as records of evidence.toml: every number with its source."""
 
+import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +9,10 @@ from typing import Literal
 
 from posenc.models.model_config import ModelConfig
 from posenc.models.presets import MODELS, ModelPreset
+from posenc.planner.facts import Fact
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import factor_reaching
-from posenc.text import as_factor, count_of, significant
 
 Benchmark = Literal["RULER", "NoLiMa"]
 Training = Literal["none", "light", "continued"]  # light: up to about 2 billion tokens
@@ -34,15 +35,15 @@ class Evidence:
     training: what the method takes: nothing ("trained", of a model's own scaling within its context; or
     "made", of one that reaches the length and that no training is known of), "fine-tuning", training at
     the "new length", something that is not known ("unknown"), or it "fails".
-    statement: in sentences. source: where it is published. reports: by training, each with its source.
-    measured_as: kind of another scaling with the same frequencies at the target, whose measured ratios
-    hold for this one, too; "" for none.
+    statement: in sentences. source: where it is published; both "" of a model's own config. reports: by
+    training, each with its source. measured_as: kind of another scaling with the same frequencies at the
+    target, whose measured ratios hold for this one, too; "" for none.
     """
 
     kind: str = ""
     training: Literal["trained", "made", "fine-tuning", "new length", "unknown", "fails"]
-    statement: str
-    source: str
+    statement: str = ""
+    source: str = ""
     reports: tuple[Report, ...] = ()
     measured_as: str = ""
 
@@ -218,14 +219,6 @@ class MeasuredRatio:
     low: float
     high: float
 
-    @property
-    def text(self) -> str:
-        """The ratio in words."""
-        return (
-            f"{significant(self.mean)} times (geometric mean of {count_of(self.seeds, 'seed')}, "
-            f"{significant(self.low)} to {significant(self.high)}, trained on {self.train_length:,} bytes)"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceMethod:
@@ -289,37 +282,40 @@ def measured_at(kind: str, factor: float) -> tuple[MeasuredRatio, ...]:
     return tuple(ratios.values())
 
 
-def measured_factor(ratios: Sequence[MeasuredRatio], factor: float) -> str:
-    """Return the factor that was measured, in words, and why where it is not the one asked for."""
+def measured_factor(ratios: Sequence[MeasuredRatio], factor: float) -> Fact:
+    """Return the factor that was measured, and that it is not the one asked for where it is another."""
     measured = max(ratio.factor for ratio in ratios)
-    if measured == factor:
-        return as_factor(measured)
-    which = "next" if measured > factor else "largest"
-    return f"{as_factor(measured)}, the {which} factor that was measured"
+    word = "factor"
+    if measured != factor:
+        word = "next_factor" if measured > factor else "largest_factor"
+    return Fact(word, {"factor": measured})
 
 
 def statements(
     evidence: Evidence,
+    known: Fact | None,
     factor: float,
     measured: Sequence[MeasuredRatio],
     advice: ModelEvidence | None,
-) -> tuple[tuple[str, str], ...]:
-    """Return statements about a method at a factor, each with its source."""
-    pairs = [(evidence.statement, evidence.source)]
+) -> tuple[Fact, ...]:
+    """Return what is known of a method at a factor. known: in place of a published statement."""
+    facts = [known or _published(evidence)]
     if measured:
-        how = "evaluated in this way"
-        if evidence.measured_as:
-            scaling = SCHEMES[evidence.measured_as].scaling_name
-            how = f"read with {scaling} scaling, which has the same frequencies at this length"
-        ratios = " and ".join(ratio.text for ratio in measured)
-        sentence = (
-            f"Measured here, small byte-level language models with RoPE, {how} without training: at "
-            f"{measured_factor(measured, factor)}, the perplexity is {ratios} that at the training length."
-        )
-        pairs.append((sentence, _RUNS))
+        scaling = SCHEMES[evidence.measured_as].scaling_name if evidence.measured_as else ""
+        numbers = {
+            "scaling": scaling,
+            "factor": measured_factor(measured, factor),
+            "ratios": [Fact("ratio", dataclasses.asdict(ratio)) for ratio in measured],
+            "source": _RUNS,
+        }
+        facts.append(Fact("measured_as" if scaling else "measured", numbers))
     if advice is not None:
-        pairs.append((advice.statement, advice.source))
-    return tuple(pairs)
+        facts.append(_published(advice))
+    return tuple(facts)
+
+
+def _published(record: Evidence | ModelEvidence) -> Fact:
+    return Fact("published", {"statement": record.statement, "source": record.source})
 
 
 def lengths_of(model: ModelConfig) -> PresetLengths | None:

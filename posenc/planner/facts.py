@@ -1,15 +1,14 @@
-"""Facts of a plan beside its numbers, and why methods are left out.
+"""Facts of a plan, and the one way to say them: sentences.toml has a template for each."""
 
-A fact is a word and the numbers and names that belong to it; sentences.toml has a template for each.
-"""
-
-from collections.abc import Sequence
+import string
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from posenc.analysis import BaseWindow
-from posenc.planner.methods import LARGER_BASE, UNSCALED, Method
-from posenc.schemes.rope import RopeConfig
+from posenc.text import as_factor, count_of, joined, short_number, significant
+
+TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -20,37 +19,56 @@ class Fact:
     numbers: dict[str, Any]
 
 
-def left_out(
-    method: Method,
-    trained: RopeConfig,
-    current: RopeConfig,
-    window: BaseWindow | None,
-    *,
-    configured: bool,
-    searched: bool,
-    behind: Sequence[str],
-) -> Fact:
-    """Return why a method is not compared.
+class _Sentences(string.Formatter):
+    """Fills a template in: {n:count pair} is 2 pairs, {n:verb reaches reach} agrees with n.
 
-    configured: whether the model's config has it already. searched: whether a larger base was looked for.
-    behind: planned methods that direct comparisons put behind a larger base.
+    A number may be a fact itself, whose template is in the table "parts".
     """
-    numbers: dict[str, Any] = {
-        "label": method.label,
-        "current": current.words,
-        "scheme": trained.label,
-        "base": trained.base,
-    }
-    if configured:
-        word = "configured"
-    elif method.name == UNSCALED.name:
-        word = "as_trained"
-    elif method is LARGER_BASE:
-        word = "no_base" if window is None else "base_enough"
-        if type(trained) is not RopeConfig:
-            word = "not_plain"
-        elif not searched:
-            word, numbers["behind"] = "not_searched_ahead" if behind else "not_searched", behind
-    else:
-        word = "out_of_range" if type(trained) is RopeConfig else "not_plain"
-    return Fact(word, numbers)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a number as its template asks for it."""
+        if isinstance(value, Fact):
+            return say("parts", value)
+        match format_spec.split():
+            case ["count", noun]:
+                return count_of(value, noun.replace("_", " "))
+            case ["verb", one, many]:
+                return one if value == 1 else many
+            case ["list", last]:
+                return joined((_in_list(each) for each in value), last)
+            case ["factor"]:
+                return as_factor(value)
+            case ["short"]:
+                return short_number(value)
+            case ["digits"]:
+                return significant(value)
+        text: str = super().format_field(value, format_spec)
+        return text
+
+
+_SENTENCES = _Sentences()
+
+
+def _in_list(value: str | float | Fact) -> str:
+    """Return a name, a whole number or a number of three digits, as lists in sentences have them."""
+    if isinstance(value, Fact):
+        return say("parts", value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return significant(value) if isinstance(value, float) else value
+
+
+def say_template(template: str, fact: Fact) -> str:
+    """Return a fact by a template, whose braces name its numbers."""
+    return _SENTENCES.vformat(template, (), fact.numbers)
+
+
+def say_with_source(table: str, fact: Fact) -> tuple[str, str]:
+    """Return a fact as a sentence and its source, by the two templates that a table has for it."""
+    template = TEMPLATES[table][fact.word]
+    return say_template(template["sentence"], fact), say_template(template["source"], fact)
+
+
+def say(table: str, fact: Fact) -> str:
+    """Return a fact by its template in a table of sentences.toml."""
+    return say_template(TEMPLATES[table][fact.word], fact)

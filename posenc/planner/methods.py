@@ -1,9 +1,12 @@
-"""The methods to read a longer context with RoPE, and the config of each at a target."""
+"""The methods to read a longer context with RoPE, the config of each, and why one is left out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from posenc.analysis import BaseWindow
 from posenc.planner.evidence import EVIDENCE, Evidence
+from posenc.planner.facts import Fact
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
@@ -19,12 +22,14 @@ class Method:
 
     name: its key in METHODS. label: its name in sentences. evidence: what its sources say. scaling: class
     of the config that reads the target; None for unscaled frequencies, as trained or of another base.
+    known: what is computed or read from the config, in place of a published statement.
     """
 
     name: str
     label: str
     evidence: Evidence
     scaling: type[ScaledRopeConfig] | None = None
+    known: Fact | None = None
 
     @property
     def kind(self) -> str:
@@ -45,26 +50,13 @@ class Method:
         return self.scaling is not None and self.scaling.advanced
 
 
-def _unscaled(evidence: Evidence) -> Method:
-    return Method(name="none", label="Unscaled", evidence=evidence)
+def _unscaled(evidence: Evidence, known: Fact | None = None) -> Method:
+    return Method(name="none", label="Unscaled", evidence=evidence, known=known)
 
 
 UNSCALED = _unscaled(EVIDENCE["none"])
-NO_NEW_DISTANCE = _unscaled(
-    Evidence(
-        training="trained",
-        statement="No distance occurs that training did not show.",
-        source="computed",
-    )
-)
-NEW_LENGTH = _unscaled(
-    Evidence(
-        training="new length",
-        statement="No distance occurs that training did not show, but no training on texts of this length "
-        "is known here.",
-        source="computed",
-    )
-)
+NO_NEW_DISTANCE = _unscaled(Evidence(training="trained"), Fact("no_new_distance", {}))
+NEW_LENGTH = _unscaled(Evidence(training="new length"), Fact("new_length", {}))
 LARGER_BASE = Method(name="base", label="Larger base", evidence=EVIDENCE["base"])
 
 
@@ -74,17 +66,16 @@ def as_configured(target: int, own: int | None, *, was_trained: bool) -> Method:
     own: tokens that the scaling is made for. was_trained: whether training with it may be taken from the
     config.
     """
-    length = f"of {own:,} tokens" if own else "that its config does not name"
-    known = "is taken from its config" if was_trained else "is not known"
+    if own is None:
+        taken, unknown = "configured_without_length", "configured_untrained_without_length"
+    else:
+        taken, unknown = "configured", "configured_untrained"
     inside: Literal["trained", "made"] = "trained" if was_trained else "made"
     return Method(
         name=CONFIGURED,
         label=CONFIGURED_LABEL,
-        evidence=Evidence(
-            training=inside if own is not None and target <= own else "unknown",
-            statement=f"The model's own scaling, for a context {length}; that it was trained so {known}.",
-            source="its config",
-        ),
+        evidence=Evidence(training=inside if own is not None and target <= own else "unknown"),
+        known=Fact(taken if was_trained else unknown, {"own": own}),
     )
 
 
@@ -126,3 +117,39 @@ def scaled_for(
     # grows by n / L (Peng et al. 2023, section 3.3); a larger factor divides the slowest pair by more.
     config = scaling.extending(trained, text, trained_length)
     return None if config is None else config.replace(factor=1.0)
+
+
+def left_out(
+    method: Method,
+    trained: RopeConfig,
+    current: RopeConfig,
+    window: BaseWindow | None,
+    *,
+    configured: bool,
+    searched: bool,
+    behind: Sequence[str],
+) -> Fact:
+    """Return why a method is not compared.
+
+    configured: whether the model's config has it already. searched: whether a larger base was looked for.
+    behind: planned methods that direct comparisons put behind a larger base.
+    """
+    numbers: dict[str, Any] = {
+        "label": method.label,
+        "current": current.words,
+        "scheme": trained.label,
+        "base": trained.base,
+    }
+    if configured:
+        word = "configured"
+    elif method.name == UNSCALED.name:
+        word = "as_trained"
+    elif method is LARGER_BASE:
+        word = "no_base" if window is None else "base_enough"
+        if type(trained) is not RopeConfig:
+            word = "not_plain"
+        elif not searched:
+            word, numbers["behind"] = "not_searched_ahead" if behind else "not_searched", behind
+    else:
+        word = "out_of_range" if type(trained) is RopeConfig else "not_plain"
+    return Fact(word, numbers)

@@ -21,9 +21,8 @@ from posenc.models.record import key_names
 from posenc.models.rope_bases import bases_of
 from posenc.models.rope_writing import type_block
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.facts import Fact
+from posenc.planner.facts import Fact, say
 from posenc.planner.methods import CONFIGURED, LARGER_BASE
-from posenc.planner.sentences import say
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig

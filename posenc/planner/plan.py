@@ -24,7 +24,7 @@ from posenc.planner.evidence import (
     lengths_of,
     measured_at,
 )
-from posenc.planner.facts import Fact, left_out
+from posenc.planner.facts import Fact
 from posenc.planner.layers import own_length
 from posenc.planner.methods import (
     CONFIGURED,
@@ -36,6 +36,7 @@ from posenc.planner.methods import (
     UNSCALED,
     Method,
     as_configured,
+    left_out,
     scaled_for,
 )
 from posenc.planner.ranking import (

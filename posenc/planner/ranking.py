@@ -30,15 +30,15 @@ POINTS = {"retrieval": 2.0, "needle": 2.0}
 class Readiness(StrEnum):
     """How ready a method is for use at a factor, the most ready first."""
 
-    OWN_SCALING = "trained for this length"
-    RECOMMENDED = "recommended for such models"
-    MADE = "made for this length, not known to be trained"
-    UNTRAINED = "tested without training"
-    TRAINED = "needs fine-tuning"
-    NEW_LENGTH = "no new distance, untrained length"
-    UNREPORTED = "not reported to work"
-    PAST = "past its context"
-    FAILS = "fails past the trained length"
+    OWN_SCALING = "own_scaling"
+    RECOMMENDED = "recommended"
+    MADE = "made"
+    UNTRAINED = "untrained"
+    TRAINED = "trained"
+    NEW_LENGTH = "new_length"
+    UNREPORTED = "unreported"
+    PAST = "past"
+    FAILS = "fails"
 
 
 # What the model's config or its makers name for a length, whatever angles it meets.

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import measured_factor
-from posenc.planner.facts import Fact
+from posenc.planner.facts import Fact, say
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import needless_layers
 from posenc.planner.ranking import NO_TRAINING, Readiness
-from posenc.planner.sentences import layer_notes, say
+from posenc.planner.sentences import layer_notes
 
 _CHUNKED = (
     "chunked_attention"  # layers of Llama 4 whose text is cut into chunks that see nothing else

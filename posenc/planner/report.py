@@ -9,6 +9,7 @@ from typing import Any
 from posenc.models.model_config import ModelConfig, cache_gib
 from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.facts import Fact, say
 from posenc.planner.paste import Paste, paste
 from posenc.planner.ranking import Compared
 from posenc.planner.recommendation import bound_sentence, recommendation
@@ -154,7 +155,7 @@ def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
     return {
         "method": method.method.name,
         **{column.key: column.value(method) for column in COLUMNS},
-        "readiness": method.readiness.value,
+        "readiness": say("readiness", Fact(method.readiness.value, {})),
         "factor": method.factor,
         "measured": [dataclasses.asdict(ratio) for ratio in method.measured],
         "statements": [

@@ -1,17 +1,14 @@
 """Facts of a plan as English: sentences.toml has one template per fact."""
 
 import dataclasses
-import string
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import Benchmark, Comparison, Training
-from posenc.planner.facts import Fact
+from posenc.planner.facts import TEMPLATES, Fact, say, say_template
 from posenc.planner.layers import layer_facts
 from posenc.planner.methods import LARGER_BASE
 from posenc.planner.ranking import (
@@ -22,57 +19,17 @@ from posenc.planner.ranking import (
     Compared,
     clearly_ahead,
 )
-from posenc.text import as_factor, count_of, joined, short_number, significant
+from posenc.text import as_factor, count_of
 
-_TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
-_MEASURES: dict[str, str] = _TEMPLATES["measures"]
-_LENGTHS: dict[str, str] = _TEMPLATES["lengths"]
-_COMPARISONS: dict[str, str] = _TEMPLATES["comparisons"]
-_TRAININGS: dict[str, str] = _TEMPLATES["trainings"]
-RANKING: str = _TEMPLATES["ranking"]["summary"]
+_MEASURES: dict[str, str] = TEMPLATES["measures"]
+_LENGTHS: dict[str, str] = TEMPLATES["lengths"]
+_COMPARISONS: dict[str, str] = TEMPLATES["comparisons"]
+_TRAININGS: dict[str, str] = TEMPLATES["trainings"]
+RANKING: str = TEMPLATES["ranking"]["summary"]
 RANKING_RULES = tuple(
-    rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in _TEMPLATES["ranking"]["rules"]
+    rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in TEMPLATES["ranking"]["rules"]
 )
 _ASIDE_POINTS = 2.0  # from which a measure in percent that does not decide is told
-
-
-class _Sentences(string.Formatter):
-    """Fills a template in: {n:count pair} is 2 pairs, {n:verb reaches reach} agrees with n."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """Return a number as its template asks for it."""
-        match format_spec.split():
-            case ["count", noun]:
-                return count_of(value, noun.replace("_", " "))
-            case ["verb", one, many]:
-                return one if value == 1 else many
-            case ["list", last]:
-                return joined((_in_list(each) for each in value), last)
-            case ["factor"]:
-                return as_factor(value)
-            case ["short"]:
-                return short_number(value)
-        text: str = super().format_field(value, format_spec)
-        return text
-
-
-_SENTENCES = _Sentences()
-
-
-def _in_list(value: str | float) -> str:
-    """Return a name, a whole number or a number of three digits, as lists in sentences have them."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    return significant(value) if isinstance(value, float) else value
-
-
-def _say(template: str, fact: Fact) -> str:
-    return _SENTENCES.vformat(template, (), fact.numbers)
-
-
-def say(table: str, fact: Fact) -> str:
-    """Return a fact by its template in a table of sentences.toml."""
-    return _say(_TEMPLATES[table][fact.word], fact)
 
 
 @dataclass(frozen=True)
@@ -88,8 +45,10 @@ def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
     """Return the warnings about a plan beside its assumptions and layer notes, the most important first."""
     found = []
     for fact in plan.warnings:
-        template = _TEMPLATES["warnings"][fact.word]
-        texts = {part: _say(template[part], fact) for part in ("rule", "sentence", "source")}
+        template = TEMPLATES["warnings"][fact.word]
+        texts = {
+            part: say_template(template[part], fact) for part in ("rule", "sentence", "source")
+        }
         found.append(PlanWarning(**texts))
     return found
 
@@ -119,11 +78,13 @@ class LayerNote:
 
 def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> list[LayerNote]:
     """Return a note for each kind of layer, or for several of one sentence, the farthest seeing first."""
-    templates = _TEMPLATES["layers"]
+    templates = TEMPLATES["layers"]
     return [
         LayerNote(
             layers=" and ".join(f"{count_of(n, 'layer')} ({name})" for n, name in each.layers),
-            sentence=" ".join(_say(templates[fact.word]["sentence"], fact) for fact in each.facts),
+            sentence=" ".join(
+                say_template(templates[fact.word]["sentence"], fact) for fact in each.facts
+            ),
             source=templates[each.facts[0].word]["source"],
             works=each.works,
         )

@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 from posenc.planner import (
-    facts,
     layers,
     left_out_sentences,
     paste,
@@ -18,8 +17,11 @@ from posenc.planner import (
     warnings,
     warnings_of,
 )
+from posenc.planner.evidence import statements
+from posenc.planner.facts import _SENTENCES, TEMPLATES
+from posenc.planner.methods import left_out
+from posenc.planner.ranking import Readiness
 from posenc.planner.recommendation import recommendation_facts
-from posenc.planner.sentences import _SENTENCES, _TEMPLATES
 from tests.models.configs import LLAMA, plan_config, plan_preset
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -40,7 +42,7 @@ def words_of(code: object) -> set[str]:
     [
         ("warnings", warnings),
         ("assumed", module_of(plan)),
-        ("left_out", facts.left_out),
+        ("left_out", left_out),
         ("layers", layers),
         ("bound", module_of(recommendation)),
         ("paste", module_of(paste)),
@@ -48,7 +50,14 @@ def words_of(code: object) -> set[str]:
     ids=["warnings", "assumed", "left out", "layers", "bound", "paste"],
 )
 def test_every_template_is_of_a_fact(table: str, code: object) -> None:
-    assert {*_TEMPLATES[table]} <= words_of(code)
+    assert {*TEMPLATES[table]} <= words_of(code)
+
+
+def test_what_is_known_of_a_method_has_a_template() -> None:
+    words = words_of(module_of(left_out)) | words_of(module_of(statements))
+    assert {*TEMPLATES["statements"]} <= words
+    readiness = {one.value for one in Readiness}
+    assert {*TEMPLATES["readiness"]} == {*TEMPLATES["readiness_at_factor"]} == readiness
 
 
 def test_every_warning_of_a_plan_is_said_with_its_rule_and_source() -> None:
