@@ -50,13 +50,6 @@ _RULES: tuple[tuple[str, fields.Rule], ...] = (
     (r"type$|use_bidirectional_attention", TEXT),
     (r"", _COUNT),
 )
-# Names that many classes have for one size; a class's own names stand in its data.
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model"),
-    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers"),
-    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
-    "max_position_embeddings": ("max_position_embeddings", "n_positions"),
-}
 # Keys whose value may be one for all layers or a list with one for each, by the rule of an entry;
 # None: the value is checked where it is used.
 _LISTS: Mapping[str, fields.Rule | None] = {
@@ -86,7 +79,7 @@ class Taken:
 
 def key_names(row: Mapping[str, Any], name: str) -> Sequence[str]:
     """Return the names of a key in a class, the first that counts first. row: of the class."""
-    names: Sequence[str] = row.get("names", {}).get(name) or _NAMES.get(name, (name,))
+    names: Sequence[str] = row.get("names", {}).get(name, (name,))
     return names
 
 
@@ -114,7 +107,7 @@ class Record:
         self.content = content
         self.path = path
         self.defaults = defaults or {}
-        self.names: Mapping[str, Sequence[str]] = {**_NAMES, **(names or {})}
+        self.names: Mapping[str, Sequence[str]] = names or {}
         self.taken: dict[str, Taken] = {}
         self.unread: list[str] = []
 

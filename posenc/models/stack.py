@@ -46,6 +46,7 @@ from posenc.models.config_json import as_json
 from posenc.models.family import Row
 from posenc.models.layer_words import layer_words
 from posenc.models.position_keys import bears_on_position
+from posenc.models.record import key_names
 from posenc.models.rope_bases import bases_of
 from posenc.models.rope_blocks import BlockReader, check_blocks
 from posenc.models.rope_numbers import NEW, OLD, Head
@@ -207,7 +208,7 @@ class Stack(RowValues):
 
     def _check_nulls(self) -> None:
         """Refuse a null head_dim of a class that has a rule or another name of its own for it."""
-        has_own = "head_dim" in {*self.row, *self.row.get("names", {})}
+        has_own = "head_dim" in self.row or key_names(self.row, "head_dim")[0] != "head_dim"
         if has_own and self.record.has_null("head_dim"):
             raise self.record.no_null("head_dim")
 

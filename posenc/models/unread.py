@@ -95,6 +95,7 @@ def _stated(
         "rope_ratio": (1, 1.0),
         "rotary_pct": (1, 1.0),
         "num_kv_shared_layers": (0,),
+        "n_positions": (model.context,),
         "sliding_window_size": (content.get("sliding_window"),),
     }
     if "rope_dim" not in row:  # of a latent head the width is said by its two parts

@@ -4,10 +4,10 @@
 names of types behind it, it prints their expressions with their values, and writes nothing.
 
 A row is what its class shows, with what stated_families.json states of the type laid over it (null takes
-an entry away): the class and the defaults come from its fields, layout and direction from a run, blocks
-and the names of keys outside of them from configs that it makes. Everything else is stated: kinds of
-layers, expressions, notes. Nothing is written where a field of a class bears on position and the row
-neither reads it nor promises that it changes nothing.
+an entry away): the class and the defaults come from its fields, other names of keys from its
+attribute_map, layout and direction from a run, blocks and the names of keys outside of them from configs
+that it makes. Everything else is stated: kinds of layers, expressions, notes. Nothing is written where a
+field of a class bears on position and the row neither reads it nor promises that it changes nothing.
 """
 
 import copy
@@ -24,7 +24,7 @@ from posenc.models import read_config
 from posenc.models.expressions import parsed
 from posenc.models.family import merged
 from posenc.models.position_keys import bears_on_position
-from posenc.models.row_keys import OF_KIND
+from posenc.models.row_keys import OF_KIND, declared_keys
 from posenc.models.stack import Stack
 from tests.models.probe_rope import BASES, SHARES, outer_keys
 from tests.models.published_models.establish import establish
@@ -69,6 +69,8 @@ def row(model_type: str) -> dict[str, Any]:
     made: dict[str, Any] = {"class": of_class.__name__}
     if "position" not in stated and stated.get("rotates") != "False":
         made["rope"] = rope(model_type)
+    if own := other_names(of_class, laid_over(made, stated)):
+        made["names"] = own
     made |= with_defaults(of_class, laid_over(made, stated))
     whole = in_order(laid_over(made, stated))
     if unread := unread_fields(model_type, of_class, whole):
@@ -119,6 +121,22 @@ def rope(model_type: str) -> dict[str, Any]:
     return found
 
 
+def other_names(of_class: Any, row: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the names of each key that a class reads under several, its own first.
+
+    A key that two expressions of the row read under two names keeps both apart.
+    """
+    parts = [merged(row, part) for part in row.get("stacks", {"": {}}).values()]
+    read = {key for part in parts for key in declared_keys({**part, "also": ()})}
+    stated = [{*part.get("names", {})} for part in row.get("stacks", {}).values()]
+    read -= set.intersection(*stated) if stated else set()
+    others: dict[str, list[str]] = {}
+    for other, name in of_class.attribute_map.items():
+        others.setdefault(name, [name]).append(other)
+    groups = {name: (read & {*names}, names) for name, names in others.items()}
+    return {min(keys): names for keys, names in groups.values() if len(keys) == 1}
+
+
 def with_defaults(of_class: Any, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults of a class: those that all stacks share, and those of each."""
     # A check of a key by an expression takes no default, and a promise on a key reads none.
@@ -160,10 +178,10 @@ def defaults(of_class: Any, stack: Stack) -> dict[str, Any]:
 
 
 def in_order(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its keys, its defaults and its data of RoPE in the order of their names."""
+    """Return a row with its keys, and those of some of its parts, in the order of their names."""
     first = {"class": row["class"]} if "class" in row else {}
     ordered = first | {name: row[name] for name in sorted({*row} - {"class"})}
-    for name in {"defaults", "rope"} & {*row}:
+    for name in {"defaults", "names", "rope"} & {*row}:
         ordered[name] = json.loads(json.dumps(row[name], sort_keys=True))
     if "stacks" in row:
         ordered["stacks"] = {stack: in_order(part) for stack, part in row["stacks"].items()}

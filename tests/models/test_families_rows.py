@@ -1,5 +1,6 @@
 """Rows of single types against their classes, where a row was wrong or a class does the unexpected."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,10 +10,14 @@ from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.family import FAMILIES
 from posenc.models.model_config import ModelConfig
+from posenc.models.record import key_names
 from posenc.schemes.rope import RopeConfig
+from tests.longer import mostly
 from tests.models.configs import Config
 
 transformers: Any = pytest.importorskip("transformers", minversion="5")
+
+from huggingface_hub.errors import StrictDataclassError  # noqa: E402
 
 SMALL: Config = {
     "vocab_size": 16, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
@@ -130,3 +135,37 @@ def test_a_pattern_that_a_class_saves_for_itself_must_be_the_one_that_it_reads(
     assert windowed == {index for index, word in enumerate(theirs) if "sliding" in word}
     with pytest.raises(ConfigFileError, match="_sliding_window_pattern says 2"):
         read_config({"model_type": model_type, "_sliding_window_pattern": 2} | keys)
+
+
+SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers", "max_position_embeddings")
+# Every name that some class has for a size.
+NAMES = {
+    size: sorted({name for row in FAMILIES.values() for name in key_names(row, size)})
+    for size in SIZES
+}
+# Types of one stack that are the class's alone: published files of Nomic have keys of its own code, and
+# JetMoE's class counts heads by its experts, whatever the key says.
+PLAIN = [
+    name
+    for name, row in FAMILIES.items()
+    if "stacks" not in row
+    and name in transformers.CONFIG_MAPPING
+    and name not in ("nomic_bert", "jetmoe")
+]
+
+
+@pytest.mark.parametrize("model_type", mostly(PLAIN, "llama", "gpt2", "bloom", "falcon"))
+def test_a_size_is_read_under_the_names_that_its_class_takes_and_no_others(model_type: str) -> None:
+    of_class = transformers.CONFIG_MAPPING[model_type]
+    for size, names in NAMES.items():
+        plain: Any = getattr(of_class(), size, None)
+        for name in names if isinstance(plain, int) else ():
+            keys = {name: 2 * plain}
+            try:
+                is_taken = getattr(of_class(**keys), size) != plain
+                model = read_config({"model_type": model_type} | keys)
+                other = read_config({"model_type": model_type})
+            except (ConfigFileError, ValueError, StrictDataclassError):
+                continue  # refused by the class, or by us
+            other = dataclasses.replace(other, assumed=model.assumed)
+            assert (model != other) == is_taken, name
