@@ -1,6 +1,7 @@
 """Models in words: where their numbers come from, what they are, which layers are not shown."""
 
 from dashboard.settings import ChosenModel
+from dashboard.text import listed
 from posenc.schemes.rope import RopeConfig
 from posenc.text import count_of
 
@@ -52,3 +53,10 @@ def other_layers(model: ChosenModel) -> str:
     if not names:
         return ""
     return f"That is of its {shown}, which see farthest. Not shown: {' and '.join(names)}."
+
+
+def other_facts(model: ChosenModel) -> list[str]:
+    """Return what a model's config says besides its scheme, and what was not read of it."""
+    config = model.config
+    sentences = [*config.notes, *model.layer_kind.notes]
+    return [*sentences, f"Not read: {listed(config.ignored)}."] if config.ignored else sentences

@@ -39,7 +39,7 @@ from dashboard.charts import theme
 from dashboard.charts.frames import arrow, filled
 from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
-from dashboard.controls import sidebar, widgets
+from dashboard.controls import model_picker, sidebar, widgets
 from dashboard.controls.link import RULES
 from dashboard.live import training
 from dashboard.server import incidents
@@ -196,13 +196,17 @@ class Renderer:
             row = place.container(horizontal=True, vertical_alignment="bottom")
         own = fields.rules(self.options)
         for name in block.names:
-            if name in own:
+            if name == "model":
+                model_picker.draw_here(row, block.empty.get(name, "None"))
+            elif name in own:
                 sidebar.choices(
                     self.options, {name: row}, empty=block.empty, narrowed=block.narrowed
                 )
             else:
                 slider = name in STOPS and row is not place
                 widgets.control(row.container(width=DIAL) if slider else row, name, RULES[name])
+        if "model" in block.names:
+            model_picker.draw_own_config_here(place)
 
 
 def findings(frame: pd.DataFrame, place: Any) -> None:

@@ -62,7 +62,7 @@ def parse_options(
     A sentence that is too long is cut, as where it is typed.
     """
     values, left_out = fields.defaults(owner), []
-    for name, rule in fields.rules(owner).items():
+    for name, rule in linked_rules(owner).items():
         if query.get(name):
             text = _joined(rule, query[name])
             found, notices = snap(owner, {name: text})
@@ -80,8 +80,7 @@ def keep() -> None:
     """
     if "link_notices" not in st.session_state:
         return
-    run = get_script_run_ctx()
-    if run is not None and run.is_history_navigation:  # Back and Forward: the address counts
+    if is_back():  # the address counts
         link = parse(_query())
         st.session_state["link_notices"] += ignored(link.ignored)
         set_state(record(link.setting))
@@ -102,7 +101,7 @@ def restore(owners: Callable[[], Sequence[type]]) -> None:
     if others:
         for owner in owners():
             left_out.update(parse_options(query, owner)[1])
-            others -= fields.rules(owner).keys()
+            others -= linked_rules(owner).keys()
     st.session_state["link_notices"] = ignored(left_out | others)
     st.session_state[pin.KEY] = link.pinned
     values = record(link.setting)
@@ -141,7 +140,7 @@ def read_options(owner: type) -> None:
     if owner in read:
         return
     read.add(owner)
-    query, rules = _query(), fields.rules(owner)
+    query, rules = _query(), linked_rules(owner)
     values, left_out = parse_options(query, owner)
     for name, rule in rules.items():
         if isinstance(rule, Sentence) and query.get(name) and name not in left_out:
@@ -170,14 +169,25 @@ def options(owner: type[Options]) -> Options:
 def held(owner: type[Options]) -> Options:
     """Return a page's options as `options` does, and leave illegal ones in the link."""
     values, _ = parse_options(_query(), owner)
-    run = get_script_run_ctx()
-    back = run is not None and run.is_history_navigation  # the controls still hold what was left
+    back = is_back()  # the controls still hold what was left
     for name, rule in fields.rules(owner).items():
         chosen = st.session_state.get(name)
         value = None if chosen is None else nearest(rule, widget_text(rule, chosen))
         if value is not None and not (back and name in st.query_params):
             values[name] = value
     return owner(**values)
+
+
+def linked_rules(owner: type) -> dict[str, fields.Rule]:
+    """Return the rules of the options that a link may hold: all but those in UNLINKED of their class."""
+    unlinked = vars(owner).get("UNLINKED", ())
+    return {name: rule for name, rule in fields.rules(owner).items() if name not in unlinked}
+
+
+def is_back() -> bool:
+    """Whether this run answers Back or Forward."""
+    run = get_script_run_ctx()
+    return run is not None and run.is_history_navigation
 
 
 def _query() -> dict[str, list[str]]:
@@ -202,7 +212,7 @@ def to_query(setting: Setting) -> dict[str, list[str]]:
     """Return what a link says of every control of the page that is shown, defaults too."""
     texts = {name: _words(RULES[name], value) for name, value in pin.named_values(setting).items()}
     for owner in st.session_state["owners"]:
-        for name, rule in fields.rules(owner).items():
+        for name, rule in linked_rules(owner).items():
             value = st.session_state.get(name)
             if value is not None:  # an empty field stands for its default
                 texts[name] = _words(rule, value)

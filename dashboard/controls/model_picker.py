@@ -11,11 +11,12 @@ import streamlit as st
 
 from dashboard.controls import page_controls, uploads
 from dashboard.controls.widgets import button, show
-from dashboard.models import about, numbers_of, other_layers
+from dashboard.models import about, numbers_of, other_facts, other_layers
+from dashboard.server import incidents
 from dashboard.server.incidents import show_callback_errors
 from dashboard.settings import ChosenModel, Setting, chosen_model
 from dashboard.settings.setting import MAX_SCHEMES
-from dashboard.text import listed, plain
+from dashboard.text import plain
 from posenc import limits
 from posenc.errors import ConfigFileError
 from posenc.models import config_token
@@ -43,6 +44,22 @@ def draw() -> None:
             st.caption(plain(others))
         list_other_facts(model)
     draw_own_config()
+
+
+def draw_here(place: Any, none: str) -> None:
+    """Draw the choice on a page. none: what the first choice is called."""
+    select(place, "model_here_control", none, width=340)
+
+
+def draw_own_config_here(place: Any) -> None:
+    """Draw what takes the visitor's own config on a page; where it is refused, what follows is not drawn.
+
+    An answer about another model would be taken for one about this.
+    """
+    with place.container():
+        if draw_own_config():
+            st.info("There is no answer for a config that is refused: correct it, or remove it.")
+            raise incidents.PageEnded
 
 
 def draw_own_config() -> bool:
@@ -194,16 +211,13 @@ def _panel_note(model: ChosenModel) -> str:
     return f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
 
 
-def list_other_facts(model: ChosenModel, *, assumed: bool = True) -> None:
-    """List what was assumed, unless the page says it, what the config says besides and was not read."""
-    config = model.config
-    taken = config.assumed if assumed else ()
-    sentences = [*taken, *config.notes, *model.layer_kind.notes]
-    if config.ignored:
-        sentences.append(f"Not read: {listed(config.ignored)}.")
+def list_other_facts(model: ChosenModel) -> None:
+    """List what was assumed, what the config says besides and was not read."""
+    assumed = model.config.assumed
+    sentences = [*assumed, *other_facts(model)]
     if not sentences:
         return
-    title = "What was assumed" if taken else "Other facts in the config"
+    title = "What was assumed" if assumed else "Other facts in the config"
     with st.expander(title, icon=":material/help_center:"):
         for sentence in sentences:
             st.markdown(f"- {plain(sentence)}")

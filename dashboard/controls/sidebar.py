@@ -156,6 +156,8 @@ def choices(
             continue
         if empty and name in empty:
             assert isinstance(rule, fields.IntRange)
+            if st.session_state.get(name) == default:  # the field is empty then
+                st.session_state[name] = None
             number = target.number_input(
                 rule.label, rule.low, rule.high, None, key=name, help=rule.help or None,
                 placeholder=empty[name], bind="query-params",

@@ -1,6 +1,7 @@
 """A page that is a function, drawn inside the frame of pages that draw themselves."""
 
 from types import ModuleType
+from typing import Any
 
 import streamlit as st
 
@@ -12,7 +13,10 @@ from dashboard.controls import link, pin
 from dashboard.frame import page as old
 from dashboard.frame import page_contents
 from dashboard.frame.page_contents import Picture
-from dashboard.render import Renderer
+from dashboard.render import Renderer, change
+from dashboard.settings import Setting
+
+_BEFORE = "followed_setting"  # of the last run of a page whose options follow from it
 
 
 def uses(module: ModuleType) -> Uses:
@@ -23,11 +27,13 @@ def uses(module: ModuleType) -> Uses:
 
 def draw(module: ModuleType) -> None:
     """Draw the page of a module at what is chosen, and give the frame what it exports and explains."""
-    settings, options = old.settings(), link.options(module.Options)
+    settings = old.settings()
+    options = _options(module, settings.current)
     used = uses(module)
     if not (used.schemes or {*used.itself} - {"schemes"}):  # which A and B share
         settings = AB(settings.current)
-    pages = settings.map(lambda setting: module.page(setting, options))
+    with st.spinner("Computing"):  # shown after half a second
+        pages = settings.map(lambda setting: module.page(setting, options))
     page: Page = pages.current
     if pages.pinned is not None:
         changed = [label for label, *_ in pin.changed(settings)]
@@ -56,3 +62,20 @@ def draw(module: ModuleType) -> None:
         old.definition(page.definition.latex, page.definition.words, *page.definition.functions)
     if page.script:
         old.script(page.script)
+
+
+def _options(module: ModuleType, setting: Setting) -> Any:
+    """Return the options of the page, which may follow from a setting that changed since its last run.
+
+    At Back and Forward the address has both.
+    """
+    options = link.options(module.Options)
+    if not hasattr(module.Options, "following"):
+        return options
+    before = st.session_state.get(_BEFORE, setting)
+    st.session_state[_BEFORE] = setting
+    if before == setting or link.is_back():
+        return options
+    followed = options.following(before, setting)
+    change(module.Options, {n: v for n, v in vars(followed).items() if v != vars(options)[n]})
+    return followed

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from safetensors.numpy import save
 
 from dashboard.pages.extend_context.data import read
-from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.pages.extend_context.options import Options
 from dashboard.settings import Setting
 from dashboard.text import JOINER
 from posenc.models import config_token
@@ -66,9 +66,9 @@ def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: 
     settled(page)
     go(page, "context_planner")
     # No long search is started for it before it is asked for.
-    expect(headline(page)).to_have_text(read(Setting(model=WORD), PlanChoice()).headline)
+    expect(headline(page)).to_have_text(read(Setting(model=WORD), Options()).headline)
     choose(page, "Model", "Llama-2-7B")
-    expected = read(Setting(model="llama-2-7b"), PlanChoice()).headline
+    expected = read(Setting(model="llama-2-7b"), Options()).headline
     expect(headline(page)).to_have_text(expected)
     settled(page)
     assert parse_qs(urlparse(page.url).query)["model"] == ["llama-2-7b"]

@@ -101,7 +101,7 @@ def opened_page(place: str, name: str) -> Visit:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryMediaFileStorage, "load_and_get_id", record)
-        at = drawn(pages.visit_place(place, SETTINGS[name], drawers=[drawers.HOW_TO_READ]))
+        at = drawn(pages.visit_place(place, SETTINGS[name], **page_texts.OPEN))
         sentences = page_texts.page_texts(at)
         assert files == {}  # nothing is sent while its drawer is closed
         for key, value in pages.opened(*shown_tables(at)).items():

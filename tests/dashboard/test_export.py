@@ -161,9 +161,9 @@ SCRIPTS = [
     ("relative_offsets", ODD, "offset only and straight line"),
     ("why_position", ODD | SENTENCE, "Difference by word"),
     ("claims", ODD, "Claims"),
-    ("context_planner", PLAN | {"context": "16384"}, "methods"),
-    ("context_planner", PLAN | {"model": "deepseek-v3", "methods": ",".join(METHODS)}, "methods"),
-    ("context_planner", PLAN | {"model": "qwen3-8b", "trained": "4096"}, "methods"),
+    ("context_planner", PLAN | {"context": "16384"}, "Methods"),
+    ("context_planner", PLAN | {"model": "deepseek-v3", "methods": ",".join(METHODS)}, "Methods"),
+    ("context_planner", PLAN | {"model": "qwen3-8b", "trained": "4096"}, "Methods"),
     ("check_my_encoding", ODD | {"table": "RoPE cache in bfloat16"}, FOUND),
     ("check_my_encoding", LEARNED, FOUND),
 ]

@@ -36,6 +36,7 @@ from tests.longer import mostly
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
 
 OF_PAGES = {name: rule for owner in OPTION_CLASSES for name, rule in fields.rules(owner).items()}
+LINKED = {name for owner in OPTION_CLASSES for name in links.linked_rules(owner)}
 RULES = fields.rules(Setting) | own_rules() | OF_PAGES
 
 
@@ -254,7 +255,7 @@ def test_number_that_does_not_go_with_the_others_is_left_out(
 
 @pytest.mark.parametrize("text", ["nan", "", "9" * 5_000, "</script>", "../x", "C:\\x"])
 def test_nonsense_gives_every_control_its_default_and_is_named(text: str) -> None:
-    every = [*fields.rules(Setting), *OF_PAGES]
+    every = [*fields.rules(Setting), *LINKED]
     found, options, left_out = read_all({name: [text] for name in every})
     assert found.setting == Setting()
     defaults = [fields.defaults(owner).items() for owner in OPTION_CLASSES]
@@ -275,7 +276,7 @@ def test_option_of_another_page_has_a_meaning_in_a_link() -> None:
     defaults: dict[str, Any] = {}
     for owner in OPTION_CLASSES:
         defaults |= fields.defaults(owner)
-    options = {name: fields.written(defaults[name]) for name in OF_PAGES}
+    options = {name: fields.written(defaults[name]) for name in LINKED}
     assert not any("Ignored" in notice for notice in notices(visit("learn", options)))
     (told,) = notices(drawn(visit("similarity", SMALL | {"foo": "1"})))
     assert told == "Ignored in this link: 'foo'."

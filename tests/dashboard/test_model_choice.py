@@ -14,7 +14,7 @@ from streamlit.testing.v1.element_tree import Toggle
 from dashboard.controls import learned_table
 from dashboard.controls import pin as pinned
 from dashboard.pages.extend_context import data as planner_data
-from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.pages.extend_context.options import Options
 from dashboard.settings import Setting, chosen_model, from_text
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
 from posenc import limits
@@ -253,7 +253,7 @@ def test_assumption_is_the_first_sentence_wherever_its_model_is_used() -> None:
     of_pin = warnings(drawn(visit("similarity", SMALL | {"a": pin})))
     assert of_pin == [f"Pinned setting, A: {sentence}"]
     assert sentence not in warnings(drawn(visit("claims", {"model": word})))
-    choice = PlanChoice(context=16_384, methods=("none",))
+    choice = Options(context=16_384, methods=("none",))
     printed = run(planner_data.script(Setting(model=word), choice)).stderr
     assert printed.splitlines()[0] == sentence
 

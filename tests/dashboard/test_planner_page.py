@@ -10,14 +10,37 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
-from streamlit.testing.v1 import AppTest
 
-from dashboard.controls import pin as pinned
+from dashboard import compare
+from dashboard.blocks import (
+    Block,
+    Button,
+    Chart,
+    Code,
+    Controls,
+    Data,
+    Download,
+    Drawer,
+    Findings,
+    Page,
+    Tabs,
+    Text,
+    walk,
+)  # fmt: skip
 from dashboard.pages.extend_context import data, panels
-from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.pages.extend_context.options import (
+    BOUND,
+    LONGER,
+    PICTURES,
+    TABLES,
+    TRANSFORMERS_4,
+    VLLM,
+    Options,
+)  # fmt: skip
+from dashboard.pages.extend_context.page import page
 from dashboard.settings import Setting
 from posenc import __main__ as command
-from posenc import rope_frequencies
+from posenc import limits, rope_frequencies
 from posenc.analysis import smallest_base
 from posenc.models import config_token, read_config
 from posenc.models.presets import MODELS
@@ -34,73 +57,110 @@ from posenc.planner import (
 from posenc.planner.evidence import Training
 from posenc.planner.ranking import Readiness
 from posenc.planner.report import COVERAGE, plan_record
-from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
+from tests.dashboard.called_pages import block_of, texts
+from tests.dashboard.pages import as_read, drawn, headline, visit
 from tests.models.configs import plan_preset
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 PAGE = "context_planner"
-SHORT = PlanChoice(context=16_384)  # whose base is found at once
-DRAWERS = {"drawers": ["How to read"]}
+SHORT = Options(context=16_384)  # whose base is found at once
+NAMES = {"A": "A: model Llama-2-7B", "B": "B: model none"}
 
 
-def opened(picture: str, link: dict[str, Any]) -> AppTest:
-    """Open the page at one of its pictures."""
-    return drawn(visit(PAGE, link, plan_pictures=picture))
+def read_texts(shown: Page) -> list[str]:
+    return [as_read(text) for text in texts(shown)]
 
 
-def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
-    sidebar = {"heads": "64", "precision": "bfloat16", "schemes": "none", "length": "2"}
-    at = drawn(visit(PAGE, {"context": "16384"} | sidebar, **DRAWERS, plan_paste="YaRN"))
+def findings(shown: Page, key: str) -> pd.DataFrame:
+    found: Findings = block_of(shown, Findings, key)
+    return found.frame
+
+
+def blocks(shown: Page, kind: type[Block]) -> list[Any]:
+    return [block for block in shown.all_blocks if isinstance(block, kind)]
+
+
+def controls(shown: Page) -> list[str]:
+    return [name for block in blocks(shown, Controls) for name in block.names]
+
+
+def drawer_texts(drawer: Block) -> list[str]:
+    assert isinstance(drawer, Drawer)
+    return [as_read(block.text) for block in walk(drawer.make()) if isinstance(block, Text)]
+
+
+def searched(options: Options, model: str) -> Options:
+    """Return the options once the long search was asked for."""
+    asked = data.search_of(model, options.context)
+    return Options(context=options.context, methods=options.methods, searched=asked)
+
+
+def test_page_shows_the_plan_of_the_library_whatever_else_the_setting_says() -> None:
+    setting = Setting(heads=64, precision="bfloat16", schemes=("none",), length=2)
+    shown = page(setting, Options(context=16_384, paste="YaRN"))
     preset = MODELS["llama-3-8b"]
     expected = plan(preset.read(), 16_384, name=preset.label, methods=SHORT.methods)
-    assert any(recommendation(expected) in as_read(box.value) for box in at.markdown)
+    assert recommendation(expected) in as_read(shown.guide)
+    assert all(rule in shown.guide for rule in RANKING_RULES)
     (unscaled,) = [row.pairs for row in expected.methods if row.method.name == "none"]
     seen = f"Unscaled, {unscaled.unseen_count} of {len(unscaled.before)} pairs reach angles unseen"
-    target = f"{preset.label} to 16,384 tokens"
-    assert as_read(headline(at)).startswith(
-        f"{target}: x2 its trained length. {seen} in training: "
+    assert as_read(shown.headline).startswith(
+        f"{preset.label} to 16,384 tokens: x2 its trained length. {seen} in training: "
     )
-    cache, costs = (box.value for box in at.dataframe)
-    sees = opened(COVERAGE, {"context": "16384"}).dataframe[1].value
+    costs = findings(shown, "methods")
+    sees = findings(page(setting, Options(context=16_384, picture=COVERAGE)), "methods")
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
     assert list(sees["unseen pairs"]) == [row.pairs.unseen_count for row in expected.methods]
-    assert RANKING in map(as_read, captions(at))
-    texts = "".join(as_read(box.value) for box in at.markdown)  # of the drawer
-    assert all(rule in texts for rule in RANKING_RULES)
+    assert RANKING in read_texts(shown)
     # Keys and values of 32 layers of 8 heads of width 128, in 4, 2, 2 and 1 bytes a number.
     numbers = 2 * 32 * 8 * 128 * 16_384
+    cache = findings(shown, "cache")
     assert list(cache["all layers"]) == [numbers * size / 2**30 for size in (4, 2, 2, 1)]
-    assert any('"rope_type": "yarn"' in box.value for box in at.code)
-    assert any("vllm serve" in box.value for box in at.code)
-    assert at.sidebar.button == []  # nothing there changes this page
+    (code,) = blocks(shown, Code)
+    assert '"rope_type": "yarn"' in code.code
+
+
+def test_one_method_and_one_form_are_pasted_and_the_first_where_the_chosen_is_not_there() -> None:
+    for paste, form, words in (
+        ("YaRN", VLLM, "vllm serve"), ("YaRN", TRANSFORMERS_4, '"rope_scaling": {'),
+        ("Unscaled", VLLM, "vllm serve"),
+    ):  # fmt: skip
+        shown = page(Setting(), Options(context=16_384, paste=paste, form=form))
+        method, forms = blocks(shown, Tabs)[:2]
+        assert method.opened == (paste if paste == "YaRN" else method.labels[0])
+        assert "Unscaled" not in method.labels  # which has nothing to paste
+        assert forms.opened == form
+        (code,) = blocks(shown, Code)
+        assert words in code.code
+        (script,) = blocks(shown, Download)
+        compile(script.make(), script.file_name, "exec")
 
 
 def test_every_kind_of_model_and_target_has_a_plan() -> None:
     kinds = {type(preset.read().main.scheme): name for name, preset in MODELS.items()}
     assert len(kinds) > 8
     for name in kinds.values():
-        choice = PlanChoice(context=1_024, trained=256, methods=("none", "ntk"))
+        choice = Options(context=1_024, trained=256, methods=("none", "ntk"))
         assert MODELS[name].label in recommendation(data.read(Setting(model=name), choice).plan)
     for context in (1, 2, 5):
-        choice = PlanChoice(context=context, methods=("none", "linear"))
+        choice = Options(context=context, methods=("none", "linear"))
         assert data.read(Setting(), choice).headline.endswith(".")
 
 
 def test_page_states_the_memory_of_layers_without_their_windows() -> None:
-    link = {"context": "65536", "methods": "none"}
-    texts = " ".join(captions(drawn(visit(PAGE, link | {"model": "mistral-7b-v0.1"}))))
+    shown = page(Setting(model="mistral-7b-v0.1"), Options(context=65_536, methods=("none",)))
     # 32 layers of 8 heads of keys and values of width 128, in 2 bytes; 4,096 of the tokens are in windows.
     whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
-    assert f"{whole:g} GiB" in texts
+    assert f"{whole:g} GiB" in " ".join(read_texts(shown))
     assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
 
 
 def test_cache_is_shown_for_each_kind_of_layer() -> None:
     """Gemma 3 4B: 4 heads of keys and values of width 256; 5 of 34 layers have no window of 1,024."""
-    at = drawn(visit(PAGE, {"model": "gemma-3-4b", "context": "65536", "methods": "none"}))
-    row = at.dataframe[0].value.set_index("number type").loc["bfloat16"]
+    shown = page(Setting(model="gemma-3-4b"), Options(context=65_536, methods=("none",)))
+    row = findings(shown, "cache").set_index("number type").loc["bfloat16"]
     gib = {name: 2 * 4 * 256 * 2 * size / 2**30 for name, size in
            (("full_attention", 5 * 65_536), ("sliding_attention", 29 * 1_024))}  # fmt: skip
     assert row["all layers"] == pytest.approx(sum(gib.values()))
@@ -108,79 +168,87 @@ def test_cache_is_shown_for_each_kind_of_layer() -> None:
         assert row[name.replace("_", " ")] == pytest.approx(size)
 
 
-def test_page_shows_the_lengths_of_its_model_with_their_sources() -> None:
-    for name, blank in (("llama-3.1-8b", []), ("llama-3-8b", ["RULER", "NoLiMa"])):
-        at = drawn(visit(PAGE, {"model": name, "context": "16384", "methods": "none"}))
-        rows = length_rows(data.read(Setting(model=name), PlanChoice(context=16_384)).plan)
-        texts = [as_read(box.value) for box in at.markdown]
+def test_page_shows_the_known_lengths_of_its_model_with_their_sources() -> None:
+    for name, unknown in (("llama-3.1-8b", []), ("llama-3-8b", ["RULER", "NoLiMa"])):
+        setting = Setting(model=name)
+        rows = length_rows(data.read(setting, SHORT).plan)
+        shown = read_texts(page(setting, SHORT))
         for row in rows:
-            (text,) = [text for text in texts if text.startswith(f"**{row['length']}**:")]
-            assert row["tokens"] in text
-            assert row["source"] in text
-        assert [row["length"] for row in rows if not row["tokens"]] == blank
+            told = [text for text in shown if text.startswith(f"**{row['length']}**:")]
+            known = f"**{row['length']}**: {row['tokens']} tokens. *{row['source']}*"
+            assert told == ([known] if row["tokens"] else [])
+        assert [row["length"] for row in rows if not row["tokens"]] == unknown
 
 
 def test_model_without_rope_needs_no_scaling() -> None:
-    link = {"model": "bloom-176b", "context": "8192", "methods": "none,ntk"}
-    at = drawn(visit(PAGE, link))
-    texts = " ".join(as_read(text) for text in [*(box.value for box in at.markdown), *captions(at)])
-    assert texts.count("ALiBi needs no scaling") == 1
-    assert not at.dataframe[1:]
-    assert "methods" not in [group.key for group in at.button_group]
-    compared = drawn(visit(PAGE, link | {"a": pinned.to_token(Setting(model="llama-2-7b"))}))
-    assert "methods" in [group.key for group in compared.button_group]
-    assert set(compared.dataframe[1].value["setting"]) == {"A"}
+    options = Options(context=8_192, methods=("none", "ntk"))
+    bloom, llama = (page(Setting(model=name), options) for name in ("bloom-176b", "llama-2-7b"))
+    said = " ".join([as_read(bloom.headline), *read_texts(bloom)])
+    assert said.count("ALiBi needs no scaling") == 1
+    assert [block.key for block in blocks(bloom, Findings)] == ["cache"]
+    assert "methods" not in controls(bloom)
+    both = compare.pages(bloom, llama, NAMES, ["model"])
+    assert set(findings(both, "methods")["setting"]) == {"A"}
 
 
 def test_methods_are_offered_once_a_trained_length_is_known() -> None:
     model = config_token({"model_type": "recurrent_gemma"})  # whose config has no length
-    for link, offered in (({}, False), ({"trained": "1024"}, True)):
-        at = drawn(visit(PAGE, {"model": model, "context": "32768"} | link))
-        assert ("methods" in [group.key for group in at.button_group]) == offered
+    for trained in (0, 1_024):
+        shown = page(Setting(model=model), Options(context=32_768, trained=trained))
+        assert ("methods" in controls(shown)) == bool(trained)
 
 
 def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
-    pin = Setting(model="llama-2-7b")
-    link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
-    link["a"] = pinned.to_token(pin)
-    at = opened(COVERAGE, link)
-    choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
-    current, other = (data.read(setting, choice).plan for setting in (Setting(), pin))
-    assert as_read(headline(at)) == f"B: model none. {data.read(Setting(), choice).headline}"
-    assert any(data.read(pin, choice).headline in text for text in captions(at))
-    sees = at.dataframe[1].value
-    for method in current.methods:
+    pin, methods = Setting(model="llama-2-7b"), ("none", "yarn", "base")
+
+    def both(picture: str) -> Page:
+        options = Options(context=16_384, methods=methods, picture=picture)
+        return compare.pages(page(Setting(), options), page(pin, options), NAMES, ["model"])
+
+    shown, choice = both(COVERAGE), Options(context=16_384, methods=methods)
+    current, other = (data.read(setting, choice) for setting in (Setting(), pin))
+    assert as_read(shown.headline) == f"B: model none. {current.headline}"
+    assert as_read(shown.beside) == f"A: model Llama-2-7B. {other.headline}"
+    sees = findings(shown, "methods")
+    for method in current.plan.methods:
         label = method.method.label
         column = sees[sees["method"] == label].set_index("setting")["expected logit at the end"]
         assert list(column.index) == ["B", "A", "B - A"]
-        of_a = next(one for one in other.methods if one.method.label == label).kernel[16_383]
+        of_a = next(one for one in other.plan.methods if one.method.label == label).kernel[16_383]
         of_b = method.kernel[16_383]
         assert column.to_dict() == {"B": of_b, "A": of_a, "B - A": of_b - of_a}
-    for picture in panels.PICTURES[2:]:
-        (frame,) = charts(opened(picture, link))
-        assert set(frame["setting"]) == {"A", "B"}
+    for picture in PICTURES[2:]:
+        (chart,) = blocks(both(picture), Chart)
+        assert set(chart.frame["setting"]) == {"A", "B"}
+        rules = [layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "rule"]
+        for rule in rules:  # each setting has the line of its own trained length
+            assert "boundary" not in json.dumps(rule) or "detail" in rule["encoding"]
 
 
 def test_tables_that_a_pinned_setting_shares_stand_once() -> None:
     """A model has its own base, so that the pinned base changes nothing."""
-    tables = [
-        [frame.value for frame in drawn(visit(PAGE, {"model": "llama-3-8b"} | more)).dataframe]
-        for more in ({}, {"a": pinned.to_token(Setting(model="llama-3-8b", base=500.0))})
-    ]
-    assert len(tables[0]) >= 2
-    for alone, beside in zip(*tables, strict=True):
-        pd.testing.assert_frame_equal(alone, beside)
+    alone, pin = (page(Setting(model="llama-3-8b", base=base), SHORT) for base in (1e4, 500.0))
+    beside = compare.pages(alone, pin, NAMES, ["base"])
+    for key in ("cache", "methods"):
+        pd.testing.assert_frame_equal(findings(alone, key), findings(beside, key))
 
 
-def test_charts_are_sent_only_when_their_tab_is_opened() -> None:
-    at = drawn(visit(PAGE, {"context": "16384"}))
-    assert charts(at) == []
-    assert len(at.get("download_button")) == 1  # of the method whose block is open
+def test_only_the_open_picture_is_made_and_all_numbers_stand_in_the_data() -> None:
+    for picture in PICTURES:
+        shown = page(Setting(), Options(context=16_384, picture=picture))
+        assert [chart.title for chart in blocks(shown, Chart)] == [picture] * (
+            picture not in TABLES
+        )
+        assert len(blocks(shown, Download)) == 1  # of the method whose block is open
+        frames = [block.frame for block in blocks(shown, Chart) + blocks(shown, Data)]
+        read = data.read(Setting(), SHORT)
+        wanted = (read.methods, read.pairs, read.kernel, read.bound)
+        assert sorted(map(id, frames)) == sorted(map(id, wanted))
 
 
 def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     """By the definition: less than a turn in training, and a larger angle at the target."""
-    read = data.read(Setting(), PlanChoice(methods=("yarn", "ntk")))  # counted without "none", too
+    read = data.read(Setting(), Options(methods=("yarn", "ntk")))  # counted without "none", too
     theta = 500_000.0 ** (-np.arange(64) / 64)
     unseen = int((theta * 8_192 < 2 * np.pi).sum())
     assert read.headline == (
@@ -192,7 +260,7 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
 @pytest.mark.parametrize("name", ["qwen2.5-7b", "llama-3-8b", "llama-3.1-8b"])
 def test_page_and_command_name_the_same_methods(name: str) -> None:
     preset = MODELS[name]
-    read = data.read(Setting(model=name), PlanChoice(context=65_536), every=True)
+    read = data.read(Setting(model=name), searched(Options(context=65_536), name))
     config = dict(preset.config or {})
     if preset.optional:
         del config["rope_scaling"]
@@ -213,7 +281,7 @@ AMOUNTS: dict[str, Training] = {
 def test_advice_names_the_highest_ranked_method_that_a_source_supports(
     name: str, factor: int
 ) -> None:
-    choice = PlanChoice(context=factor * 4_096)
+    choice = Options(context=factor * 4_096)
     setting = Setting(model=name)
     read = data.read(setting, choice)
     found, advice = read.plan, read.advice
@@ -253,24 +321,28 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
 
 
 def test_empty_trained_length_shows_what_it_stands_for() -> None:
-    for link, hint in (
-        ({}, "8,192 from config"),
-        ({"model": "qwen2.5-7b"}, "32,768 from makers"),
-        ({"model": "bloom-176b"}, "2,048 from config"),
-    ):
-        at = drawn(visit(PAGE, link | {"context": "4096"}))
+    for model, hint in (
+        ("", "8,192 from config"), ("qwen2.5-7b", "32,768 from makers"),
+        ("bloom-176b", "2,048 from config"),
+    ):  # fmt: skip
+        shown = page(Setting(model=model), Options(context=4_096))
+        (row,) = [one for one in shown.above if isinstance(one, Controls)]
+        assert row.empty["trained"] == hint
+    for trained, words in ((4_096, "x4 its trained length. "), (0, "x2 its trained length. ")):
+        shown = page(Setting(), Options(context=16_384, trained=trained))
+        assert as_read(shown.headline).startswith(f"Llama-3-8B to 16,384 tokens: {words}")
+
+
+def test_field_of_an_empty_trained_length_is_empty() -> None:
+    for link, value in (({"trained": "4096"}, 4_096), ({}, None)):
+        at = drawn(visit(PAGE, {"context": "16384"} | link))
         field = at.number_input(key="trained")
-        assert field.value is None
-        assert field.placeholder == hint
-    entered = drawn(visit(PAGE, {"context": "16384", "trained": "4096"}))
-    assert entered.number_input(key="trained").value == 4_096
-    assert as_read(headline(entered)).startswith(
-        "Llama-3-8B to 16,384 tokens: x4 its trained length. "
-    )
+        assert (field.value, field.placeholder) == (value, "8,192 from config")
     old_link = drawn(visit(PAGE, {"context": "16384", "trained": "0"}))
     assert as_read(headline(old_link)).startswith(
         "Llama-3-8B to 16,384 tokens: x2 its trained length. "
     )
+    assert drawn(old_link.run()).number_input(key="trained").value is None
 
 
 def test_refused_config_leaves_no_plan_of_another_model_on_the_page() -> None:
@@ -280,7 +352,7 @@ def test_refused_config_leaves_no_plan_of_another_model_on_the_page() -> None:
     at.text_area(key="config_text_0").set_value(text).run()
     for refused in (at, at.button(key="use_config").click().run()):
         assert "max_position_embeddings" in as_read(refused.error[0].value)
-        assert "Nothing is planned" in refused.info[0].value
+        assert "There is no answer for a config that is refused" in refused.info[0].value
         for kind in ("code", "dataframe", "download_button"):
             assert not refused.get(kind)
         assert "16,384" not in " ".join(
@@ -299,7 +371,6 @@ def test_target_and_trained_length_of_the_last_model_do_not_outlive_it() -> None
     at.button(key="use_config").click().run()
     assert drawn(at).number_input(key="context").value == 4 * 32_768
     assert at.number_input(key="trained").value is None
-    assert "131,072 tokens: this model was trained on 32,768" in at.toast[0].value
     at.selectbox(key="model_here_control").set_value("llama-2-7b").run()
     assert drawn(at).number_input(key="context").value == 4 * 32_768  # past 4,096, too
     # A link names both, however short the target.
@@ -310,24 +381,47 @@ def test_target_and_trained_length_of_the_last_model_do_not_outlive_it() -> None
 # What is computed, and when -----------------------------------------------------------------------
 
 
+def test_numbers_of_a_model_follow_it() -> None:
+    llama, qwen = Setting(), Setting(model="qwen2.5-7b")  # trained on 8,192 and 32,768 tokens
+    chosen = Options(context=16_384, trained=4_096, methods=("yarn",))
+    assert chosen.following(llama, Setting(base=500.0)) is chosen
+    raised = chosen.following(llama, qwen)
+    assert raised == Options(context=LONGER * 32_768, trained=0, methods=("yarn",))
+    assert raised.following(qwen, llama) == raised  # past 8,192, too
+    unknown = Setting(model=config_token({"model_type": "recurrent_gemma"}))
+    assert chosen.following(llama, unknown).context == 16_384
+    long = Setting(model=config_token({"model_type": "llama", "max_position_embeddings": 2**23}))
+    assert chosen.following(llama, long).context == limits.MAX_TRAIN_LENGTH
+
+
 def test_long_search_starts_on_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     search = mock.Mock(side_effect=smallest_base)
     monkeypatch.setattr(importlib.import_module("posenc.planner.plan"), "smallest_base", search)
-    at = opened("B(k) and base", {"context": "20000", "methods": "none,base"})
-    assert not search.called
-    assert any("distance 18,438" in text for text in captions(at))  # where B(k) turns negative
+    link = {"context": "20000", "methods": "none,base", "picture": BOUND}
+    at = visit(PAGE, link | {"searched": data.search_of("llama-3-8b", 20_000)})
+    assert not search.called  # a link asks for nothing
+    assert "searched" in as_read(at.warning[0].value)
     drawn(at.button(key="plan_search").click().run())
     assert [length for (_, length), _ in search.call_args_list] == [20_000]
 
 
+def test_search_is_offered_where_it_takes_long() -> None:
+    for context, offered in ((20_000, True), (16_384, False)):
+        shown = page(Setting(), Options(context=context, methods=("none", "base"), picture=BOUND))
+        assert [button.changes for button in blocks(shown, Button)] == [
+            {"searched": data.search_of("llama-3-8b", context)}
+        ] * offered
+        assert offered == any("distance 18,438" in text for text in read_texts(shown))
+
+
 def test_only_short_or_known_plans_are_computed_at_once() -> None:
-    assert not data.takes_long(data.DEFAULT, PlanChoice())
-    assert not data.takes_long(data.DEFAULT, PlanChoice(context=16_000))
-    assert data.takes_long(data.DEFAULT, PlanChoice(context=16_385))
-    assert not data.takes_long("mistral-7b-v0.1", PlanChoice())  # no layer sees more than 4,096
-    assert not data.takes_long("bloom-176b", PlanChoice(context=100_000))
-    assert data.takes_long(data.DEFAULT, PlanChoice(context=1_048_576))
-    read = data.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
+    assert not data.takes_long("llama-3-8b", 131_072)
+    assert not data.takes_long("llama-3-8b", 16_000)
+    assert data.takes_long("llama-3-8b", 16_385)
+    assert not data.takes_long("mistral-7b-v0.1", 131_072)  # no layer sees more than 4,096
+    assert not data.takes_long("bloom-176b", 100_000)
+    assert data.takes_long("llama-3-8b", 1_048_576)
+    read = data.read(Setting(), Options(context=1_048_576, methods=("none",)))
     assert "B(k) past 65,536, and the base" in read.partial
     assert read.bound["x"].max() == 65_535
     assert read.kernel["x"].max() == 1_048_575
@@ -339,7 +433,7 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
         ("qwen2.5-7b", 16_384, 0, "was trained on 32,768 tokens"),
         ("llama-3-8b", 8_192, 0, "taken as trained on 8,192 tokens"),
     ):
-        choice = PlanChoice(context=context, methods=("none",), trained=trained)
+        choice = Options(context=context, methods=("none",), trained=trained)
         read = data.read(Setting(model=model), choice)
         assert fact in recommendation(read.plan)
         assert ("does not say how long" in read.assumed) == ("taken as" in fact)
@@ -370,8 +464,8 @@ def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
 
 
 def test_bound_of_each_step_is_the_lowest_of_all_distances() -> None:
-    choice = PlanChoice(context=24_000, methods=("none",))
-    bound = data.read(Setting(), choice, every=True).bound
+    choice = Options(context=24_000, methods=("none",))
+    bound = data.read(Setting(), searched(choice, "llama-3-8b")).bound
     inv_freq = np.array([5e5 ** (-2 * m / 128) for m in range(64)])
     lowest = min(
         np.cos(np.arange(start, start + 1_000)[:, None] * inv_freq).sum(1).min()
@@ -391,34 +485,41 @@ PLANS = (("gemma-2-9b", 131_072), ("mistral-7b-v0.1", 9_000), ("transformer", 9_
          ("bert-base", 9_000))  # fmt: skip
 
 
-def draw_warnings(name: str, context: int, methods: tuple[str, ...]) -> None:
-    from dashboard.pages.extend_context import data, panels
-    from dashboard.pages.extend_context.options import PlanChoice
-    from dashboard.settings import Setting
-
-    chosen = PlanChoice(context=context, methods=methods)
-    read = data.read(Setting(model=name), chosen)
-    panels.warnings(read)
-    panels.layers(read)
-
-
 @pytest.mark.parametrize(("name", "target"), PLANS)
 def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target: int) -> None:
-    read = data.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
-    at = AppTest.from_function(draw_warnings, args=(name, target, FIVE)).run()
-    texts = [as_read(box.value) for box in at.markdown]
+    read = data.read(Setting(model=name), Options(context=target, methods=FIVE))
     warnings = [one for one in warnings_of(read.plan) if one.sentence not in read.headline]
     notes = layer_notes(read.plan.model, target, read.plan.trained_length)
-    assert len(texts) == len(warnings) + len(notes)
-    for warning, text in zip(warnings, texts, strict=False):
+    told = [text for drawer in panels.warnings(read) for text in drawer_texts(drawer)]
+    for warning, text in zip(warnings, told, strict=False):
         assert warning.rule.strip()
         assert warning.source.strip()
         assert text == f"{warning.sentence}  \n*{warning.rule} Source: {warning.source}.*"
-    for note, text in zip(notes, texts[len(warnings) :], strict=True):
+    assert len(told) >= len(warnings)
+    heading, *layers = [as_read(one.text) for one in panels.layers(read) if isinstance(one, Text)]
+    assert heading == "Layers"
+    for note, text in zip(notes, layers, strict=True):
         assert note.source.strip()
         assert text.startswith(f"**{note.layers}**: ")
         assert text.endswith(f" Source: {note.source}.")
         assert (note.sentence in text) == (note.sentence not in read.headline)
+
+
+def test_drawers_name_every_statement_and_study_with_its_source() -> None:
+    read = data.read(Setting(), Options())
+    (drawer,) = panels.sources(read)
+    assert drawer_texts(drawer) == [
+        f"**{method.method.label}**: {sentence} *{source}*"
+        for method in read.plan.methods
+        for sentence, source in method.statements
+    ]
+    (drawer,) = panels.order(read)
+    told = drawer_texts(drawer)
+    assert any(text.startswith("Compared: Lu et al. 2024") for text in told)
+    # Lu et al. 2024, table 1: perplexity of a larger base, YaRN and position interpolation.
+    assert any("| perplexity at that length | 5.79 | 5.93 | 5.95 |" in text for text in told)
+    (drawer,) = panels.beside_scalings(read)
+    assert all("Available in " in text for text in drawer_texts(drawer))
 
 
 @pytest.mark.parametrize(("name", "target"), PLANS[:2])

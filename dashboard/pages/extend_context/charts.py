@@ -1,7 +1,4 @@
-"""Charts of the page Extend a model's context: one colour and stroke per method, unscaled grey.
-
-With a pinned setting, A, its curves stand pale beside those of the current one.
-"""
+"""Charts of the page Extend a model's context: one colour and stroke per method, unscaled grey."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -14,10 +11,9 @@ import pandas as pd
 from dashboard.charts import theme
 from dashboard.charts.palette import DASHES, PALETTE
 from dashboard.pages.extend_context.data import AS_TRAINED, DEMANDED, PlannerRead
+from dashboard.pages.extend_context.options import BOUND, LOGITS, RATIOS, WAVELENGTHS
 from posenc.planner import METHODS
 from posenc.planner.methods import CONFIGURED, CONFIGURED_LABEL, LARGER_BASE, UNSCALED
-
-WAVELENGTHS, BOUND = "Wavelengths", "B(k) and base"
 
 # The scalings last: one more changes no colour of the others.
 _NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METHODS)))
@@ -73,12 +69,12 @@ PICTURES = {
         x=_PAIR,
         y=alt.Y("wavelength:Q", title="wavelength in positions", scale=_LOG, axis=_logarithmic()),
         tooltip={"pair": "d", "wavelength": ",.3~r", "before": ",.3~r", "turns": ",.3~r"},
-        rule={"y": "min(boundary):Q"},
+        rule={"y": "min(boundary):Q", "detail": "boundary:N"},
         key="plan_wavelengths",
         caption="Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
         "waves never completed a turn in training.",
     ),
-    "Change per pair": Picture(
+    RATIOS: Picture(
         frame=lambda read: read.pairs,
         x=_PAIR,
         y=alt.Y("ratio:Q", title="frequency, after / before"),
@@ -86,12 +82,12 @@ PICTURES = {
         key="plan_ratios",
         caption="1 is the frequency of training. At the lowest level it is divided by the factor.",
     ),
-    "Expected logit": Picture(
+    LOGITS: Picture(
         frame=lambda read: read.kernel,
         x=_DISTANCE,
         y=alt.Y("y:Q", title="expected logit"),
         tooltip={"x": ",", "y": ".3f"},
-        rule={"x": "min(boundary):Q"},
+        rule={"x": "min(boundary):Q", "detail": "boundary:N"},
         key="plan_kernels",
         caption="Expected logit of equal unit content by distance. Dashed: the trained length.",
     ),
@@ -110,15 +106,14 @@ PICTURES = {
 
 
 @functools.cache
-def lines(title: str, labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
-    """Return the specification of a picture with these lines, and those of A where something is pinned."""
+def lines(title: str, labels: tuple[str, ...]) -> theme.Spec:
+    """Return the specification of a picture with these lines."""
     picture = PICTURES[title]
     methods = [_LINES[label] for label in labels]
     colours = alt.Scale(domain=labels, range=[METHOD_COLOURS[name] for name in methods])
     strokes = alt.Scale(domain=labels, range=[_STROKES[name] for name in methods])
     name = f"{picture.names}:N"
     columns = [alt.Tooltip(f"{column}:Q", format=form) for column, form in picture.tooltip.items()]
-    setting = [alt.Tooltip("setting:N", title="setting (B current, A pinned)")] if pinned else []
     line = (
         alt.Chart()
         .mark_line(strokeWidth=1.8)
@@ -127,14 +122,11 @@ def lines(title: str, labels: tuple[str, ...], *, pinned: bool = False) -> theme
             y=picture.y,
             color=alt.Color(name, scale=colours, legend=_LEGEND),
             strokeDash=alt.StrokeDash(name, scale=strokes, legend=_LEGEND),
-            tooltip=[name, *columns, *setting],
-            **theme.by_setting(pinned, "bottom"),
+            tooltip=[name, *columns],
         )
     )
     layers = [line]
     if picture.rule is not None:
         dashed = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
-        detail = {"detail": "setting:N"} if pinned else {}
-        layers.append(dashed.encode(**picture.rule, **detail))
-    height = _HEIGHT + (theme.SETTINGS_LEGEND if pinned else 0)
-    return theme.spec_of(alt.layer(*layers).properties(height=height))
+        layers.append(dashed.encode(**picture.rule))
+    return theme.spec_of(alt.layer(*layers).properties(height=_HEIGHT))

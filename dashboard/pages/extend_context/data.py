@@ -8,19 +8,20 @@ import numpy as np
 import pandas as pd
 
 from dashboard.cache import cached
-from dashboard.pages.extend_context.options import PlanChoice
+from dashboard.pages.extend_context import model as planned_model
+from dashboard.pages.extend_context.options import Options
 from dashboard.settings import Setting, chosen_model
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, assumed_sentences, plan, recommendation
 from posenc.planner.advice import TO_DO, Advice, advice_of
 from posenc.planner.context_plan import MethodPlan
+from posenc.planner.methods import UNSCALED
 from posenc.planner.ranking import Readiness
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of
 
-DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
 SCANNED = 65_536  # distances whose B(k) a page looks at before it is asked for all
 SCANNED_AT_ONCE = 131_072  # every distance is looked at up to here where no base must be searched
@@ -69,63 +70,61 @@ class PlannerRead:
     kernel: pd.DataFrame
     bound: pd.DataFrame
 
-
-def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
-    """Return what the page shows; of the shared setting the model is all that counts.
-
-    every: whether all is computed even where that takes long, which a link alone never asks for.
-    """
-    token = model_token(setting)
-    return _read(token, chosen, every or not takes_long(token, chosen))
+    @property
+    def scaled(self) -> dict[str, MethodPlan]:
+        """The methods that change the frequencies for a longer target, by their labels."""
+        methods = self.plan.methods if self.plan.longer else ()
+        names = {method.method.label: method for method in methods}
+        return {label: one for label, one in names.items() if one.method.name != UNSCALED.name}
 
 
-def takes_long(token: str, chosen: PlanChoice) -> bool:
+def read(setting: Setting, options: Options) -> PlannerRead:
+    """Return what the page shows; of the shared setting the model is all that counts."""
+    token = planned_model.token(setting)
+    every = is_computed(token, options)
+    return _read(token, options.context, entered_length(options), options.methods, every)
+
+
+def search_of(token: str, context: int) -> str:
+    """Return the option by which a visitor asks for the long search of a model and a target."""
+    return f"{context} {token}"
+
+
+def is_computed(token: str, options: Options) -> bool:
+    """Whether all is computed: at once, or because somebody asked for this model and this target."""
+    asked = options.searched == search_of(token, options.context)
+    return asked or not takes_long(token, options.context)
+
+
+def takes_long(token: str, context: int) -> bool:
     """Whether the search of a base and the scan of every distance wait until they are asked for."""
-    if chosen.context <= SEARCHED:
+    if context <= SEARCHED:
         return False
     kind = chosen_model(token).layer_kind
-    reach = min(chosen.context, kind.window or chosen.context)
+    reach = min(context, kind.window or context)
     if isinstance(kind.scheme, RopeConfig) and reach > SEARCHED:
         trained = kind.scheme.as_trained()
         if type(trained) is RopeConfig and known_base(trained.rotary_dim, reach) is None:
             return True
-    return chosen.context > SCANNED_AT_ONCE
+    return context > SCANNED_AT_ONCE
 
 
-def entered_length(chosen: PlanChoice) -> int | None:
+def entered_length(options: Options) -> int | None:
     """Return the trained length that a visitor entered, None for what is known of the model."""
-    return max(chosen.trained, 2) if chosen.trained else None
-
-
-def model_token(setting: Setting) -> str:
-    """Return the name or the token of the model that is planned for."""
-    return setting.model or DEFAULT
-
-
-def known_length(setting: Setting) -> tuple[int | None, str]:
-    """Return the trained length that an empty field stands for, None where not known, and its source."""
-    model = chosen_model(model_token(setting))
-    if model.preset.trained_length is not None:
-        return model.preset.trained_length, "makers"
-    return plan(model.config, 2, methods=(), search_base=False).trained_length, "config"
-
-
-def can_scale(setting: Setting, entered: bool) -> bool:
-    """Return whether a model has RoPE, and a trained length that is known or entered."""
-    kind = chosen_model(model_token(setting)).layer_kind
-    knows_length = entered or known_length(setting)[0] is not None
-    return knows_length and isinstance(kind.scheme, RopeConfig)
+    return max(options.trained, 2) if options.trained else None
 
 
 @cached
-def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
-    model, entered = chosen_model(token), entered_length(chosen)
+def _read(
+    token: str, context: int, entered: int | None, methods: tuple[str, ...], every: bool
+) -> PlannerRead:
+    model = chosen_model(token)
     planned = plan(
         model.config,
-        chosen.context,
+        context,
         name=model.preset.label,
         trained_length=entered or model.preset.trained_length,
-        methods=chosen.methods,
+        methods=methods,
         search_base=every,
         scan=None if every else SCANNED,
     )
@@ -241,16 +240,16 @@ def _steps(reach: int) -> np.ndarray:
     return np.unique(np.geomspace(1, reach - 1, STEPS).round().astype(np.int64))
 
 
-def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
+def script(setting: Setting, options: Options) -> str:
     """Return a script that prints the ranked table of the setting's model."""
-    model = model_token(setting)
-    length = entered_length(chosen)
-    every = every or not takes_long(model, chosen)
+    model = planned_model.token(setting)
+    length = entered_length(options)
+    every = is_computed(model, options)
     return _SCRIPT.format(
         model=model,
-        context=chosen.context,
+        context=options.context,
         trained="model.preset.trained_length" if length is None else length,
-        methods=list(chosen.methods),
+        methods=list(options.methods),
         search=every,
         scan=None if every else SCANNED,
         assumption=_ASSUMPTION if chosen_model(model).config.assumption else "",

@@ -1,16 +1,31 @@
-"""What the page Extend a model's context asks: target, trained length and methods."""
+"""What the page Extend a model's context asks: target, trained length, methods, and what is open of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from dashboard.pages.extend_context import model
+from dashboard.settings import Setting
 from posenc import fields, limits
 from posenc.planner import METHODS
-from posenc.planner.methods import DEFAULT_METHODS
+from posenc.planner.methods import CONFIGURED_LABEL, DEFAULT_METHODS
+from posenc.planner.report import COVERAGE, TRADE_OFFS
 from posenc.text import with_advanced
+
+WAVELENGTHS, RATIOS, LOGITS = "Wavelengths", "Change per pair", "Expected logit"
+BOUND = "B(k) and base"
+TABLES = (TRADE_OFFS, COVERAGE)
+PICTURES = (*TABLES, WAVELENGTHS, RATIOS, LOGITS, BOUND)
+FIRST = "first"
+TRANSFORMERS_5, TRANSFORMERS_4 = "config.json, transformers 5", "config.json, transformers 4"
+VLLM, SGLANG, LLAMA_CPP = "vLLM", "SGLang", "llama.cpp"
+LONGER = 4  # times the trained length of a newly chosen model
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanChoice:
-    """To which length the page plans for the setting's model, and by which methods."""
+class Options:
+    """To which length the page plans for the setting's model, by which methods, and what is open."""
+
+    UNLINKED: ClassVar[tuple[str, ...]] = ("searched",)
 
     context: int = fields.IntRange(
         low=1,
@@ -35,3 +50,28 @@ class PlanChoice:
             (method.label for method in METHODS.values() if method.advanced),
         ),
     ).field(DEFAULT_METHODS)
+    picture: str = fields.Choice(options=PICTURES, label="Picture").field(TRADE_OFFS)
+    paste: str = fields.Choice(
+        options=(FIRST, CONFIGURED_LABEL, *(method.label for method in METHODS.values())),
+        label="Method to paste",
+    ).field(FIRST)
+    form: str = fields.Choice(
+        options=(TRANSFORMERS_5, TRANSFORMERS_4, VLLM, SGLANG, LLAMA_CPP), label="Form to paste"
+    ).field(TRANSFORMERS_5)
+    searched: str = fields.Word(
+        pattern=r"(\d+ .+)?",
+        in_words="a target and the name of a model, for which the base is searched",
+        label="Searched",
+    ).field("")
+
+    def following(self, before: Setting, after: Setting) -> "Options":
+        """Return the options once the setting has changed: numbers of another model do not outlive it.
+
+        The trained length is that of the new model, and a target within it is raised to 4 times it.
+        """
+        if model.token(before) == model.token(after):
+            return self
+        length, _ = model.known_length(after)
+        if length is None or self.context > length:
+            return replace(self, trained=0)
+        return replace(self, trained=0, context=min(LONGER * length, limits.MAX_TRAIN_LENGTH))

@@ -1,15 +1,38 @@
-"""The parts of Extend a model's context: advice, what to paste, KV cache, pictures, warnings."""
+"""The parts of Extend a model's context: advice, what to paste, KV cache, pictures, sources, warnings."""
 
+import functools
 import json
 from collections import Counter
 
 import pandas as pd
-import streamlit as st
 
-from dashboard.ab import AB
-from dashboard.frame import page
-from dashboard.pages.extend_context import charts
+from dashboard.blocks import (
+    Block,
+    Button,
+    Cards,
+    Chart,
+    Code,
+    Columns,
+    Data,
+    Download,
+    Drawer,
+    Findings,
+    Tabs,
+    Text,
+)
+from dashboard.pages.extend_context import charts, data
 from dashboard.pages.extend_context.data import PlannerRead
+from dashboard.pages.extend_context.options import (
+    BOUND,
+    LLAMA_CPP,
+    PICTURES,
+    SGLANG,
+    TABLES,
+    TRANSFORMERS_4,
+    TRANSFORMERS_5,
+    VLLM,
+    Options,
+)
 from dashboard.text import plain
 from posenc.models.model_config import full_cache_note
 from posenc.planner import (
@@ -25,217 +48,261 @@ from posenc.planner import (
 )
 from posenc.planner.advice import at_inference
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.methods import CONFIGURED, UNSCALED
+from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.recommendation import bound_sentence
-from posenc.planner.report import COLUMNS, COVERAGE, TRADE_OFFS
+from posenc.planner.report import COLUMNS
 from posenc.text import count_of, joined
 
 
-def advice(read: PlannerRead) -> None:
-    """Draw a recommendation for each amount of training."""
-    if read.assumed:
-        st.caption(plain(read.assumed))
-    if not read.advice:
-        return
-    for place, choice in zip(st.columns(len(read.advice)), read.advice, strict=True):
-        with place.container(border=True, height="stretch"):
-            st.caption(choice.title)
-            st.markdown(f"**{plain(choice.method or 'None reported')}**")
-            if choice.equal:
-                others = plain(joined(choice.equal, "and"))
-                st.markdown(f"Of the same rank: {others}. No source puts them in order.")
-            if choice.short:
-                st.markdown(f"Logit change on short context: {choice.short}.")
-            st.caption(plain(choice.sentence))
-            if choice.source:
-                st.caption(f"Source: {plain(choice.source)}")
+def advice(read: PlannerRead) -> list[Block]:
+    """Return a recommendation for each amount of training."""
+    assumed: list[Block] = [Text(plain(read.assumed), "caption")] if read.assumed else []
+    cells: dict[str, list[Block]] = {}
+    for choice in read.advice:
+        cell: list[Block] = [
+            Text(choice.title, "caption"),
+            Text(f"**{plain(choice.method or 'None reported')}**"),
+        ]
+        if choice.equal:
+            others = plain(joined(choice.equal, "and"))
+            cell.append(Text(f"Of the same rank: {others}. No source puts them in order."))
+        if choice.short:
+            cell.append(Text(f"Logit change on short context: {choice.short}."))
+        cell.append(Text(plain(choice.sentence), "caption"))
+        if choice.source:
+            cell.append(Text(f"Source: {plain(choice.source)}", "caption"))
+        cells[choice.title] = cell
+    return [*assumed, Cards("advice", cells, across=len(cells))] if cells else assumed
 
 
-def paste_and_cache(both: AB[PlannerRead]) -> None:
-    """Draw what to paste beside the KV cache and the layers."""
-    plan = both.current.plan
-    scaled = [
-        method for method in plan.methods if plan.longer and method.method.name != UNSCALED.name
-    ]
-    places = st.columns([2, 1]) if scaled else [st.container()]
-    if scaled:
-        with places[0]:
-            _paste(plan, scaled)
-    with places[-1]:
-        st.subheader("KV cache per sequence, GiB", anchor=False)
-        page.table(both.map(_cache))
-        if note := full_cache_note(plan.model, plan.target):
-            st.caption(plain(note))
-        lengths(both.current)
-        layers(both.current)
+# What to paste, and what it costs -------------------------------------------------------------
 
 
-def _cache(read: PlannerRead) -> pd.DataFrame:
-    """Return the cache by number type, in all and of each kind of layer where there are several."""
+def paste_and_cache(read: PlannerRead, options: Options) -> list[Block]:
+    """Return what to paste beside the KV cache, the lengths of the model and its layers."""
+    scaled = read.scaled
+    costs = [*cache(read), *lengths(read), *layers(read)]
+    if not scaled:
+        return costs
+    return [Columns((_paste(read.plan, scaled, options), costs), (2, 1))]
+
+
+def cache(read: PlannerRead) -> list[Block]:
+    """Return the KV cache by number type, in all and of each kind of layer where there are several."""
     plan, numbers = read.plan, Counter[str]()
     for kind in plan.model.layer_kinds:
         numbers[kind.name.replace("_", " ")] += kind.cache_numbers(plan.target)
-    cache = pd.DataFrame({"number type": [*plan.cache], "all layers": [*plan.cache.values()]})
+    frame = pd.DataFrame({"number type": [*plan.cache], "all layers": [*plan.cache.values()]})
     if len(numbers) > 1:
         for name, count in numbers.items():
-            cache[name] = cache["all layers"] * (count / max(numbers.total(), 1))
-    return cache
+            frame[name] = frame["all layers"] * (count / max(numbers.total(), 1))
+    note = full_cache_note(plan.model, plan.target)
+    return [
+        Text("KV cache per sequence, GiB", "heading"),
+        Findings("cache", frame),
+        *([Text(plain(note), "caption")] if note else []),
+    ]
 
 
-def _paste(plan: ContextPlan, methods: list[MethodPlan]) -> None:
-    """Draw what to paste, a tab for each method, sent when it is opened."""
-    where = next((where for method in methods if (where := paste(plan, method).where)), "")
-    st.subheader(
-        "What to paste",
-        anchor=False,
-        help=f"Keys of config.json: {plain(where)}\n\nReplace MODEL. {SERVER_SOURCES}",
+def lengths(read: PlannerRead) -> list[Block]:
+    """Return what the model was trained to, what is claimed of it and what benchmarks measured."""
+    known = [
+        Text(f"**{plain(row['length'])}**: {row['tokens']} tokens. *{plain(row['source'])}*")
+        for row in length_rows(read.plan)
+        if row["tokens"]
+    ]
+    help = (
+        "RULER (Hsieh et al. 2024, arXiv 2404.06654) and NoLiMa (Modarressi et al. 2025, arXiv "
+        "2502.05167) say to which length quality holds. One that did not measure this model is left out."
     )
-    tabs = st.tabs([method.method.label for method in methods], key="plan_paste", on_change="rerun")
-    for tab, method in zip(tabs, methods, strict=True):
-        if tab.open:
-            with tab:
-                _paste_of(plan, method)
+    return [Text("Lengths of this model", "heading", help=help), *known] if known else []
 
 
-def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
+def layers(read: PlannerRead) -> list[Block]:
+    """Return what the target means for each kind of layer."""
+    texts: list[Block] = [Text("Layers", "heading")]
+    for note in layer_notes(read.plan.model, read.plan.target, read.plan.trained_length):
+        sentence = "see above." if note.sentence in read.headline else note.sentence
+        texts.append(
+            Text(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")
+        )
+    return texts
+
+
+def _paste(plan: ContextPlan, methods: dict[str, MethodPlan], options: Options) -> list[Block]:
+    """Return what to paste, a tab for each method; of the one that is open its texts."""
+    where = next((where for method in methods.values() if (where := paste(plan, method).where)), "")
+    help = f"Keys of config.json: {plain(where)}\n\nReplace MODEL. {SERVER_SOURCES}"
+    opened = options.paste if options.paste in methods else next(iter(methods))
+    return [
+        Text("What to paste", "heading", help=help),
+        Tabs("paste", (*methods,), opened, _paste_of(plan, methods[opened], options)),
+    ]
+
+
+def _paste_of(plan: ContextPlan, method: MethodPlan, options: Options) -> list[Block]:
+    """Return the texts of one method, a tab for each that there is, and a script that measures it."""
     written = paste(plan, method)
-    st.caption(plain(f"{method.config.words or method.method.label}: {method.readiness_text}."))
     texts = {
-        "config.json, transformers 5": json.dumps(written.rope_parameters, indent=2),
-        "config.json, transformers 4": json.dumps(written.rope_scaling, indent=2),
-        "vLLM": written.vllm,
-        "SGLang": written.sglang,
-        "llama.cpp": written.llama_cpp,
+        TRANSFORMERS_5: json.dumps(written.rope_parameters, indent=2),
+        TRANSFORMERS_4: json.dumps(written.rope_scaling, indent=2),
+        VLLM: written.vllm,
+        SGLANG: written.sglang,
+        LLAMA_CPP: written.llama_cpp,
     }
-    blocks = {title: text for title, text in texts.items() if text not in ("", "{}")}
-    for place, text in zip(st.tabs([*blocks]) if blocks else (), blocks.values(), strict=True):
-        # Without colours: those of the highlighting have too little contrast.
-        place.code(text, language=None, wrap_lines=True)
-    for reason in written.why:
-        st.caption(plain(reason))
-    st.download_button(
-        "Download loss_by_position.py",
-        lambda: loss_by_position_script(plan, method).encode(),  # sent only once somebody asks
-        file_name="loss_by_position.py",
-        mime="text/x-python",
-        key="loss_script",
-        on_click="ignore",
-        icon=":material/download:",
-        help="Measures loss by position on your own checkpoint, as it is"
-        + (" and as planned." if method.method.name != CONFIGURED else "."),
-    )
+    texts = {form: text for form, text in texts.items() if text not in ("", "{}")}
+    tabs: list[Block] = []
+    if texts:
+        opened = options.form if options.form in texts else next(iter(texts))
+        tabs = [Tabs("form", (*texts,), opened, [Code(texts[opened])])]
+    help = "Measures loss by position on your own checkpoint, as it is"
+    return [
+        Text(plain(f"{method.config.words or method.method.label}: {method.readiness_text}."), "caption"),
+        *tabs,
+        *(Text(plain(reason), "caption") for reason in written.why),
+        Download(
+            key="loss_script",
+            label="Download loss_by_position.py",
+            file_name="loss_by_position.py",
+            make=lambda: loss_by_position_script(plan, method).encode(),
+            help=help + (" and as planned." if method.method.name != CONFIGURED else "."),
+        ),
+    ]  # fmt: skip
 
 
-PICTURES = (TRADE_OFFS, COVERAGE, *charts.PICTURES)
+# Pictures and numbers -------------------------------------------------------------------------
 
 
-def pictures(both: AB[PlannerRead]) -> bool:
-    """Draw the compared methods, a tab for each picture, sent when it is opened.
+def pictures(read: PlannerRead, options: Options, token: str) -> list[Block]:
+    """Return the compared methods, a tab for each picture; of the one that is open its blocks.
 
-    Returns whether a visitor asked for what was left for later.
+    token: of the model, whose base is searched once somebody asks for it.
     """
-    if not any(len(read.methods) for read in both.each):
-        return False
-    tabs = st.tabs(PICTURES, key="plan_pictures", on_change="rerun")
-    title, tab = next(pair for pair in zip(PICTURES, tabs, strict=True) if pair[1].open)
-    with tab:
-        if title in (TRADE_OFFS, COVERAGE):
-            titles = [column.title for column in COLUMNS if column.part in ("", title)]
-            methods = both.map(lambda read: read.methods)
-            page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
-            st.caption(RANKING)
-            return False
-        picture = charts.PICTURES[title]
-        frames = both.map(picture.frame)
-        labels = (label for frame in frames.each if len(frame) for label in frame[picture.names])
-        page.chart(
-            frames, charts.lines, title, tuple(dict.fromkeys(labels)), key=picture.key, title=title
-        )
-        if title != charts.BOUND:
-            st.caption(picture.caption)
-            return False
-        st.caption(f"{picture.caption} {plain(bound_sentence(both.current.plan))}")
-        if not both.current.partial:
-            return False
-        st.caption(both.current.partial)
-        return st.button(
-            "Search the base and scan every distance",
-            key="plan_search",
-            icon=":material/search:",
-            help="Takes seconds to about a minute, the longer the target is.",
-        )
+    if not len(read.methods):
+        return []
+    title = options.picture
+    blocks = _table(read, title) if title in TABLES else _picture(read, title)
+    if title == BOUND and read.partial:
+        asked = {"searched": data.search_of(token, options.context)}
+        blocks += [
+            Text(read.partial, "caption"),
+            Button(
+                "plan_search",
+                "Search the base and scan every distance",
+                asked,
+                icon="search",
+                help="Takes seconds to about a minute, the longer the target is.",
+            ),
+        ]
+    return [Tabs("picture", PICTURES, title, blocks)]
 
 
-def beside_scalings(read: PlannerRead) -> None:
-    """List the methods at inference that are no scalings, and what offers them."""
+def _table(read: PlannerRead, title: str) -> list[Block]:
+    """Return one of the two tables of methods."""
+    columns = [column.title for column in COLUMNS if column.part in ("", title)]
+    return [Findings("methods", read.methods[columns]), Text(RANKING, "caption")]
+
+
+def _picture(read: PlannerRead, title: str) -> list[Block]:
+    """Return one of the charts, and what it shows."""
+    picture = charts.PICTURES[title]
+    frame = picture.frame(read)
+    bound = f" {plain(bound_sentence(read.plan))}" if title == BOUND else ""
+    return [
+        Chart(
+            key=picture.key,
+            title=title,
+            frame=frame,
+            names=tuple(dict.fromkeys(frame[picture.names])),
+            draw=functools.partial(charts.lines, title),
+            x="",
+        ),
+        Text(picture.caption + bound, "caption"),
+    ]
+
+
+def numbers(read: PlannerRead, options: Options) -> list[Block]:
+    """Return the numbers of the methods, and of the pictures that are not open, under their titles."""
+    frames = {"Methods": read.methods}
+    drawn = charts.PICTURES.get(options.picture)
+    for title, picture in charts.PICTURES.items():
+        frame = picture.frame(read)
+        is_drawn = drawn is not None and frame is drawn.frame(read)
+        if not (is_drawn or any(frame is other for other in frames.values())):
+            frames[title] = frame
+    return [Data(title=title, frame=frame) for title, frame in frames.items() if len(frame)]
+
+
+# Sources and warnings -------------------------------------------------------------------------
+
+
+def order(read: PlannerRead) -> list[Block]:
+    """Return what puts the methods in order, and where measures disagree."""
+    sentences = order_sentences(read.plan, numbers=False)
+    if not sentences:
+        return []
+
+    def make() -> list[Block]:
+        blocks: list[Block] = [Text("\n".join(f"- {plain(sentence)}" for sentence in sentences))]
+        for table in study_tables(read.plan):
+            lines = [[*table.rows[0]], ["---", *["---:"] * (len(table.rows[0]) - 1)]]
+            lines += [[*row.values()] for row in table.rows]
+            rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            blocks += [Text(plain(table.sentence), "caption"), Text(rows)]
+        return blocks
+
+    return [Drawer("plan_order", "What puts the methods in order", make, icon="swap_vert")]
+
+
+def warnings(read: PlannerRead) -> list[Block]:
+    """Return the warnings that the page does not state elsewhere, and the methods that are left out."""
+    listed = [each for each in warnings_of(read.plan) if each.sentence not in read.headline]
+    if not (listed or read.plan.left_out):
+        return []
+
+    def make() -> list[Block]:
+        return [
+            *(
+                Text(
+                    f"{plain(one.sentence)}  \n*{plain(one.rule)} Source: {plain(one.source)}.*"
+                )
+                for one in listed
+            ),
+            *(Text(plain(reason), "caption") for reason in left_out_sentences(read.plan)),
+        ]  # fmt: skip
+
+    return [Drawer("plan_warnings", count_of(len(listed), "warning"), make, icon="warning")]
+
+
+def beside_scalings(read: PlannerRead) -> list[Block]:
+    """Return the methods at inference that are no scalings, and what offers them."""
     methods = at_inference(read.plan)
     if not methods:
-        return
-    with st.expander("Other methods at inference", icon=":material/bolt:"):
-        for method in methods:
-            st.markdown(
+        return []
+
+    def make() -> list[Block]:
+        return [
+            Text(
                 f"**{method.label}**: {plain(method.statement)} *{plain(method.source)}*  \n"
                 f"Available in {plain(method.support)}."
             )
+            for method in methods
+        ]
+
+    return [Drawer("plan_inference", "Other methods at inference", make, icon="bolt")]
 
 
-def order(read: PlannerRead) -> None:
-    """Say what puts the methods in order, and where measures disagree."""
-    sentences = order_sentences(read.plan, numbers=False)
-    if not sentences:
-        return
-    with st.expander("What puts the methods in order", icon=":material/swap_vert:"):
-        st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
-        for table in study_tables(read.plan):
-            st.caption(plain(table.sentence))
-            lines = [[*table.rows[0]], ["---", *["---:"] * (len(table.rows[0]) - 1)]]
-            lines += [[*row.values()] for row in table.rows]
-            st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
-
-
-def sources(read: PlannerRead) -> None:
-    """Say what is known of each method, and where it comes from."""
+def sources(read: PlannerRead) -> list[Block]:
+    """Return what is known of each method, and where it comes from."""
     if not read.plan.methods:
-        return
-    with st.expander("Published and measured results", icon=":material/menu_book:"):
-        for method in read.plan.methods:
-            for sentence, source in method.statements:
-                st.markdown(
-                    f"**{plain(method.method.label)}**: {plain(sentence)} *{plain(source)}*"
-                )
+        return []
 
+    def make() -> list[Block]:
+        return [
+            Text(f"**{plain(method.method.label)}**: {plain(sentence)} *{plain(source)}*")
+            for method in read.plan.methods
+            for sentence, source in method.statements
+        ]
 
-def warnings(read: PlannerRead) -> None:
-    """List the warnings that the page does not state elsewhere, and the methods that are left out."""
-    listed = [each for each in warnings_of(read.plan) if each.sentence not in read.headline]
-    if not (listed or read.plan.left_out):
-        return
-    with st.expander(count_of(len(listed), "warning"), icon=":material/warning:"):
-        for warning in listed:
-            st.markdown(
-                f"{plain(warning.sentence)}  \n*{plain(warning.rule)} Source: {plain(warning.source)}.*"
-            )
-        for reason in left_out_sentences(read.plan):
-            st.caption(plain(reason))
-
-
-def lengths(read: PlannerRead) -> None:
-    """List what the model was trained to, what is claimed of it and what benchmarks measured."""
-    st.subheader(
-        "Lengths of this model",
-        anchor=False,
-        help="RULER (Hsieh et al. 2024, arXiv 2404.06654) and NoLiMa (Modarressi et al. 2025, arXiv "
-        "2502.05167) say to which length quality holds. Blank: none of them measured this model.",
-    )
-    for row in length_rows(read.plan):
-        value = f"{row['tokens']} tokens. *{plain(row['source'])}*" if row["tokens"] else ""
-        st.markdown(f"**{plain(row['length'])}**: {value}")
-
-
-def layers(read: PlannerRead) -> None:
-    """List what the target means for each kind of layer."""
-    st.subheader("Layers", anchor=False)
-    for note in layer_notes(read.plan.model, read.plan.target, read.plan.trained_length):
-        sentence = "see above." if note.sentence in read.headline else note.sentence
-        st.markdown(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")
+    return [Drawer("plan_sources", "Published and measured results", make, icon="menu_book")]
