@@ -73,7 +73,7 @@ class Chart:
     call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
     to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a reader
     hears instead of a picture that does not describe itself. pinned: the names of A and B where both are
-    in it.
+    in it. listed: whether its numbers are in the data; not where a `Data` has them in full.
     """
 
     key: str
@@ -86,6 +86,7 @@ class Chart:
     labels: bool = False
     alt: str | None = None
     pinned: Names | None = None
+    listed: bool = True
 
     @cached_property
     def spec(self) -> Spec:
@@ -291,7 +292,7 @@ class Row:
     """Blocks in a line that wraps.
 
     border: around them. spread: over the whole width, not from the left. narrow: no wider than its blocks.
-    align: on which height they stand.
+    align: on which height they stand. key: by which a style sheet knows it.
     """
 
     blocks: Sequence["Block"]
@@ -299,19 +300,32 @@ class Row:
     spread: bool = False
     narrow: bool = False
     align: Literal["top", "center", "bottom"] = "center"
+    key: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Cards:
     """Blocks in cells of equal width, by the name of each cell.
 
-    across: most in a line. border: around each cell, all equally high.
+    across: most in a line. least: the narrowest cell in CSS pixels, 0 for as narrow as the line makes it.
+    border: around each cell, all equally high. each: whether those of A stand beside those of B in cells of
+    their own. lay_out: returns the cells as they are drawn, for pictures that share a scale; of all cells.
     """
 
     key: str
     cells: Mapping[str, Sequence["Block"]]
     across: int = 4
+    least: int = 0
     border: bool = True
+    each: bool = False
+    lay_out: Callable[[Mapping[str, Sequence["Block"]]], Mapping[str, Sequence["Block"]]] | None = (
+        None
+    )
+
+    @cached_property
+    def drawn(self) -> Mapping[str, Sequence["Block"]]:
+        """The cells as they are drawn."""
+        return self.cells if self.lay_out is None else self.lay_out(self.cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,17 +432,31 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
     """Yield blocks and those inside them; what a closed drawer would hold is not made."""
     for block in blocks:
         yield block
-        match block:
-            case Columns():
-                for part in block.parts:
-                    yield from walk(part)
-            case Row() | Tabs():
-                yield from walk(block.blocks)
-            case Cards():
-                for part in block.cells.values():
-                    yield from walk(part)
-            case Lines():
-                yield from walk(block.drawers)
+        yield from walk(inside(block))
+
+
+def inside(block: Block) -> Sequence[Block]:
+    """Return the blocks that a block holds as they are drawn."""
+    match block:
+        case Columns():
+            return [inner for part in block.parts for inner in part]
+        case Row() | Tabs():
+            return block.blocks
+        case Cards():
+            return [inner for cell in block.drawn.values() for inner in cell]
+        case Lines():
+            return block.drawers
+    return ()
+
+
+def tables_of(blocks: Sequence[Block]) -> list[Chart | Data]:
+    """Return the blocks that have numbers, for the drawer Data and the export."""
+    return [
+        block
+        for block in blocks
+        if isinstance(block, Data) or (isinstance(block, Chart) and block.listed)
+        if len(block.frame)
+    ]
 
 
 def line_chart(*, log: bool = False, **chart: Any) -> list[Block]:

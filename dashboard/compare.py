@@ -5,7 +5,7 @@ the same kind and key, wherever it stands. Lines are overlaid; matrices of A, of
 stand beside each other; of other texts and of controls those of B are shown. What A alone has comes last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -28,6 +28,7 @@ from dashboard.blocks import (
     Tabs,
     Text,
     has_values,
+    inside,
     walk,
 )  # fmt: skip
 from dashboard.charts import overlay
@@ -66,7 +67,7 @@ def identity(block: Block) -> Identity | None:
             return type(block), name
         case Findings(key=name):
             return type(block), name
-        case Data(title=name) | Tabs(option=name):
+        case Data(title=name) | Tabs(option=name) | Cards(key=name, each=True):
             return type(block), name
         case Text(both=name) if name:
             return type(block), name
@@ -83,7 +84,7 @@ class _Both:
 
     def merged(self, b: Sequence[Block], a: Sequence[Block]) -> list[Block]:
         """Return the blocks of both."""
-        of_a = {name: block for block in walk(a) if (name := identity(block))}
+        of_a = {name: block for block in _apart(a) if (name := identity(block))}
         both = replace(self, of_a=of_a)
         blocks = both.joined(b)
         return [*blocks, *(new for block in of_a.values() for new in both.alone(block))]
@@ -130,6 +131,8 @@ class _Both:
                 return [self.tabs(b, a)]
             case Drawer(), Drawer():
                 return [self.drawer(b, a)]
+            case Cards(each=True), Cards() | None:
+                return [self.cells(b, a)]
             case Cards(), _:
                 return [
                     replace(b, cells={name: self.joined(part) for name, part in b.cells.items()})
@@ -154,6 +157,10 @@ class _Both:
                 return []  # what they hold stands for itself
             case Drawer():
                 return [replace(a, title=f"{a.title} ({plain(self.names['A'])})")]
+            case Cards(each=True):
+                return [
+                    replace(a, cells={name: self.cell(part, "A") for name, part in a.cells.items()})
+                ]
             case Table():
                 return [Text(plain(self.names["A"]), "caption"), a]
         return [a]
@@ -181,6 +188,33 @@ class _Both:
         names = map(identity, walk(a.blocks if a else ()))
         alone = [self.of_a.pop(name) for name in names if name in self.of_a]
         return replace(b, blocks=[*joined, *(new for block in alone for new in self.alone(block))])
+
+    def cells(self, b: Cards, a: Cards | None) -> Cards:
+        """Return the cells of both, each of A before that of B; one that A or B lacks stays empty."""
+        both = {"A": a.cells if a else {}, "B": b.cells}
+        names = dict.fromkeys((*b.cells, *both["A"]))
+        cells = {
+            f"{name}, {setting}": self.cell(both[setting].get(name, ()), setting)
+            for name in names
+            for setting in ("A", "B")
+        }
+        return replace(b, cells=cells)
+
+    def cell(self, blocks: Sequence[Block], setting: str) -> list[Block]:
+        """Return a cell whose headings and pictures say whose they are."""
+        name = self.names[setting]
+        named: list[Block] = []
+        for block in blocks:
+            match block:
+                case Text(look="heading"):
+                    named.append(replace(block, text=f"{block.text}, {plain(name)}"))
+                case Chart():
+                    key = f"{block.key}_pinned" if setting == "A" else block.key
+                    alt = block.alt and f"{name}. {block.alt}"
+                    named.append(replace(block, key=key, title=f"{block.title}, {name}", alt=alt))
+                case _:
+                    named.append(block)
+        return named
 
     def drawer(self, b: Drawer, a: Drawer) -> Drawer:
         """Return the drawer of both, made when it is opened; its title says what A has for a mark."""
@@ -242,6 +276,14 @@ class _Both:
         verb = "do" if len(self.changed) > 1 else "does"
         sentence = f"T{controls[1:]} {verb} not affect {names}"
         return f"{sentence}: no matrices are drawn of what is equal in A and B."
+
+
+def _apart(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield blocks and those inside them, but for cells that stay in cells of their own."""
+    for block in blocks:
+        yield block
+        if not (isinstance(block, Cards) and block.each):
+            yield from _apart(inside(block))
 
 
 def _heading(name: str) -> Text:

@@ -147,17 +147,19 @@ class Renderer:
             case Row():
                 row = place.container(
                     horizontal=True, vertical_alignment=block.align, border=block.border,
+                    key=block.key or None,
                     width="content" if block.narrow else "stretch",
                     horizontal_alignment="distribute" if block.spread else "left",
                 )  # fmt: skip
                 self.blocks(block.blocks, row)
             case Cards():
                 grid = place.grid(
-                    block.across, gap="xsmall" if block.border else "small", key=block.key
-                )
-                look: Any = {"border": True, "height": "stretch", "gap": None}
-                for cell in block.cells.values():
-                    self.blocks(cell, grid.container(**(look if block.border else {})))
+                    block.across, gap="xsmall" if block.border else "small", key=block.key,
+                    min_column_width=block.least or "auto",
+                )  # fmt: skip
+                look: Any = {"border": True, "height": "stretch"} if block.border else {}
+                for cell in block.drawn.values():
+                    self.blocks(cell, grid.container(gap=None, **look))
             case Table():
                 place.table(block.frame.set_index(str(block.frame.columns[0])).T)
             case Findings():

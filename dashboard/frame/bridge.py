@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import compare
 from dashboard.ab import AB
-from dashboard.blocks import Chart, Data, Matrices, Page, Uses
+from dashboard.blocks import Chart, Matrices, Page, Uses, tables_of
 from dashboard.charts import theme
 from dashboard.controls import link, pin
 from dashboard.frame import page as old
@@ -51,11 +51,9 @@ def draw(module: ModuleType) -> None:
             contents.pictures[block.key] = Picture(spec, block.drawn)
         elif isinstance(block, Matrices):
             contents.pictures[block.key] = block.row(page.title)
-        if isinstance(block, Chart | Data) and len(block.frame):
-            contents.tables[block.title] = block.numbers
-            contents.table_keys[block.title] = (
-                block.key if isinstance(block, Chart) else block.title
-            )
+    for table in tables_of(renderer.drawn):
+        contents.tables[table.title] = table.numbers
+        contents.table_keys[table.title] = table.key if isinstance(table, Chart) else table.title
     if page.guide:
         old.how_to_read(page.guide)
     if page.definition is not None:

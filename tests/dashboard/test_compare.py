@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from dashboard import compare
 from dashboard.blocks import (
     Block,
+    Cards,
     Chart,
     Clocks,
     Columns,
@@ -25,6 +27,7 @@ from dashboard.blocks import (
     Table,
     Tabs,
     Text,
+    walk,
 )
 from dashboard.charts import lines, overlay
 from dashboard.components.clock import Face
@@ -267,6 +270,38 @@ def test_table_that_a_alone_has_is_named() -> None:
     assert isinstance(name, Text)
     assert name.text == r"A\: base 500"
     assert of_a is table
+
+
+def test_cells_of_a_stand_beside_those_of_b_under_their_names_and_are_laid_out_together() -> None:
+    def cards(*kinds: str) -> Cards:
+        cells: dict[str, list[Block]] = {
+            kind: [Text(kind, "heading"), curve(1, kinds=(kind,), key=kind)] for kind in kinds
+        }
+        return Cards("cards", cells, each=True, lay_out=counted)
+
+    def counted(cells: Mapping[str, Sequence[Block]]) -> dict[str, list[Block]]:
+        return {name: [*cell, Text(f"1 of {len(cells)}")] for name, cell in cells.items()}
+
+    (joined,) = both(page_of(cards("rope", "alibi")), page_of(cards("rope", "t5"))).blocks
+    assert isinstance(joined, Cards)
+    of_a, of_b, *others = joined.drawn.values()
+    assert [len(cell) for cell in others] == [1, 3, 3, 1]  # ALiBi is B's alone, T5 A's alone
+    for cell, name, key in ((of_a, NAMES["A"], "rope_pinned"), (of_b, NAMES["B"], "rope")):
+        heading, chart, text = cell
+        assert isinstance(heading, Text)
+        assert heading.text == f"rope, {name.replace(':', chr(92) + ':')}"
+        assert isinstance(chart, Chart)
+        assert (chart.key, chart.title, chart.pinned) == (key, f"Curve, {name}", None)
+        assert isinstance(text, Text)
+        assert text.text == "1 of 6"
+
+
+def test_cells_that_a_or_b_alone_has_are_named() -> None:
+    cards = Cards("cards", {"rope": [curve(1)]}, each=True)
+    for b, a, setting in ((page_of(cards), page_of(), "B"), (page_of(), page_of(cards), "A")):
+        (joined,) = both(b, a).blocks
+        charts = [block for block in walk([joined]) if isinstance(block, Chart)]
+        assert [chart.title for chart in charts] == [f"Curve, {NAMES[setting]}"]
 
 
 def test_clocks_of_a_scheme_stand_beside_each_other() -> None:
