@@ -155,7 +155,7 @@ SCRIPTS = [
     ("similarity", ODD, BY_DISTANCE),
     ("similarity", {"length": "24", "model": "llama-3-8b", "schemes": "rope"}, BY_DISTANCE),
     ("similarity", {"length": "24", "model": OWN, "schemes": "rope_yarn"}, BY_DISTANCE),
-    ("pca", ODD, "scores"),
+    ("pca", ODD, "Scores"),
     ("extrapolation", ODD, BY_DISTANCE),
     ("relative_offsets", ODD, "one matrix per offset"),
     ("relative_offsets", ODD, "offset only and straight line"),

@@ -5,6 +5,7 @@ How the library measures a kernel is proved against plain loops in tests/library
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.blocks import Chart
-from dashboard.controls import pin
-from dashboard.frame.drawers import HOW_TO_READ
+from dashboard import compare
+from dashboard.blocks import Block, Cards, Chart, Page, Text
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.extrapolation import page as extrapolation
 from dashboard.pages.extrapolation.options import NEAREST, TURNS
+from dashboard.pages.pca import page as pca
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
-from dashboard.pages.pca.options import FIRST, PLANES
+from dashboard.pages.pca.options import FIRST, PLANES, SECOND, VARIANCE
 from dashboard.pages.pca.panels import panels
 from dashboard.settings import Setting
 from dashboard.text import number
@@ -116,9 +117,15 @@ def test_overview_page_shows_cosines_and_properties_of_the_kernel(small: Small) 
 # PCA ----------------------------------------------------------------------------------------------
 
 
+def cells_of(shown: Page) -> dict[str, Sequence[Block]]:
+    """Return the heading, the caption and the plot of each scheme."""
+    (cards,) = [block for block in shown.blocks if isinstance(block, Cards)]
+    return dict(cards.drawn)
+
+
 def test_pca_page_shows_principal_components(small: Small) -> None:
-    at = open_small("pca", small, "scores", "explained variance")
-    scores, variance = table(at, "scores"), table(at, "explained variance")
+    shown = pca.page(small_setting(small), pca.Options())
+    scores, variance, cells = data(shown, "Scores"), data(shown, pca.EXPLAINED), cells_of(shown)
     for kind in KINDS:
         if kind == "alibi" and small["precision"] != "float32":
             continue  # a rounded kernel has no vectors
@@ -132,74 +139,110 @@ def test_pca_page_shows_principal_components(small: Small) -> None:
         assert np.allclose(shares, found.explained_variance_ratio, atol=1e-10)
         assert shares.any() == (kind != "none")
         if kind == "none":
+            assert not any(isinstance(block, Chart) for block in cells[kind])
             continue
         assert own["position"].tolist() == list(range(len(matrix)))
         assert own["seen"].tolist() == ["inside"] * fitted + ["past"] * (len(matrix) - fitted)
-        (title,) = [one for one in at.main.subheader if one.value == LABELS[kind]]
+        heading, caption, plot, *_ = cells[kind]
+        assert isinstance(heading, Text)
+        assert heading.text == LABELS[kind]
         projected = f"; {fitted}-{len(matrix) - 1} projected" if len(matrix) > fitted else ""
-        assert pages.as_read(title.proto.help).endswith(
+        assert pages.as_read(heading.help).endswith(
             f"fitted on positions 0-{fitted - 1}{projected}"
         )
+        assert isinstance(caption, Text)
         three = ", ".join(f"PC{i + 1} {shares[i]:.1%}" for i in range(3))
-        assert f"Variance explained: {three}" in pages.captions(at)
-        assert f"{shares[:2].sum():.0%} ({LABELS[kind]})" in headline(at)
+        assert caption.text == f"Variance explained: {three}"
+        assert isinstance(plot, Chart)
+        rows = plot.drawn["position"]
+        assert np.allclose(
+            plot.drawn[["PC1", "PC2", "PC3"]], expected.numpy()[rows], atol=1e-6, rtol=1e-6
+        )
+        assert plot.drawn["past"].tolist() == (rows >= fitted).tolist()
+        assert f"{shares[:2].sum():.0%} ({LABELS[kind]})" in shown.headline
 
 
 def test_pca_page_says_how_many_components_explain_nine_tenths() -> None:
     usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 128, "train_length": 128}
-    link = usual | {"plot": "explained variance", "equal_width": "false"}
-    at = pages.drawn(pages.visit("pca", link))
-    shares = at.session_state["page_contents"].tables["explained variance"]()
+    shown = pca.page(Setting(length=128), pca.Options(plot=VARIANCE))
+    shares, (sentence,) = (
+        numbers(shown, "explained"),
+        [text for text in texts(shown) if "of the variance:" in text],
+    )
     centre = np.eye(128) - 1 / 128
     for kind, expected in (("sinusoidal", 28), ("rope", 16), ("alibi", 44)):
         values = np.linalg.eigvalsh(centre @ np.asarray(kernel(kind, usual)) @ centre)[::-1]
         share = values.cumsum() / values.sum()
         assert share[expected - 2] < 0.9 <= share[expected - 1]
-        (sentence,) = [text.value for text in at.main.markdown if "of the variance" in text.value]
         assert f"{expected} ({LABELS[kind]})" in sentence
-        drawn = of(shares, kind)
-        assert drawn["component"].tolist() == list(range(1, 45))  # as many as any scheme takes
-        assert np.allclose(drawn["share"], share[:44], atol=1e-9)
+        own = of(shares, kind)
+        assert own["component"].tolist() == list(range(1, 45))  # as many as any scheme takes
+        assert np.allclose(own["share"], share[:44], atol=1e-9)
 
 
 @pytest.mark.parametrize(("fit", "on", "fitted"), [("seen", "training", 128), ("all", "all", 256)])
 def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fitted: int) -> None:
     usual = pages.DEFAULT | {"dim": 512, "heads": 8, "length": 256, "train_length": 128}
-    link = {"schemes": "sinusoidal,rope,alibi", "fit": fit}
+    kinds = ("sinusoidal", "rope", "alibi")
     centre = np.eye(fitted) - 1 / fitted
     for plot, words in (
         (FIRST, "PC1 changes its sign once, PC2 twice."),
-        ("PC2-PC3", "PC2 changes its sign twice, PC3 three times."),
+        (SECOND, "PC2 changes its sign twice, PC3 three times."),
     ):
         expected = [int(plot[2]), int(plot[-1])]
         bent = []
-        for kind in ("sinusoidal", "rope", "alibi"):
+        for kind in kinds:
             own = np.asarray(kernel(kind, usual))[:fitted, :fitted]
             values, waves = np.linalg.eigh(centre @ own @ centre)
             share = values[-2:].sum() / values.sum()
             signs = np.sign(waves[:, [-n for n in expected]])
             if (np.diff(signs, axis=0) != 0).sum(axis=0).tolist() == expected:
                 bent.append(LABELS[kind])
-        at = pages.drawn(pages.visit("pca", link | {"plot": plot}))
-        said = pages.captions(at)[0]
+        shown = pca.page(Setting(schemes=kinds), pca.Options(fit=fit, plot=plot))
         assert {"Sinusoidal", "ALiBi"} <= {*bent}
-        assert said == (
+        assert texts(shown)[0] == (
             f"{share:.0%} means: PC1 and PC2 show {share:.0%} of the spread (variance) of the vectors of "
             f"{on} positions. Positions come in order, so the curve bends ({', '.join(bent)}): along {on} "
             f"positions, {words}"
         )
-        assert f"{share:.0%} (ALiBi)" in headline(at)
+        assert f"{share:.0%} (ALiBi)" in shown.headline
 
 
 def test_pca_page_calls_no_curve_bent_by_order_where_a_base_of_two_repeats() -> None:
-    at = pages.drawn(pages.visit("pca", {"schemes": "sinusoidal", "base": "2"}))
-    assert "bends" not in pages.captions(at)[0]
+    shown = pca.page(Setting(schemes=("sinusoidal",), base=2.0), pca.Options())
+    assert "bends" not in texts(shown)[0]
 
 
-def test_pca_page_says_that_plots_share_a_scale_only_beside_a_pinned_setting() -> None:
-    for link, shared in (({}, False), ({"a": pin.to_token(Setting()), "base": "2500"}, True)):
-        at = pages.drawn(pages.visit("pca", link, drawers=[HOW_TO_READ]))
-        assert ("Plots of one scheme share a scale." in at.main.markdown[-1].value) == shared
+def test_pca_plots_of_a_and_b_share_a_scale_and_say_whose_they_are() -> None:
+    """The learned table is the same under both; RoPE's axes hold the wider of two shapes."""
+    names = {"A": "A: base 2", "B": "B: base 10,000"}
+    b, a = (
+        pca.page(Setting(schemes=("learned", "rope"), base=base), pca.Options())
+        for base in (10_000.0, 2.0)
+    )
+    both = compare.pages(b, a, names, ["base"])
+    plots = [block for block in both.all_blocks if isinstance(block, Chart)]
+    assert [plot.key for plot in plots] == [
+        "projection_learned_pinned", "projection_learned",
+        "projection_rope_pinned", "projection_rope",
+    ]  # fmt: skip
+    assert [plot.title for plot in plots] == [
+        f"{label}, {names[setting]}" for label in ("Learned", "RoPE") for setting in "AB"
+    ]
+    ends = [tuple(plot.drawn[["left", "right", "bottom", "top"]].iloc[0]) for plot in plots]
+    assert (ends[0], ends[2]) == (ends[1], ends[3])
+    alone = [block for page in (b, a) for block in page.all_blocks if isinstance(block, Chart)]
+    widths = [float((plot.drawn["right"] - plot.drawn["left"]).iloc[0]) for plot in alone]
+    assert ends[3][1] - ends[3][0] == pytest.approx(max(widths[1], widths[3]), rel=1e-6)
+    for plot, own in zip(plots, (alone[2], alone[0], alone[3], alone[1]), strict=True):
+        assert plot.drawn["PC1"].tolist() == own.drawn["PC1"].tolist()
+    scores = data(both, "Scores")
+    assert scores["setting"].unique().tolist() == ["B", "A"]
+    missing = Setting(schemes=("learned", "rope"), learned_source=f"table-{'0' * 12}")
+    both = compare.pages(b, pca.page(missing, pca.Options()), names, ["table"])
+    cells = cells_of(both)
+    assert [*cells] == ["learned, A", "learned, B", "rope, A", "rope, B"]
+    assert cells["learned, A"] == []
 
 
 def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:
@@ -214,22 +257,18 @@ def test_each_leading_component_is_a_faster_wave_than_the_one_before() -> None:
         )  # half a period, a whole one, and one and a half
 
 
-@pytest.mark.parametrize("page", ["pca"])
-def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown(page: str) -> None:
+def test_jump_of_the_bundled_table_is_explained_where_its_last_row_is_shown() -> None:
     rows = Setting().request("learned", "cpu").build("cpu").state_dict()["weight"]
     sizes = rows.norm(dim=1)
     steps = (sizes[1:] / sizes[:-1]).log().abs()
     assert steps[-1] > 2 * steps[:-1].max()  # unlike the row before it, as no other row
-    for length, shown in (("128", True), ("64", False)):
-        jumps = [
-            text
-            for text in pages.captions(pages.drawn(pages.visit(page, {"length": length})))
-            if "jumps" in text
-        ]
-        assert [text.split(":")[0] for text in jumps] == ["Learned jumps at position 127"] * shown
-    assert "jumps" not in "".join(
-        pages.captions(pages.drawn(pages.visit(page, learned_source="random")))
-    )
+    for asked, expected in (
+        (Setting(length=128), ["Learned jumps at position 127"]),
+        (Setting(length=64), []),
+        (Setting(learned_source="random"), []),
+    ):
+        jumps = [text for text in texts(pca.page(asked, pca.Options())) if "jumps" in text]
+        assert [text.split(":")[0] for text in jumps] == expected
 
 
 def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:

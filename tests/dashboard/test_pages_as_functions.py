@@ -26,6 +26,7 @@ FOLDERS = (
     "extend_context",
     "extrapolation",
     "lessons",
+    "pca",
     "similarity",
     "start",
     "why_order_matters",

@@ -224,7 +224,7 @@ def test_charts_show_the_schemes_of_b_in_both_settings(
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
     link = {"schemes": "learned", "learned_source": "random", "a": f"learned_source~{GONE}"}
     at = drawn(visit("pca", SIZES | link))
-    assert set(at.session_state["page_contents"].tables["scores"]()["setting"]) == {"B"}
+    assert set(at.session_state["page_contents"].tables["Scores"]()["setting"]) == {"B"}
 
 
 def test_measured_models_are_the_same_whatever_is_pinned() -> None:

@@ -15,7 +15,7 @@ MUTANTS_OF_PAGES = (
     Mutant("pairs with a full turn counted as dimensions", "dashboard/pages/extrapolation/formula.py",
            'f"{covered.full_turn_pairs} of', 'f"{covered.critical_dimension} of', ("page_numbers",)),
     Mutant("one component said to be two", "dashboard/pages/pca/data.py",
-           "shares[:2].sum()", "shares[:1].sum()", ("page_numbers",)),
+           "own[:2].sum()", "own[:1].sum()", ("page_numbers",)),
     Mutant("a value stays in the address after its control is reset", "dashboard/controls/link.py",
            "for name in {*st.query_params} & {*RULES, pin.KEY} - texts.keys():", "for name in ():",
            ("sidebar_controls",)),

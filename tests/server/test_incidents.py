@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
     **{
         page: (page, f"pages.{FOLDERS.get(page, page)}.page", "page", {})
-        for page in ("overview", "claims", "similarity", "start")
+        for page in ("overview", "claims", "pca", "similarity", "start")
     },
     "check_my_encoding": (
         "check_my_encoding",
@@ -117,7 +117,7 @@ def test_unexpected_fault_is_an_incident_wherever_it_happens(
 def test_exception_of_any_class_is_an_incident(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("dashboard.pages.pca.data.read", raising(error(MESSAGE)))
+    monkeypatch.setattr("dashboard.pages.pca.data.projected", raising(error(MESSAGE)))
     names = f"{error.__module__}.{error.__name__}".removeprefix("builtins.")
     assert_an_incident(visit("pca"), log, names)
 
@@ -145,7 +145,7 @@ def test_fault_in_a_callback_is_an_incident_and_the_page_stays(
 
 def test_quoted_user_text_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "base must be a number, got '![x](http://evil.example/p.png)<b>'."
-    monkeypatch.setattr("dashboard.pages.pca.data.read", raising(SchemeArgumentError(said)))
+    monkeypatch.setattr("dashboard.pages.pca.data.projected", raising(SchemeArgumentError(said)))
     (box,) = visit("pca").error
     assert as_read(box.value) == said
     assert not re.search(r"!\[x\]\(|http://", box.value)

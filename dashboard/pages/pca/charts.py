@@ -4,6 +4,7 @@ import functools
 
 import altair as alt
 
+from dashboard.blocks import Drawing, Row
 from dashboard.charts.lines import line_spec
 from dashboard.charts.theme import GRAY, Spec, in_order, spec_of
 from dashboard.pages.pca.data import SHARE
@@ -13,8 +14,8 @@ WIDTH, HEIGHT = 350, 250
 MIDDLE = "#21918c"  # of viridis
 
 
-def legend() -> dict[str, str]:
-    """Return the one legend of all plots: drawings, which wrap on a phone, by what they say."""
+def legend() -> Row:
+    """Return the one legend of all plots: drawings, which wrap on a phone."""
     bar = "".join(
         f'<circle cx="{100 + 4 * n}" cy="9" r="4" fill="{colour}" />'
         for n, colour in enumerate(("#33658e", "#2a778e", "#238a8e", "#1f9d89", "#29af80",
@@ -30,11 +31,16 @@ def legend() -> dict[str, str]:
          180, f'<circle cx="6" cy="9" r="4" fill="none" stroke="{MIDDLE}" stroke-width="1.5" />'
               '<text x="16" y="13">past the training length</text>'),
     )  # fmt: skip
-    return {
-        text: f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" font-size="13" '
-        f'font-family="sans-serif" fill="{GRAY}">{drawing}</svg>'
+    drawings = [
+        Drawing(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" font-size="13" '
+            f'font-family="sans-serif" fill="{GRAY}">{drawing}</svg>',
+            text,
+            width,
+        )
         for text, width, drawing in parts
-    }
+    ]
+    return Row(drawings, key="positions_legend")
 
 
 @functools.cache
@@ -83,11 +89,8 @@ def positions(across: str, up: str) -> Spec:
 
 
 @functools.cache
-def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Return cumulative variance by component, with SHARE marked.
-
-    Frame: scheme, x, y; pinned: setting, too.
-    """
+def explained(kinds: tuple[str, ...]) -> Spec:
+    """Return cumulative variance by component, with SHARE marked. Frame: scheme, x, y."""
     x = alt.X("x:Q", title="component", axis=alt.Axis(tickMinStep=1))
     y = alt.Y(
         "y:Q",
@@ -95,6 +98,6 @@ def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%"),
     )
-    spec = line_spec(kinds, x, y, "component", form=".1%", height=320, pinned=pinned)
+    spec = line_spec(kinds, x, y, "component", form=".1%", height=320)
     enough = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
     return spec | {"layer": [*spec["layer"], spec_of(enough.encode(y=alt.datum(SHARE)))]}

@@ -1,14 +1,14 @@
 """What the PCA page says of a setting: scores, explained variance, both in words, and as Python."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
 from dashboard import results
-from dashboard.cache import cached, memoize_on
+from dashboard.cache import cached
 from dashboard.charts import frames
-from dashboard.pages.pca.options import PLANES, PcaChoice
+from dashboard.pages.pca.options import PLANES, Options
 from dashboard.results import Array
 from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
@@ -20,6 +20,8 @@ COMPONENTS = 12  # of which the explained variance is shown, more where SHARE ta
 SHARE = 0.9
 AXES = ("PC1", "PC2", "PC3")
 TIMES = ("once", "twice", "three times")
+
+Found = Mapping[str, SchemeProjection]  # by scheme
 
 IMPORTS = """
 import posenc
@@ -35,21 +37,6 @@ for kind, request in requests.items():
 """
 
 
-@dataclass(frozen=True)
-class Read:
-    """Every scheme's positions on their principal components."""
-
-    setting: Setting
-    results: dict[str, SchemeProjection]
-    reasons: dict[str, str]
-
-    @property
-    def shares(self) -> dict[str, Array]:
-        """The share of variance of every component, of the schemes whose positions differ."""
-        shares = {kind: variance_shares(result) for kind, result in self.results.items()}
-        return {kind: values for kind, values in shares.items() if values.any()}
-
-
 @cached
 def projected(request: Request, fitted: int) -> SchemeProjection:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
@@ -63,12 +50,10 @@ def fitted_positions(setting: Setting, fit: str) -> int:
     return setting.length if fit == "all" else min(setting.train_length, setting.length)
 
 
-@cached
-def read(setting: Setting, fit: str) -> Read:
-    """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
-    fitted = fitted_positions(setting, fit)
-    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
-    return Read(setting, *results.per_scheme(projected, requests, fitted))
+def shares_of(found: Found) -> dict[str, Array]:
+    """Return the share of variance of every component, of the schemes whose positions differ."""
+    shares = {kind: variance_shares(result) for kind, result in found.items()}
+    return {kind: values for kind, values in shares.items() if values.any()}
 
 
 def variance_shares(result: SchemeProjection) -> Array:
@@ -77,34 +62,31 @@ def variance_shares(result: SchemeProjection) -> Array:
     return shares
 
 
-def headline(read: Read) -> str:
-    """Say how much of each scheme the first two components explain, "" without a scheme."""
-    parts = [
-        f"{shares[:2].sum():.0%} ({SCHEMES[kind].label})" for kind, shares in read.shares.items()
-    ]
+def headline(shares: Mapping[str, Array]) -> str:
+    """Say how much of each scheme the first two components explain."""
+    parts = [f"{own[:2].sum():.0%} ({SCHEMES[kind].label})" for kind, own in shares.items()]
     if parts:
         return f"Variance explained by PC1 and PC2: {', '.join(parts)}."
-    nothing = "All positions have the same vector, so there is nothing to project."
-    return nothing if read.results else ""
+    return "All positions have the same vector, so there is nothing to project."
 
 
-def meaning(read: Read, chosen: PcaChoice) -> str:
+def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
     """Say what a percentage of the headline means, and why curves bend where they bend as theory says.
 
     Along positions in order, the first component changes its sign once, the second twice, and so on.
     """
-    if not read.shares:
+    if not shares:
         return ""
-    share = f"{[*read.shares.values()][-1][:2].sum():.0%}"
-    fitted_on = "training" if chosen.fit == "seen" else "all"
+    share = f"{[*shares.values()][-1][:2].sum():.0%}"
+    fitted_on = "training" if options.fit == "seen" else "all"
     text = (
         f"{share} means: PC1 and PC2 show {share} of the spread (variance) of the vectors of {fitted_on} "
         "positions."
     )
-    waves = [AXES.index(axis) for axis in PLANES.get(chosen.plot, ())]
+    waves = [AXES.index(axis) for axis in PLANES.get(options.plot, ())]
     bent = []
-    for kind in read.shares if waves else ():
-        result = read.results[kind]
+    for kind in shares if waves else ():
+        result = found[kind]
         scores = result.scores.numpy()[: len(result.scores) - result.past, waves]
         changes = np.diff(scores[~np.isnan(scores).any(axis=1)] > 0, axis=0).sum(axis=0)
         if (changes == np.array(waves) + 1).all():
@@ -116,14 +98,12 @@ def meaning(read: Read, chosen: PcaChoice) -> str:
     return text
 
 
-def components_needed(read: Read) -> str:
-    """Say how many components explain SHARE of each scheme's variance, "" where nothing varies."""
+def components_needed(found: Found, kinds: Iterable[str]) -> str:
+    """Say how many components explain SHARE of the variance of these schemes."""
     parts = [
-        f"{components_explaining(read.results[kind].projection, SHARE)} ({SCHEMES[kind].label})"
-        for kind in read.shares
+        f"{components_explaining(found[kind].projection, SHARE)} ({SCHEMES[kind].label})"
+        for kind in kinds
     ]
-    if not parts:
-        return ""
     return f"Components that explain {SHARE:.0%} of the variance: {', '.join(parts)}."
 
 
@@ -145,45 +125,37 @@ def fitted(result: SchemeProjection) -> str:
     return f"fitted on positions 0-{last:,}{projected}{missing}"
 
 
-@memoize_on
-def variance(read: Read) -> pd.DataFrame:
-    """Return the share of variance that each component explains, and the first ones together."""
-    needed = [components_explaining(result.projection, SHARE) for result in read.results.values()]
+def variance(found: Found) -> pd.DataFrame:
+    """Return the share of variance that each component explains, x, and the first ones together, y."""
+    needed = [components_explaining(result.projection, SHARE) for result in found.values()]
     count = max([COMPONENTS, *needed])
     parts = []
-    for kind, result in read.results.items():
+    for kind, result in found.items():
         shares = variance_shares(result)[:count]
         shares = np.pad(shares, (0, count - len(shares)))
         parts.append(
             {
                 "scheme": SCHEMES[kind].label,
-                "component": np.arange(1, count + 1),
+                "x": np.arange(1, count + 1),
                 "own": shares,
-                "share": np.cumsum(shares),
+                "y": np.cumsum(shares),
             }
         )
-    return frames.stacked(parts, ["scheme", "component", "own", "share"])
+    return frames.stacked(parts, ["scheme", "x", "own", "y"])
 
 
-@memoize_on
-def variance_lines(read: Read) -> pd.DataFrame:
-    """Return the cumulative variance as it is drawn."""
-    return frames.drawn(variance(read).rename(columns={"component": "x", "share": "y"}))
-
-
-@memoize_on
-def scores(read: Read) -> pd.DataFrame:
+def scores(found: Found, train_length: int) -> pd.DataFrame:
     """Return the scores of every position as a table."""
     parts = [
         {"kind": kind, "position": (position := np.arange(len(result.scores)))}
         | dict(zip(AXES, result.scores.numpy().T, strict=True))
-        | {"seen": np.where(position < read.setting.train_length, "inside", "past")}
-        for kind, result in read.results.items()
+        | {"seen": np.where(position < train_length, "inside", "past")}
+        for kind, result in found.items()
     ]
     return frames.stacked(parts, ["kind", "position", *AXES, "seen"])
 
 
-def script(setting: Setting, chosen: PcaChoice) -> str:
-    """Return a script that prints the numbers called "scores"."""
-    fitted = fitted_positions(setting, chosen.fit)
+def script(setting: Setting, options: Options) -> str:
+    """Return a script that prints the numbers called "Scores"."""
+    fitted = fitted_positions(setting, options.fit)
     return whole_script(IMPORTS, requests_in_python(setting), BODY.format(fitted=fitted))

@@ -9,7 +9,7 @@ PLANES = {FIRST: ("PC1", "PC2"), SECOND: ("PC2", "PC3")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class PcaChoice:
+class Options:
     """What the PCA page asks beside the shared numbers."""
 
     plot: str = fields.Choice(

@@ -1,11 +1,13 @@
 """Plots of positions in the plane of two components: what each draws, and which share a scale."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dashboard.blocks import Block, Chart, Text
 from dashboard.charts.frames import evenly
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.data import AXES
@@ -20,6 +22,35 @@ ROOM = 0.12  # of the width and the height of a plot: labels closer than that wo
 LETTER, LINE = 9, 20  # pixels: size of a label's digit on a projector, where it is largest
 MARGIN = 1.12  # of the axes over what is drawn, so that labels stay inside
 AREA = np.array([WIDTH, HEIGHT])
+
+
+def lay_out(
+    cells: Mapping[str, Sequence[Block]], *, plane: tuple[str, str], same_scale: bool
+) -> dict[str, list[Block]]:
+    """Return cells with their plots laid out together, and what lies outside of a plot under it.
+
+    cells: at most one chart in each, whose frame has every position with its scores.
+    """
+    charts = {
+        name: cell for name, part in cells.items() for cell in part if isinstance(cell, Chart)
+    }
+    drawn = panels(
+        {(chart.names[0], name): chart.frame[[*AXES]].to_numpy() for name, chart in charts.items()},
+        {name: int((~chart.frame["past"]).sum()) for name, chart in charts.items()},
+        plane,
+        same_scale=same_scale,
+    )
+    laid_out: dict[str, list[Block]] = {}
+    for name, cell in cells.items():
+        laid_out[name] = []
+        for block in cell:
+            if not isinstance(block, Chart):
+                laid_out[name].append(block)
+                continue
+            frame, outside = drawn[block.names[0], name]
+            laid_out[name].append(replace(block, frame=frame))
+            laid_out[name] += [Text(outside, "caption")] if outside else []
+    return laid_out
 
 
 def panels(
