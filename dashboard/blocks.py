@@ -459,13 +459,13 @@ def tables_of(blocks: Sequence[Block]) -> list[Chart | Data]:
     ]
 
 
-def line_chart(*, log: bool = False, **chart: Any) -> list[Block]:
+def line_chart(*, y: str = "y", log: bool = False, **chart: Any) -> list[Block]:
     """Return a chart of lines, and a sentence on which of them coincide.
 
-    log: whether y is drawn on a log scale. chart: the fields of a `Chart` with columns x and y.
+    y: the column of the heights. log: whether it is drawn on a log scale. chart: the fields of a `Chart`.
     """
     lines_of_all = Chart(**chart)
-    sentence = lines.coinciding(lines_of_all.drawn, log=log)
+    sentence = lines.coinciding(lines_of_all.drawn, lines_of_all.x, y, log=log)
     return [lines_of_all, Text(sentence, "caption")] if sentence else [lines_of_all]
 
 

@@ -180,7 +180,8 @@ class _Both:
             for face in clocks.faces
             if face.title == title
         ]
-        return replace(b, faces=faces, last=max(b.last, a.last), two=True)
+        last, text = max(b.last, a.last), f"{b.text} {self.names['A']}. {a.text}"
+        return replace(b, faces=faces, last=last, text=text, two=True)
 
     def tabs(self, b: Tabs, a: Tabs | None) -> Tabs:
         """Return the tabs of B; what A alone has in its open tab comes last in that of B."""

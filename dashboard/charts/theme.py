@@ -161,13 +161,6 @@ def decades(form: str) -> alt.Axis:
     return alt.Axis(format=form, gridOpacity={"condition": {"test": whole, "value": 1}, "value": 0})
 
 
-def told(pinned: bool) -> list[alt.Tooltip]:
-    """Return what a tooltip says of whose line it is."""
-    scheme = alt.Tooltip("scheme:N", title="scheme")
-    setting = alt.Tooltip("setting:N", title="setting")
-    return [scheme, setting] if pinned else [scheme]
-
-
 def boundary_rule() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (

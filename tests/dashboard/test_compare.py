@@ -319,6 +319,7 @@ def test_clocks_of_a_scheme_stand_beside_each_other() -> None:
         ("Other", "A: base 500; pairs"),
     ]  # fmt: skip
     assert both_clocks.last == 12
+    assert both_clocks.text == "Hands. A: base 500. Hands."
     assert both_clocks.two
 
 

@@ -1,7 +1,6 @@
 """The Encoding page: its matrices, waves, clocks, sums and worked example, against the papers' formulas."""
 
 import base64
-import json
 import math
 import re
 from typing import Any
@@ -9,48 +8,55 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp
-from streamlit.testing.v1 import AppTest
 
+from dashboard import compare
+from dashboard.blocks import Chart, Clocks, Data, Formula, Matrices, Page, Table
+from dashboard.components.clock.faces import encode
 from dashboard.pages.encoding import data as encoding
-from dashboard.pages.encoding.options import PLACES, EncodingChoice
+from dashboard.pages.encoding.options import PLACES, SUMS, WAVELENGTHS, WORKED
+from dashboard.pages.encoding.page import Options, page
+from dashboard.settings import Setting
 from posenc.analysis import STARTS, content_and_position
 from tests.dashboard import independent_kernels as by_hand
-from tests.dashboard import pages
-from tests.dashboard.independent_kernels import SETTINGS, Small, entries, open_small
-from tests.dashboard.pages import LABELS, drawn, headline, of, rows_of_matrices, table, visit
+from tests.dashboard.called_pages import (
+    block_of,
+    data,
+    numbers,
+    panel_values,
+    small_setting,
+    texts,
+)
+from tests.dashboard.independent_kernels import SETTINGS, Small, entries
+from tests.dashboard.pages import LABELS, of
 from tests.library import independent
 
-SUMS, WORKED = "Added to token embeddings", "Worked by hand"
 
-pytestmark = pytest.mark.usefixtures("no_shape_checks")
+def faces(shown: Page) -> dict[str, dict[str, Any]]:
+    """Return what travels to the clocks: every face by its scheme."""
+    row: Clocks = block_of(shown, Clocks, "clocks")
+    sent = encode(row.faces, row.last, row.trained, row.text, row.first)["faces"]
+    return {face["title"]: face for face in sent}
 
 
-def clocks(at: AppTest) -> dict[str, dict[str, Any]]:
-    """What travels to the clocks: every face by its scheme."""
-    (row,) = [
-        json.loads(element.proto.json)
-        for element in at.get("bidi_component")
-        if element.proto.component_name.endswith("posenc_clock_row")
-    ]
-    return {face["title"]: face for face in row["faces"]}
+def rows_of_matrices(shown: Page) -> list[Matrices]:
+    return [block for block in shown.all_blocks if isinstance(block, Matrices)]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_page_shows_the_numbers_of_the_papers(name: str) -> None:
     small = SETTINGS[name]
-    at = open_small("encoding", small, "waves", "pairs", "position beside content", pair="5")
-    check_matrices(at, small)
-    check_waves_pairs_and_hands(at, small)
-    at.session_state["encoding_tab"] = SUMS
-    check_sums(drawn(at.run()), small)
-    taken = float(headline(at).split("ALiBi subtracts ")[1].split(" from the logit")[0])
+    shown = page(small_setting(small), Options(pair=5))
+    check_matrices(shown, small)
+    check_waves_pairs_and_hands(shown, small)
+    check_sums(page(small_setting(small), Options(tab=SUMS)), small)
+    taken = float(shown.headline.split("ALiBi subtracts ")[1].split(" from the logit")[0])
     mean = np.mean(by_hand.slopes_shown(small)) * (small["train_length"] - 1)
     assert taken == pytest.approx(mean, rel=6e-3)
 
 
-def check_matrices(at: AppTest, small: Small) -> None:
-    rows = rows_of_matrices(at)[:3]
-    shown = {title: matrix for _, found in rows for title, matrix in found.items()}
+def check_matrices(at: Page, small: Small) -> None:
+    rows = rows_of_matrices(at)
+    shown = {title: matrix for row in rows for title, matrix in panel_values(at, row.key).items()}
     expected = {LABELS[kind]: entries(kind, small) for kind in ("learned", "sinusoidal", "rope")}
     biases = by_hand.biases(small).mean(axis=0)
     future = np.triu(np.ones_like(biases, bool), 1)  # what a causal model does not read
@@ -63,17 +69,17 @@ def check_matrices(at: AppTest, small: Small) -> None:
         )
         assert np.isnan(shown[title][known:]).all()
     # One scale for each unit, which holds all but the outliers.
-    for header, found in rows:
-        values = np.concatenate([matrix.ravel() for matrix in found.values()])
-        values = values[np.isfinite(values)]
-        low, high = (np.float32(header["scale"][end]) for end in ("low", "high"))
-        assert ((values >= low) & (values <= high)).mean() >= 0.998
-        assert {panel["boundary"] for panel in header["panels"]} == {small["train_length"]}
+    for row in rows:
+        values = np.concatenate([panel.values.dense().ravel() for panel in row.panels])
+        values, scale = values[np.isfinite(values)], row.row("Title").scale
+        within = (values >= np.float32(scale.low)) & (values <= np.float32(scale.high))
+        assert within.mean() >= 0.998
+        assert {panel.boundary for panel in row.panels} == {small["train_length"]}
 
 
-def check_waves_pairs_and_hands(at: AppTest, small: Small) -> None:
-    waves, pairs, trained = table(at, "waves"), table(at, "pairs"), small["train_length"]
-    faces = clocks(at)
+def check_waves_pairs_and_hands(shown: Page, small: Small) -> None:
+    waves, pairs, trained = data(shown, "Waves"), data(shown, "Pairs"), small["train_length"]
+    sent = faces(shown)
     for kind, width in (("sinusoidal", small["dim"]), ("rope", by_hand.rope_width(small))):
         count, thetas = width // 2, independent.inverse_frequencies(width, small["base"])
         own = of(waves, kind)
@@ -89,10 +95,9 @@ def check_waves_pairs_and_hands(at: AppTest, small: Small) -> None:
                 values["y"], by_hand.in_precision(exact, small["precision"]), atol=1e-15
             )
             assert list(values["x"]) == list(range(small["length"]))
-        travelled = np.frombuffer(base64.b64decode(faces[LABELS[kind]]["waves"]), "<f4")
-        assert np.array_equal(
-            travelled, own["y"].to_numpy(np.float32)
-        )  # of a pair sines, then cosines
+        travelled = np.frombuffer(base64.b64decode(sent[LABELS[kind]]["waves"]), "<f4")
+        # Of each pair its sines, then its cosines.
+        assert np.array_equal(travelled, own["y"].to_numpy(np.float32))
         assert list(own["wave"].unique()) == ["sin", "cos"]
         own = of(pairs, kind)
         columns = {
@@ -101,25 +106,23 @@ def check_waves_pairs_and_hands(at: AppTest, small: Small) -> None:
             "turns": np.array([trained * theta / (2 * mp.pi) for theta in thetas], float),
         }
         assert list(own["pair"]) == list(range(count))
-        for column, numbers in columns.items():
-            assert np.allclose(own[column], numbers, rtol=1e-14, atol=0), column
+        for column, values in columns.items():
+            assert np.allclose(own[column], values, rtol=1e-14, atol=0), column
         assert np.allclose(own["share"], np.minimum(columns["turns"], 1), rtol=1e-14)
         full, label = int((columns["turns"] >= 1).sum()), LABELS[kind]
         said = f"{full:,} of {label}'s {count:,} pairs complete{'s' * (full == 1)} a turn"
-        assert said in headline(at)
-        (ratios,) = [
-            text for text in pages.captions(at) if text.startswith("Each pair turns slower")
-        ]
+        assert said in shown.headline
+        (ratios,) = [text for text in texts(shown) if text.startswith("Each pair turns slower")]
         (ratio,) = re.findall(rf"([\d.,]+) \({label}\)", ratios)
         assert float(ratio) == pytest.approx(small["base"] ** (2 / width), rel=6e-3)
-        for hand in faces[label]["hands"]:
-            exact = [numbers[hand["pair"]] for numbers in columns.values()]
-            sent = [hand["frequency"], hand["period"], hand["turns"]]
-            assert np.allclose(sent, exact, rtol=1e-15, atol=0)
+        for hand in sent[label]["hands"]:
+            exact = [values[hand["pair"]] for values in columns.values()]
+            turning = [hand["frequency"], hand["period"], hand["turns"]]
+            assert np.allclose(turning, exact, rtol=1e-15, atol=0)
 
 
-def check_sums(at: AppTest, small: Small) -> None:
-    sums = table(at, "position beside content").set_index("scheme")
+def check_sums(shown: Page, small: Small) -> None:
+    sums = data(shown, "Position beside content").set_index("scheme")
     assert len(sums) == 2 * len(STARTS)
     for kind in ("learned", "sinusoidal"):
         rows = entries(kind, small)
@@ -137,62 +140,85 @@ def check_sums(at: AppTest, small: Small) -> None:
                 assert row[column] == pytest.approx(value, rel=1e-6), (start, column)
 
 
-@pytest.mark.parametrize("scaled", ["true", "false"])
-def test_pictured_sum_is_content_plus_position(scaled: str) -> None:
-    link = {"dim": "64", "heads": "4", "length": "40", "start": "1", "scaled": scaled}
-    link |= {"sinusoidal.layout": "half"}
-    at = drawn(visit("encoding", link, schemes=["sinusoidal"]))
-    ((_, first),) = rows_of_matrices(at)
-    at = drawn(visit("encoding", link, schemes=["sinusoidal"], encoding_tab=SUMS))
-    ((_, summed),) = rows_of_matrices(at)
-    content, position, total = summed.values()
+@pytest.mark.parametrize("scaled", [True, False])
+def test_pictured_sum_is_content_plus_position(scaled: bool) -> None:
+    setting = Setting(
+        dim=64, heads=4, length=40, schemes=("sinusoidal",), own=(("sinusoidal.layout", "half"),)
+    )
+    first = panel_values(page(setting, Options()), "encoding_entry")
+    shown = page(setting, Options(tab=SUMS, start="1", scaled=scaled))
+    content, position, total = panel_values(shown, "sum_sinusoidal").values()
     paper = independent.sinusoidal(range(40), 64, layout="half").numpy()
     assert np.allclose(first["Sinusoidal"], paper, atol=1e-7)
     assert np.allclose(position, paper[:, :48], atol=1e-7)
     assert np.allclose(total, content + paper[:, :48], atol=1e-5)
-    assert content.std() == pytest.approx(8.0 if scaled == "true" else 1.0, rel=0.05)
+    assert content.std() == pytest.approx(8.0 if scaled else 1.0, rel=0.05)
 
 
 def test_what_is_too_large_to_draw_is_cut_and_the_page_says_so() -> None:
-    at = drawn(visit("encoding", {"length": "1100", "dim": "768", "schemes": "sinusoidal,rope"}))
-    cut = {p["title"]: p for p in pages.panels(at) if p["title"] in ("Sinusoidal", "RoPE")}
-    sizes = {panel[axis]["count"] for panel in cut.values() for axis in ("rows", "columns")}
-    assert sizes == {512, 96}
-    assert "the first 512 of 1,100 positions" in cut["RoPE"]["subtitle"]
-    assert "the first 512 of 768 dimensions" in cut["Sinusoidal"]["subtitle"]
-    assert " of 96 dimensions" not in cut["RoPE"]["subtitle"]
+    shown = page(Setting(length=1100, dim=768, schemes=("sinusoidal", "rope")), Options())
+    cut = {panel.title: panel for row in rows_of_matrices(shown) for panel in row.panels}
+    assert cut["Sinusoidal"].values.shape == (512, 512)
+    assert cut["RoPE"].values.shape == (512, 96)
+    assert "the first 512 of 1,100 positions" in cut["RoPE"].subtitle
+    assert "the first 512 of 768 dimensions" in cut["Sinusoidal"].subtitle
+    assert " of 96 dimensions" not in cut["RoPE"].subtitle
 
 
 def test_worked_example_and_formulas_follow_the_setting() -> None:
-    link = {"dim": "96", "heads": "4", "length": "9", "train_length": "5"}
-    link |= {"base": "16", "notation": "t, k", "substituted": "true"}
-    state = {"alibi_head": 3, "places": [], "encoding_tab": WORKED}
-    at = drawn(visit("encoding", link, **state, **pages.opened("worked example")))
-    shown = table(at, "worked example")
-    assert list(shown["position"]) == [0, 1, 2, 3]
+    setting = Setting(dim=96, heads=4, length=9, train_length=5, base=16.0, alibi_head=3)
+    shown = page(setting, Options(tab=WORKED, notation="t, k", substituted=True))
+    table = data(shown, "Worked example")
+    assert list(table["position"]) == [0, 1, 2, 3]
     angles = np.outer(range(4), [1, 1 / 2, 1 / 4, 1 / 8])
     by_hand = np.stack((np.sin(angles), np.cos(angles)), -1).reshape(4, 8)
-    assert np.allclose(shown.drop(columns="position"), by_hand, rtol=0, atol=1e-15)
-    assert "1, 0.5, 0.25 and 0.125 radians per position" in " ".join(pages.captions(at))
-    formulas = " ".join(formula.value for formula in at.latex)
+    assert np.allclose(table.drop(columns="position"), by_hand, rtol=0, atol=1e-15)
+    (drawn,) = [block.frame for block in shown.all_blocks if isinstance(block, Table)]
+    assert list(drawn["dimension"]) == [*"01234567"]
+    for position, numbers_by_hand in enumerate(by_hand):
+        assert list(drawn[f"position {position}"]) == [f"{n:.4f}" for n in numbers_by_hand]
+    assert "1, 0.5, 0.25 and 0.125 radians per position" in " ".join(texts(shown))
+    formulas = " ".join(block.latex for block in shown.all_blocks if isinstance(block, Formula))
     assert r"\sin(1.5) = 0.9975" in formulas
     assert r"\mathrm{pos}" not in formulas
     # The worked example's own width, the setting's, and RoPE's.
     for width in (8, 96, 24):
         assert f"{{16}}^{{2k/{width}}}" in formulas
     assert r"2^{-8 \cdot 3/4} = 0.015625" in formulas
-    # No place on the scale of frequencies is chosen: the default choice.
-    assert {label: len(face["hands"]) for label, face in clocks(at).items()} == {
-        "Sinusoidal": 4,
-        "RoPE": 4,
-    }
+
+
+def test_wavelengths_are_those_of_the_pairs_and_stand_once_in_the_data() -> None:
+    setting = Setting(dim=16, heads=2, base=81.0, length=9)
+    shown = page(setting, Options(tab=WAVELENGTHS))
+    found = of(numbers(shown, "wavelengths"), "rope")
+    assert np.allclose(found["wavelength"], [2 * math.pi * 3**n for n in range(4)], rtol=1e-12)
+    titles = [block.title for block in shown.all_blocks if isinstance(block, Chart | Data)]
+    assert titles == ["Wavelength of each pair", "First entries", "Waves"]
+
+
+def test_clocks_and_matrices_of_a_stand_beside_those_of_b() -> None:
+    sizes: dict[str, Any] = {"dim": 32, "heads": 2, "length": 24}
+    b = page(Setting(**sizes, train_length=12, schemes=("rope", "alibi")), Options())
+    a = page(
+        Setting(**sizes, train_length=6, base=500.0, schemes=("sinusoidal", "rope")), Options()
+    )
+    both = compare.pages(b, a, {"A": "A", "B": "B"}, ["base"])
+    clocks: Clocks = block_of(both, Clocks, "clocks")  # one slider
+    assert [(face.title, face.subtitle[:2], face.trained) for face in clocks.faces] == [
+        ("RoPE", "A;", 6), ("RoPE", "B;", 12), ("Sinusoidal", "A;", 6)
+    ]  # fmt: skip
+    of_b, of_a = [text for text in texts(both) if "by the factor" in text]
+    assert f"{10_000 ** (2 / 16):.3g} (RoPE)" in of_b  # a head has 16 dimensions
+    assert f"{500 ** (2 / 16):.3g} (RoPE)" in of_a
+    rows = [{panel.title for panel in row.panels} for row in rows_of_matrices(both)]
+    assert rows == [{"RoPE"}] * 3 + [{"ALiBi"}, {"Sinusoidal"}]
 
 
 def test_places_on_the_frequency_scale_are_the_nearest_pairs_each_once() -> None:
-    chosen = EncodingChoice(places=tuple(PLACES)[:5], pair=2047)
-    assert encoding.chosen_pairs(chosen, 1) == (0,)
-    assert encoding.chosen_pairs(chosen, 101) == (0, 10, 20, 30, 40, 100)
-    assert encoding.chosen_pairs(EncodingChoice(places=("slowest",)), 32) == (0, 31)
+    places = tuple(PLACES)[:5]
+    assert encoding.chosen_pairs(places, 2047, 1) == (0,)
+    assert encoding.chosen_pairs(places, 2047, 101) == (0, 10, 20, 30, 40, 100)
+    assert encoding.chosen_pairs(("slowest",), 0, 32) == (0, 31)
 
 
 @pytest.mark.filterwarnings("error")

@@ -149,7 +149,7 @@ LEARNED = TINY | {"train_length": "2", "table": "learned"}
 PLAN = {"context": "9000", "methods": "none,yarn"}
 FOUND, BY_DISTANCE = "what this table is", "Position similarity by distance"
 SCRIPTS = [
-    ("encoding", ODD | {"learned_source": "random"}, "first entries"),
+    ("encoding", ODD | {"learned_source": "random"}, "First entries"),
     ("overview", ODD, "Measured properties"),
     ("overview", TINY, "Measured properties"),
     ("similarity", ODD, BY_DISTANCE),

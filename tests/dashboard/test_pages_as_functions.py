@@ -23,6 +23,7 @@ from tests.dashboard.pages import KINDS
 FOLDERS = (
     "at_a_glance",
     "claims",
+    "encoding",
     "extend_context",
     "extrapolation",
     "lessons",

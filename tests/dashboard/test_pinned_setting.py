@@ -1,6 +1,5 @@
 """A pinned setting, A: pages show A, B and their difference, and the link holds both."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -202,9 +201,6 @@ def lines(at: AppTest, column: str) -> set[tuple[str, str]]:
     }
 
 
-TABS = {"wavelength": {"encoding_tab": "Wavelengths"}}
-
-
 @pytest.mark.parametrize(
     ("page", "column", "expected"),
     [
@@ -217,7 +213,7 @@ def test_charts_show_the_schemes_of_b_in_both_settings(
     page: str, column: str, expected: tuple[str, ...]
 ) -> None:
     link = SIZES | {"a": PINNED, "schemes": "rope,alibi", "reason": "turns per pair"}
-    at = drawn(visit(page, link, **TABS.get(column, {})))
+    at = drawn(visit(page, link | {"tab": "Wavelengths"}))
     assert lines(at, column) == {(scheme, whose) for scheme in expected for whose in "AB"}
 
 
@@ -242,24 +238,3 @@ def test_page_says_why_a_scheme_of_a_is_left_out(page: str) -> None:
     link = {"schemes": "learned,rope", "learned_source": "random", "a": f"learned_source~{GONE}"}
     boxes = [pages.as_read(box.value) for box in drawn(visit(page, SIZES | link)).info]
     assert any(text.startswith("Pinned setting, A:") and GONE in text for text in boxes)
-
-
-def test_encoding_draws_a_beside_b_as_clocks_and_as_matrices() -> None:
-    then = pin.to_token(SMALL.replace(schemes=("sinusoidal", "rope"), base=500.0, train_length=6))
-    at = drawn(visit("encoding", SIZES | {"schemes": "rope,alibi", "a": then}))
-    clocks = [
-        [
-            (face["title"], face["subtitle"].partition(":")[0], face["trained"])
-            for face in json.loads(element.proto.json)["faces"]
-        ]
-        for element in at.get("bidi_component")
-        if element.proto.component_name.endswith("posenc_clock_row")
-    ]
-    length = pages.setting(at).train_length
-    assert clocks == [[("RoPE", "B", length), ("RoPE", "A", 6)]]  # one slider
-    factors = [text for text in captions(at) if "by the factor" in text]
-    for base, text in zip((pages.setting(at).base, 500.0), factors, strict=True):
-        assert f"{base ** (2 / 16):.3g} (RoPE)" in text  # a head has 16 dimensions
-    rows = [{*row} for _, row in rows_of_matrices(at)]
-    assert rows.count({"RoPE"}) == 3  # B, A and their difference
-    assert len(charts(at)) == 1  # the slopes of ALiBi

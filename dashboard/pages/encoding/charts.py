@@ -1,4 +1,4 @@
-"""The Encoding page's charts: constant specifications, into which its frames are poured."""
+"""Charts of the page Encoding: constant specifications, into which its frames are poured."""
 
 import functools
 
@@ -8,34 +8,35 @@ from dashboard.charts.theme import (
     COLOURS,
     HEIGHT,
     Spec,
-    by_setting,
     decades,
     line_style,
     scheme_colour,
     spec_of,
-    told,
 )
 
 
 @functools.cache
-def slopes(*, pinned: bool = False) -> Spec:
-    """The slope of every head as a bar. Frame: scheme, head, slope."""
+def slopes(_: tuple[str, ...]) -> Spec:
+    """Return the slope of every head as a bar. Frame: scheme, head, slope."""
     bars = (
         alt.Chart()
         .mark_bar(color=COLOURS["alibi"])
         .encode(
             x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
             y=alt.Y("slope:Q", title="subtracted per token of distance"),
-            tooltip=[*told(pinned), "head:Q", alt.Tooltip("slope:Q", format=".3g")],
-            **({"xOffset": "setting:N", "opacity": by_setting(True)["opacity"]} if pinned else {}),
+            tooltip=[
+                alt.Tooltip("scheme:N", title="scheme"),
+                "head:Q",
+                alt.Tooltip("slope:Q", format=".3g"),
+            ],
         )
     )
     return spec_of(bars.properties(height=HEIGHT))
 
 
 @functools.cache
-def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Wavelength of every pair, log scale, the training length as a dashed line.
+def wavelengths(kinds: tuple[str, ...]) -> Spec:
+    """Return the wavelength of every pair, log scale, the training length as a dashed line.
 
     Frame: scheme, pair, place, wavelength, turns, share, trained.
     """
@@ -57,13 +58,13 @@ def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             ),
             color=scheme_colour(kinds),
             tooltip=[
-                *told(pinned),
+                alt.Tooltip("scheme:N", title="scheme"),
                 alt.Tooltip("pair:Q", title="pair"),
                 alt.Tooltip("wavelength:Q", format=",.3~r", title="positions per turn"),
                 alt.Tooltip("turns:Q", format=",.3~r", title="turns in training"),
                 alt.Tooltip("share:Q", format=".3~%", title="share of a turn in training"),
             ],
-            **line_style(kinds, pinned),
+            **line_style(kinds, False),
         )
     )
     trained = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")

@@ -1,5 +1,6 @@
-"""The numbers of the Encoding page, computed before anything is drawn, and the same as Python."""
+"""Numbers of the page Encoding, and the same as Python."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,21 +11,21 @@ from dashboard import limits, results
 from dashboard.cache import cached
 from dashboard.charts.frames import stacked
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
-from dashboard.pages.encoding.options import PLACES, EncodingChoice
+from dashboard.pages.encoding.options import PLACES
 from dashboard.results import Array
-from dashboard.scheme_facts import compact_formula
 from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
-from posenc import Request, encoding, position_vectors
+from posenc import Request, encoding, position_vectors, sinusoidal_table
 from posenc.analysis import STARTS, embedding_sum, spectrum
-from posenc.schemes import SCHEMES
+from posenc.schemes import SCHEMES, SchemeConfig
 from posenc.schemes.alibi import Alibi
-from posenc.schemes.base import Scheme
+from posenc.schemes.base import Head, Scheme
 
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
 SUM_WINDOW = 48  # positions and dimensions of the pictured sum
 CORNER = 12  # rows and columns of every matrix in the table of numbers
 OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour
+WORKED_POSITIONS, WORKED_WIDTH = 4, 8
 WAVES, BIAS = "cosine or sine", "logit"  # units of numbers from -1 to 1, and of a bias
 
 IMPORTS = """
@@ -49,17 +50,19 @@ for request in requests.values():
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeEncoding:
-    """Everything that the page shows of one scheme.
+    """Numbers of one scheme.
 
-    corner: the first rows and columns, in full precision. frequencies: a row per pair, pair 0 the fastest.
-    pairs: the chosen ones. slopes: a row per head. matrix: its numbers as far as they are drawn, None where
-    a scheme adds none; the fields below are of all its numbers. size: of a bias that at the last trained
-    distance, else the standard deviation of trained entries. features: none of a bias, whose columns are
-    keys. untrained: what untrained numbers are, "" for others.
+    config: what was built; it knows the shape of a file's table, which the setting does not. head: of a
+    bias. corner: the first rows and columns, in full precision. frequencies: a row per pair, pair 0 the
+    fastest. pairs: the chosen ones. slopes: a row per head. matrix: its numbers as far as they are drawn,
+    None where a scheme adds none; the fields below are of all its numbers. size: of a bias that at the last
+    trained distance, else the standard deviation of trained entries. features: none of a bias, whose
+    columns are keys. untrained: what untrained numbers are, "" for others.
     """
 
+    config: SchemeConfig
+    head: Head
     provenance: str
-    formula: str
     frequencies: pd.DataFrame
     slopes: pd.DataFrame
     corner: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -73,8 +76,8 @@ class SchemeEncoding:
 
 
 @dataclass(frozen=True)
-class EncodingPage:
-    """Everything that the page shows, for a setting and a choice."""
+class Encodings:
+    """Numbers of the schemes of a setting."""
 
     setting: Setting
     schemes: dict[str, SchemeEncoding]
@@ -92,27 +95,34 @@ class EncodingPage:
 
 
 @cached
-def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
-    """Return everything that the page shows."""
+def read(setting: Setting, places: tuple[str, ...], pair: int) -> Encodings:
+    """Return the numbers of every scheme. places, pair: which pairs are drawn, as for `chosen_pairs`."""
     requests = {kind: results.request(setting, kind) for kind in setting.schemes}
-    return EncodingPage(setting, *results.per_scheme(scheme_encoding, requests, setting, chosen))
+    found = results.per_scheme(scheme_encoding, requests, setting.train_length, places, pair)
+    return Encodings(setting, *found)
 
 
-def scheme_encoding(request: Request, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
-    """Return everything that the page shows of one scheme, at as many positions as are drawn."""
+def joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return tables of schemes under each other, but for empty ones."""
+    full = [table for table in tables if len(table)]
+    return pd.concat(full, ignore_index=True) if full else pd.DataFrame()
+
+
+def scheme_encoding(
+    request: Request, train_length: int, places: tuple[str, ...], pair: int
+) -> SchemeEncoding:
+    """Return the numbers of one scheme, at as many positions as are drawn."""
     scheme = request.build("cpu")
-    label, frequencies = scheme.config.label, _frequencies(scheme, setting.train_length)
+    label, frequencies = scheme.config.label, _frequencies(scheme, train_length)
     slopes = pd.DataFrame()
     if isinstance(scheme, Alibi):
         values = scheme.slopes.numpy()
         heads = np.arange(1, len(values) + 1)
         slopes = pd.DataFrame({"scheme": label, "head": heads, "slope": values})
     result = SchemeEncoding(
+        config=scheme.config,
+        head=request.head,
         provenance=scheme.provenance,
-        # What is built knows its shape: a file's table has another width than the setting.
-        formula=compact_formula(
-            scheme.config, chosen.notation, numbers=chosen.substituted, head=request.head
-        ),
         frequencies=frequencies,
         slopes=slopes,
     )
@@ -125,13 +135,13 @@ def scheme_encoding(request: Request, setting: Setting, chosen: EncodingChoice) 
     values, features = numbers.values.numpy(), numbers.features
     if numbers.is_bias:
         values = values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
-        size = values[min(setting.train_length, len(values)) - 1, 0]
+        size = values[min(train_length, len(values)) - 1, 0]
     else:
         missing = asked - len(values)  # past the last row of a learned table
         values = np.pad(values, ((0, missing), (0, 0)), constant_values=np.nan)
-        trained = values[: setting.train_length]
+        trained = values[:train_length]
         size = np.nanstd(trained) if np.isfinite(trained).any() else np.nan
-    pairs = chosen_pairs(chosen, len(frequencies)) if len(frequencies) else ()
+    pairs = chosen_pairs(places, pair, len(frequencies)) if len(frequencies) else ()
     return replace(
         result,
         corner=_corner(label, values, features),
@@ -186,13 +196,13 @@ def _waves(
     return stacked(parts, ["scheme", "pair", "wave", "x", "y"])
 
 
-def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
+def chosen_pairs(places: tuple[str, ...], pair: int, count: int) -> tuple[int, ...]:
     """Return the chosen pairs of `count`, fastest first, none twice.
 
     A place among the frequencies means the nearest pair; a number past the last pair means the last.
     """
-    places = {round(PLACES[place] * (count - 1)) for place in chosen.places}
-    return tuple(sorted(places | {min(chosen.pair, count - 1)}))
+    nearest = {round(PLACES[place] * (count - 1)) for place in places}
+    return tuple(sorted(nearest | {min(pair, count - 1)}))
 
 
 def _frequencies(scheme: Scheme, train_length: int) -> pd.DataFrame:
@@ -229,7 +239,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class SumsPage:
+class Sums:
     """Position beside content, of every scheme that adds rows to token vectors."""
 
     sums: dict[str, Sum]
@@ -247,11 +257,10 @@ SUM_COLUMNS = {
 }
 
 
-@cached
-def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
-    """Return position beside content, for the tab that shows it."""
+def read_sums(setting: Setting, start: str, *, scaled: bool) -> Sums:
+    """Return position beside content. start: of the tokens in the pictures. scaled: by sqrt(d), too."""
     requests = {kind: results.request(setting, kind) for kind in setting.schemes}
-    read, _ = results.per_scheme(_sum, requests, setting.seed, chosen)
+    read, _ = results.per_scheme(_sum, requests, setting.seed, start, scaled)
     sums = {kind: total for kind, total in read.items() if total is not None}
     rows = [
         {"scheme": f"{SCHEMES[kind].label}, {STARTS[start]}", "d": total.width} | vars(compared)
@@ -259,10 +268,10 @@ def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
         for start, compared in total.by_start.items()
     ]
     others = tuple(kind for kind in read if kind not in sums)
-    return SumsPage(sums, others, pd.DataFrame(rows).rename(columns=SUM_COLUMNS))
+    return Sums(sums, others, pd.DataFrame(rows).rename(columns=SUM_COLUMNS))
 
 
-def _sum(request: Request, seed: int, chosen: EncodingChoice) -> Sum | None:
+def _sum(request: Request, seed: int, chosen: str, scaled: bool) -> Sum | None:
     scheme = request.build("cpu")
     if type(scheme).embed is Scheme.embed:
         return None
@@ -271,10 +280,18 @@ def _sum(request: Request, seed: int, chosen: EncodingChoice) -> Sum | None:
     norm = embedding_sum.row_norm(rows)
     window = rows[:SUM_WINDOW, :SUM_WINDOW]
     generator = torch.Generator("cpu").manual_seed(seed)
-    tokens = embedding_sum.draw_tokens(chosen.start, len(window), width, generator)
-    content = tokens[:, :SUM_WINDOW] * (width**0.5 if chosen.scaled else 1.0)
+    tokens = embedding_sum.draw_tokens(chosen, len(window), width, generator)
+    content = tokens[:, :SUM_WINDOW] * (width**0.5 if scaled else 1.0)
     by_start = {start: embedding_sum.content_and_position(norm, width, start) for start in STARTS}
     return Sum(width, by_start, (content.numpy(), window.numpy(), (content + window).numpy()))
+
+
+def worked_example(base: float) -> pd.DataFrame:
+    """Return the sinusoidal table of 4 positions and 8 dimensions in full precision."""
+    rows = sinusoidal_table(WORKED_POSITIONS, WORKED_WIDTH, base, dtype=torch.float64)
+    frame = pd.DataFrame(rows.numpy(), columns=[str(i) for i in range(WORKED_WIDTH)])
+    frame.insert(0, "position", np.arange(WORKED_POSITIONS))
+    return frame
 
 
 def scale(unit: str, pictures: list[Array]) -> Scale:

@@ -1,4 +1,4 @@
-"""What the Encoding page asks beside the shared numbers, as a ruled choice."""
+"""Options of the page Encoding beside the shared numbers."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,19 @@ from posenc.latex import NOTATIONS, Notation
 # A place among a scheme's frequencies, from the fastest pair (0) to the slowest (1).
 PLACES = {"fastest": 0.0} | {f"{n}0%": n / 10 for n in range(1, 10)} | {"slowest": 1.0}
 
+MATRIX, WAVELENGTHS, SUMS, WORKED = (
+    "Matrix",
+    "Wavelengths",
+    "Added to token embeddings",
+    "Worked by hand",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
-class EncodingChoice:
-    """What the Encoding page asks beside the shared numbers.
+class Options:
+    """Options of the page beside the shared numbers.
 
-    places: which frequencies are drawn, fast to slow; `pair` is one more, by its number.
+    places: which frequencies are drawn, fast to slow; `pair` is one more, by its number. tab: the open one.
     """
 
     places: tuple[str, ...] = fields.MultiChoice(
@@ -49,3 +56,4 @@ class EncodingChoice:
     substituted: bool = fields.Flag(
         label="Current numbers in formulas", help="Shows the numbers instead of d, b, n and L."
     ).field(False)
+    tab: str = fields.Choice(options=(MATRIX, WAVELENGTHS, SUMS, WORKED), label="Tab").field(MATRIX)

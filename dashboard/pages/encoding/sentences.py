@@ -1,25 +1,25 @@
-"""The Encoding page in words: every sentence is made from its numbers and changes with them."""
+"""Sentences of the page Encoding, each from its numbers."""
 
 import math
 
 import numpy as np
 
 from dashboard import limits
-from dashboard.pages.encoding.data import EncodingPage, SchemeEncoding, SumsPage
+from dashboard.pages.encoding.data import Encodings, SchemeEncoding, Sums
 from dashboard.text import listed, number
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 
-def headline(read: EncodingPage) -> str:
+def headline(read: Encodings) -> str:
     """Say of every scheme what its numbers do within the training length, or that it has none."""
     parts = [_within_training(read, kind) for kind in read.schemes]
     trained = count_of(read.setting.train_length, "trained position")
     return f"Within {trained}: {'; '.join(parts)}."
 
 
-def _within_training(read: EncodingPage, kind: str) -> str:
+def _within_training(read: Encodings, kind: str) -> str:
     scheme, label = read.schemes[kind], SCHEMES[kind].label
     untrained = f", {scheme.untrained}" if scheme.untrained else ""
     if scheme.matrix is None:
@@ -51,7 +51,7 @@ def cut(scheme: SchemeEncoding, asked: int) -> str:
     return "; ".join(parts)
 
 
-def turns(read: EncodingPage) -> str:
+def turns(read: Encodings) -> str:
     """Say where the slowest pair of every scheme completes a turn."""
     slowest = [
         f"{number(scheme.frequencies['wavelength'].iloc[-1])} ({SCHEMES[kind].label})"
@@ -63,7 +63,7 @@ def turns(read: EncodingPage) -> str:
     )
 
 
-def ratios(read: EncodingPage) -> str:
+def ratios(read: Encodings) -> str:
     """Say by which factor each pair is slower than the pair before it, where that is one factor."""
     parts = []
     for kind, scheme in read.with_pairs.items():
@@ -75,7 +75,7 @@ def ratios(read: EncodingPage) -> str:
     return f"Each pair turns slower than the pair before it, by the factor {listed(parts)}."
 
 
-def clocks(read: EncodingPage) -> str:
+def clocks(read: Encodings) -> str:
     """The clocks without seeing them: which pairs, their periods and their turns in training."""
     parts = []
     for kind, scheme in read.with_pairs.items():
@@ -89,8 +89,8 @@ def clocks(read: EncodingPage) -> str:
     return "Clocks whose hands are pairs. " + ". ".join(parts) + "."
 
 
-def sums(read: SumsPage, *, scaled: bool, start: str) -> str:
-    """Say how large position is beside content, as chosen."""
+def sums(read: Sums, start: str, *, scaled: bool) -> str:
+    """Say how large position is beside tokens that start so. scaled: tokens are multiplied by sqrt(d)."""
     parts = []
     for kind, added in read.sums.items():
         if math.isnan(added.by_start[start].position):
@@ -103,10 +103,10 @@ def sums(read: SumsPage, *, scaled: bool, start: str) -> str:
             f"{SCHEMES[kind].label}: a token is {number(ratio)} times as long as its position, which is "
             f"{share:.1%} of the sum's squared norm"
         )
-    return f"Tokens that start as {STARTS[start]}. " + ". ".join(parts) + "." if parts else ""
+    return f"Tokens that start as {STARTS[start]}. {'. '.join(parts)}."
 
 
-def nothing_added(read: SumsPage) -> str:
+def nothing_added(read: Sums) -> str:
     """Name the schemes that add no vector to the tokens, "" where all do."""
     names = [SCHEMES[kind].label for kind in read.others]
     verb = "add" if len(names) > 1 else "adds"
