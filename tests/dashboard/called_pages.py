@@ -48,11 +48,3 @@ def panel_values(page: Page, key: str) -> dict[str, np.ndarray]:
 def texts(page: Page) -> list[str]:
     """Return every text of a page, of boxes and headings too."""
     return [block.text for block in page.all_blocks if isinstance(block, Text)]
-
-
-def data(page: Page, title: str) -> pd.DataFrame:
-    """Return numbers that no picture shows, as the drawer Data and the export have them."""
-    (block,) = [
-        block for block in page.all_blocks if isinstance(block, Data) and block.title == title
-    ]
-    return block.numbers()
