@@ -79,14 +79,16 @@ class LinearInOffset(Shown):
 class OffsetMap(Shown):
     """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting zero gives 1.
 
-    `closed`: of the scheme's own M_k, None where it has none. `fitted`: held out, of a matrix fitted
-    to half of the positions, where none is closed and the kernel depends on more than the offset.
-    `pairs`: held out, of two numbers fitted per pair of features. `composed`: of M_k M_second against
-    M_(k + second). A `*_control` is the same on a random table with the zeros of the scheme's own.
+    `exists`: whether there is such a matrix, None where that is not computed or cannot be told; `verdict`:
+    the same in words. `closed`: of the scheme's own M_k, None where it has none. `fitted`: held out, of a
+    matrix fitted to half of the positions, where none is closed and the kernel depends on more than the
+    offset. `pairs`: held out, of two numbers fitted per pair of features. `composed`: of M_k M_second
+    against M_(k + second). A `*_control` is the same on a random table with the zeros of the scheme's own.
     `corner`: the first rows and columns of M_k; `composed_corner`: those of M_k M_second.
     """
 
     verdict: str
+    exists: bool | None = None
     closed: float | None = None
     closed_control: float | None = None
     fitted: float | None = None
@@ -282,11 +284,13 @@ def scheme_offset_map(request: Request, offset: int, second: int) -> OffsetMap:
             composed_corner = _corner(multiply(reach, after))
     error = fit.held_out_error if fit else closed
     dimension = fit.dimension if fit else vectors.shape[1]
-    verdict = _verdict(error, request, dimension, growing=growing)
+    exists, verdict = _verdict(error, request, dimension, growing=growing)
     if scheme.stationary and scheme.offset_map(offset, size=1, head=head) is None:
+        exists = None
         verdict = "not computed: a matrix exists, but the scheme has no offset_map"
     return OffsetMap(
         verdict=verdict,
+        exists=exists,
         closed=closed,
         closed_control=closed_control,
         fitted=fit.held_out_error if fit else None,
@@ -431,12 +435,16 @@ def _no_vectors(request: Request) -> str:
     return f"no position vectors once rounded to {request.precision}"
 
 
-def _verdict(error: float | None, request: Request, dimension: int, *, growing: bool) -> str:
+def _verdict(
+    error: float | None, request: Request, dimension: int, *, growing: bool
+) -> tuple[bool | None, str]:
+    """Return whether there is such a matrix, None where that cannot be told, and the same in words."""
     if error is None:
-        return "too few positions to tell"
+        return None, "too few positions to tell"
     if math.isnan(error):
-        return "undefined, all vectors are zero"
+        return None, "undefined, all vectors are zero"
     if error > MAP_TOLERANCE[request.precision]:
-        return f"no such matrix, error {significant(error)}"
+        return False, f"no such matrix, error {significant(error)}"
     exact = GROWING if growing else f"exact in {dimension:,} dimensions"
-    return f"{exact} up to the rounding of {request.precision}" if request.dtype else exact
+    rounded = f" up to the rounding of {request.precision}" if request.dtype else ""
+    return True, exact + rounded

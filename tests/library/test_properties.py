@@ -243,6 +243,7 @@ def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Alibi, "offset_map", wrong_in_one_head)
     wrong = analysis.scheme_offset_map(request("alibi", heads=4), 3, 2)
     assert wrong.closed == pytest.approx(1)
+    assert (right.exists, wrong.exists) == (True, False)
     assert wrong.verdict == "no such matrix, error 1"
 
 
@@ -274,7 +275,7 @@ def test_scheme_without_vectors_has_a_verdict_and_no_number() -> None:
     assert rounded.verdict == "no position vectors once rounded to bfloat16"
     for found in (none, rounded):
         numbers = (found.closed, found.fitted, found.pairs, found.composed, found.corner)
-        assert numbers == (None,) * 5
+        assert (found.exists, *numbers) == (None,) * 6
     assert analysis.scheme_dense_fit(request("none"), 1).reason == "no position vectors"
     assert analysis.scheme_map_errors(request("none")).error.isnan().all()
 
@@ -289,7 +290,8 @@ def test_map_of_a_scheme_without_offset_map_is_not_computed(
     monkeypatch.setattr(scheme, "offset_map", Scheme.offset_map)
     found = analysis.scheme_offset_map(asked, 1, 2)
     assert found.verdict.startswith("not computed")
-    assert (found.closed, found.fitted, found.composed, found.corner) == (None,) * 4
+    numbers = (found.closed, found.fitted, found.composed, found.corner)
+    assert (found.exists, *numbers) == (None,) * 5
     assert analysis.scheme_map_errors(asked).error.isnan().all()
 
 
