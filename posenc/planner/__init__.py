@@ -7,6 +7,7 @@ a longer context, with the source of every statement.
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.measuring import loss_by_position_script
 from posenc.planner.methods import METHODS, Method
+from posenc.planner.order import order_sentences, study_tables
 from posenc.planner.paste import Paste, paste
 from posenc.planner.plan import plan
 from posenc.planner.ranking import Readiness
@@ -21,8 +22,6 @@ from posenc.planner.sentences import (
     layer_notes,
     left_out_sentences,
     length_rows,
-    order_sentences,
-    study_tables,
     warnings_of,
 )
 
