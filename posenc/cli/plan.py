@@ -18,7 +18,9 @@ from posenc.planner import (
     RANKING,
     RANKING_RULES,
     ContextPlan,
+    advice_of,
     assumed_sentences,
+    at_inference,
     layer_notes,
     left_out_sentences,
     length_rows,
@@ -29,7 +31,6 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
-from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
 from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked

@@ -4,7 +4,7 @@
 a longer context, with the source of every statement.
 """
 
-from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.context_plan import ContextPlan, MethodPlan, at_inference
 from posenc.planner.measuring import loss_by_position_script
 from posenc.planner.methods import METHODS, Method
 from posenc.planner.order import order_sentences, study_tables
@@ -16,8 +16,11 @@ from posenc.planner.report import COLUMNS, Column
 from posenc.planner.sentences import (
     RANKING,
     RANKING_RULES,
+    TO_DO,
+    Advice,
     LayerNote,
     PlanWarning,
+    advice_of,
     assumed_sentences,
     layer_notes,
     left_out_sentences,
@@ -30,6 +33,8 @@ __all__ = [
     "METHODS",
     "RANKING",
     "RANKING_RULES",
+    "TO_DO",
+    "Advice",
     "Column",
     "ContextPlan",
     "LayerNote",
@@ -38,7 +43,9 @@ __all__ = [
     "Paste",
     "PlanWarning",
     "Readiness",
+    "advice_of",
     "assumed_sentences",
+    "at_inference",
     "layer_notes",
     "left_out_sentences",
     "length_rows",

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from posenc.analysis import BaseWindow
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.planner.evidence import (
+    INFERENCE_METHODS,
+    InferenceMethod,
     MeasuredRatio,
     ModelEvidence,
     PresetLengths,
@@ -180,6 +182,11 @@ class ContextPlan:
     def longer(self) -> bool:
         """Whether distances occur that training did not show."""
         return self.trained_length is not None and self.reach > self.trained_length
+
+
+def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
+    """Return the methods that are no scalings; () where nothing is to be extended, or without RoPE."""
+    return INFERENCE_METHODS if plan.longer and plan.trained is not None else ()
 
 
 def _place(method: MethodPlan) -> int:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.models.model_config import ModelConfig, cache_gib
-from posenc.planner.advice import advice_of, at_inference
-from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.context_plan import ContextPlan, MethodPlan, at_inference
 from posenc.planner.facts import Fact, say
 from posenc.planner.paste import Paste, paste
 from posenc.planner.ranking import Compared
@@ -16,6 +15,7 @@ from posenc.planner.recommendation import bound_sentence, recommendation
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
 from posenc.planner.sentences import (
     RANKING_RULES,
+    advice_of,
     assumed_sentences,
     layer_notes,
     left_out_sentences,

@@ -1,14 +1,14 @@
 """Facts of a plan as English: sentences.toml has one template per fact."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
 from posenc.planner.context_plan import ContextPlan
-from posenc.planner.evidence import Benchmark
-from posenc.planner.facts import TEMPLATES, say, say_template
+from posenc.planner.evidence import Benchmark, Training
+from posenc.planner.facts import TEMPLATES, Fact, say, say_template
 from posenc.planner.layers import layer_facts
-from posenc.planner.ranking import MEASURED_LIMIT, NEAR
+from posenc.planner.ranking import MEASURED_LIMIT, NEAR, Readiness
 from posenc.text import count_of
 
 _LENGTHS: dict[str, str] = TEMPLATES["lengths"]
@@ -16,6 +16,10 @@ RANKING: str = TEMPLATES["ranking"]["summary"]
 RANKING_RULES = tuple(
     rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in TEMPLATES["ranking"]["rules"]
 )
+
+
+# What a method takes that needs no fine-tuning.
+TO_DO = {Readiness(word): text for word, text in TEMPLATES["to_do"].items()}
 
 
 @dataclass(frozen=True)
@@ -117,3 +121,45 @@ def _trained_source(plan: ContextPlan) -> str:
     if plan.assumed and plan.model.trained_length is None:
         return _LENGTHS["assumed"]
     return _LENGTHS["entered"]
+
+
+class Advice(NamedTuple):
+    """The advice for one amount of further training.
+
+    method: label of the highest-ranked method, "" where no source reports one. short: the expected change
+    on short context. sentence: what is known. source: of the sentence. equal: labels of the methods that
+    share its rank.
+    """
+
+    title: str
+    method: str
+    short: str
+    sentence: str
+    source: str
+    equal: tuple[str, ...] = ()
+
+
+def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
+    """Return the highest-ranked methods for each amount of training; () where there is nothing to do."""
+    if not (plan.longer and plan.methods):
+        return ()
+    return tuple(_advice(plan, training) for training in get_args(Training))
+
+
+def _advice(plan: ContextPlan, training: Training) -> Advice:
+    title = TEMPLATES["advice"]["titles"][training]
+    methods = plan.first_after(training)
+    if not methods:
+        factor = {"factor": plan.methods[0].factor}
+        return Advice(title, "", "", say("no_advice", Fact(training, factor)), "")
+    first, *others = methods
+    sentence, source = first.statements[0] if first.advice is None else first.statements[-1]
+    numbers = {"unseen": first.pairs.unseen_count, "statement": sentence}
+    return Advice(
+        title=title,
+        method=first.method.label,
+        short=say("advice", Fact("short", vars(first.short))),
+        sentence=say("advice", Fact("unseen" if numbers["unseen"] else "known", numbers)),
+        source=source,
+        equal=tuple(other.method.label for other in others),
+    )

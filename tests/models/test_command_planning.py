@@ -21,12 +21,13 @@ from posenc.planner import (
     METHODS,
     RANKING,
     ContextPlan,
+    advice_of,
     assumed_sentences,
+    at_inference,
     order_sentences,
     plan,
     recommendation,
 )
-from posenc.planner.advice import advice_of, at_inference
 from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.recommendation import bound_sentence
 from posenc.planner.report import plan_record

@@ -14,8 +14,15 @@ import torch
 from posenc.checkpoints.sources import RESULTS
 from posenc.models import read_config
 from posenc.models.presets import MODELS
-from posenc.planner import layer_notes, left_out_sentences, paste, plan, recommendation, warnings_of
-from posenc.planner.advice import at_inference
+from posenc.planner import (
+    at_inference,
+    layer_notes,
+    left_out_sentences,
+    paste,
+    plan,
+    recommendation,
+    warnings_of,
+)
 from posenc.planner.evidence import (
     MEASURED,
     MODEL_EVIDENCE,

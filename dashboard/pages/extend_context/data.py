@@ -13,8 +13,16 @@ from dashboard.pages.extend_context.options import Options
 from dashboard.settings import Setting, chosen_model
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
-from posenc.planner import COLUMNS, ContextPlan, assumed_sentences, plan, recommendation
-from posenc.planner.advice import TO_DO, Advice, advice_of
+from posenc.planner import (
+    COLUMNS,
+    TO_DO,
+    Advice,
+    ContextPlan,
+    advice_of,
+    assumed_sentences,
+    plan,
+    recommendation,
+)
 from posenc.planner.context_plan import MethodPlan
 from posenc.planner.methods import UNSCALED
 from posenc.planner.ranking import Readiness

@@ -37,6 +37,7 @@ from dashboard.text import plain
 from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     RANKING,
+    at_inference,
     layer_notes,
     left_out_sentences,
     length_rows,
@@ -46,7 +47,6 @@ from posenc.planner import (
     study_tables,
     warnings_of,
 )
-from posenc.planner.advice import at_inference
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import SERVER_SOURCES
