@@ -51,11 +51,12 @@ def declared_keys(row: Row) -> set[str]:
     for kind in (_NO_FACTS, *kinds.values()):
         for place, name in enumerate(OF_KIND):
             names |= keys_in(row, kind.get(name, of[name]), place)
+    checks = row.get("must_be", {}).values()
     expressions = [
         *(of[name] for name in OF_STACK),
         *(part["if"] for part in row.get("alternatives", ())),
-        *row.get("must_be", {}).values(),
-        *row.get("agree", {}).values(),
+        *expressions_in([each for each in checks if isinstance(each, Mapping)]),
+        *(text for texts in row.get("agree", {}).values() for text in texts),
         layers.get("count", "num_hidden_layers"),
     ]
     later = [

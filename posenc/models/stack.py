@@ -25,8 +25,8 @@ causal: whether tokens see only what is before them, and keys are cached. cached
 rope: see posenc.models.rope_blocks. layer_bases: the key of a list of the base of each layer, 0
   for no RoPE.
 position: kind of scheme and an expression for each of its fields, in place of RoPE by blocks.
-must_be: allowed values of a key, or an expression that must hold. agree: expressions with which a
-  key must agree where it is given.
+must_be: allowed values of a key, or the template of an error that counts where `if` holds. agree:
+  expressions of which one is the value that a key must have where it is given.
 first_row: an expression of the row of position 0 in a table. notes, about: see
   posenc.models.sentences.
 also: keys that the class has and that change none of this. sections: keys of nested objects that it
@@ -35,7 +35,7 @@ alternatives: parts of a row that count where the expression `if` holds. stacks:
   the name of a stack, for an encoder and a decoder.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ from posenc import limits
 from posenc.errors import ConfigError
 from posenc.fields import FloatRange
 from posenc.models.config_json import as_json
+from posenc.models.expressions import parsed
 from posenc.models.family import Row
 from posenc.models.layer_words import layer_words
 from posenc.models.position_keys import bears_on_position
@@ -53,6 +54,7 @@ from posenc.models.rope_numbers import NEW, OLD, Head
 from posenc.models.rope_types import THETA, TRAINED
 from posenc.models.row_keys import OF_KIND, ONE_KIND, declared_keys, keys_in
 from posenc.models.row_values import RowValues
+from posenc.models.templates import filled
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -220,10 +222,11 @@ class Stack(RowValues):
         for key, allowed in self.row.get("must_be", {}).items():
             value = record.raw(key)[1]
             value = record.defaults.get(key) if value is None else value
-            if isinstance(allowed, str) and not self.value(allowed):
-                problem = f"is {as_json(value)}, which is not read: {allowed} must hold"
-                raise record.error(key, problem)
-            if not isinstance(allowed, str) and not is_one_of(value, allowed):
+            if isinstance(allowed, Mapping):
+                shown = "null" if record.has_null(key) else as_json(value)
+                for problem in filled([allowed], self.value):
+                    raise record.error(key, f"{problem}, got {shown}")
+            elif not is_one_of(value, allowed):
                 values = [as_json(each) for each in allowed if each is not None] or ["absent"]
                 problem = f"must be {joined(values, 'or')}, got {as_json(value)}, which is not read"
                 raise record.error(key, problem)
@@ -231,14 +234,23 @@ class Stack(RowValues):
     def _check_agreement(self, layers: list[Layers]) -> None:
         """Raise ConfigFileError where a key says something else than what the class takes."""
         self.schemes = {each.word: each.scheme for each in layers}
-        for key, expression in self.row.get("agree", {}).items():
-            said = self.record.raw(key)[1]
-            if said is None or is_one_of(said, [expected := self.value(expression)]):
+        for key, expressions in self.row.get("agree", {}).items():
+            value = self.record.raw(key)[1]
+            if value is None:
                 continue
-            problem = (
-                f"says {as_json(said)}, but this class takes {as_json(expected)}; they must agree"
-            )
-            raise self.record.error(key, problem)
+            allowed = [self.value(expression) for expression in expressions]
+            if not is_one_of(value, allowed):
+                shown = joined([as_json(each) for each in allowed], "or")
+                source = self._source({each for text in expressions for each in parsed(text).names})
+                raise self.record.error(key, f"must be {shown} {source}, got {as_json(value)}")
+
+    def _source(self, keys: Collection[str]) -> str:
+        """Return which keys decide a value, with theirs."""
+        values = []
+        for key in sorted(keys):
+            default = "" if self.record.says(key) else " by default"
+            values.append(f"{self.record.raw(key)[0]} {as_json(self.value(key))}{default}")
+        return f"with {joined(values, 'and')}" if values else "in this model"
 
     def _layers(
         self, word: str, rotates: bool, is_shared: bool, base: float, indices: tuple[int, ...]

@@ -225,11 +225,14 @@ def explained(model_type: str, row: Mapping[str, Any]) -> Iterator[str]:
                 for name in ("context", "trained", "shared")
                 if name in stack.row
             }
-            texts |= stack.row.get("named", {}) | stack.row.get("agree", {})
+            texts |= stack.row.get("named", {})
+            for key, allowed in stack.row.get("agree", {}).items():
+                texts |= {f"{key} agrees with": text for text in allowed}
             texts |= {
                 key: text for key, text in stack.row.get("position", {}).items() if key != "kind"
             }
-            texts |= {k: t for k, t in stack.row.get("must_be", {}).items() if isinstance(t, str)}
+            checks = stack.row.get("must_be", {}).items()
+            texts |= {f"{key} is wrong": c["if"] for key, c in checks if isinstance(c, dict)}
             for name, text in texts.items():
                 yield f"{place}: {each.word}: {name}: {text} = {stack.value(text)}"
 

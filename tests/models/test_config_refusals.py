@@ -182,6 +182,34 @@ def test_values_are_quoted_as_json() -> None:
     assert str(refusal(of_type("llama", rope_scaling=[False, None]))).endswith("got [false, null].")
 
 
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"model_type": "deepseek_v3", "head_dim": 56, "qk_nope_head_dim": 96},
+         "head_dim must be 64 or 160 with qk_nope_head_dim 96 and qk_rope_head_dim 64 by default, got 56."),
+        ({"model_type": "gpt2", "n_ctx": 512, "n_positions": 256},
+         "n_ctx must be 256 with n_positions 256, got 512."),
+        ({"model_type": "mimo_v2_flash", "swa_num_key_value_heads": 4, "num_key_value_heads": 4},
+         "swa_num_key_value_heads must be 8 with num_key_value_heads 4, got 4."),
+        ({"model_type": "mimo_v2_flash", "swa_rope_theta": 2_000},
+         "swa_rope_theta must be 10000.0 in this model, got 2000."),
+        ({"model_type": "longcat_flash", "num_hidden_layers": 7},
+         "num_hidden_layers must be even, got 7."),
+        ({"model_type": "glm_moe_dsa", "num_hidden_layers": 3, "layer_types": []},
+         "layer_types must have an entry for each of the 3 layers, got []."),
+        ({"model_type": "laguna", "num_attention_heads": 9, "num_key_value_heads": 4},
+         "num_key_value_heads must divide the 9 query heads, got 4."),
+        ({"model_type": "beam", "sliding_window": None},
+         "sliding_window must be a number of tokens, got null."),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_a_refusal_names_the_value_and_what_is_allowed_by_which_keys(
+    config: Config, sentence: str
+) -> None:
+    assert str(refusal(config)) == sentence
+
+
 def test_mimo_names_the_block_that_its_class_misses() -> None:
     """transformers 5.23 rotates 0.334 of a head by default, and has a KeyError without a block."""
     text = json.dumps(published_config("mimo-v2-flash-defaults"))

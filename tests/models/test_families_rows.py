@@ -133,7 +133,7 @@ def test_a_pattern_that_a_class_saves_for_itself_must_be_the_one_that_it_reads(
     kinds = read_config({"model_type": model_type, "_sliding_window_pattern": 3} | keys).layer_kinds
     windowed = {index for kind in kinds if kind.window for index in kind.layers}
     assert windowed == {index for index, word in enumerate(theirs) if "sliding" in word}
-    with pytest.raises(ConfigFileError, match="_sliding_window_pattern says 2"):
+    with pytest.raises(ConfigFileError, match="_sliding_window_pattern must be 3"):
         read_config({"model_type": model_type, "_sliding_window_pattern": 2} | keys)
 
 
