@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from dashboard.settings import Setting
-from dashboard.upload_cache import is_evicted
+from dashboard.visitor_files import is_evicted
 from posenc.schemes.base import Request
 
 Result = TypeVar("Result")

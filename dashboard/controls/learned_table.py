@@ -9,7 +9,7 @@ from dashboard.controls import uploads
 from dashboard.controls.widgets import button, show, take_value
 from dashboard.server import settings
 from dashboard.text import plain
-from dashboard.upload_cache import cache_table, cached_tables
+from dashboard.visitor_files import cache_table, cached_tables
 from posenc import fields
 from posenc.checkpoints import find_position_tables, hub_table, minilm_table, read_header
 from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import cache, upload_cache
+from dashboard import cache, visitor_files
 from dashboard.pages.train import form
-from dashboard.upload_cache import UploadCache
+from dashboard.visitor_files import UploadCache
 from posenc.checkpoints import PositionTable
 from posenc.lab.run_once import Speed
 from tests.dashboard.page_queue import SPEED, empty_page_caches, page_jobs
@@ -47,8 +47,8 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> UploadCache[PositionTable]:
     """The cache of uploaded tables, empty."""
-    monkeypatch.setattr(upload_cache.cached_tables, "_entries", {})
-    return upload_cache.cached_tables
+    monkeypatch.setattr(visitor_files.cached_tables, "_entries", {})
+    return visitor_files.cached_tables
 
 
 @pytest.fixture

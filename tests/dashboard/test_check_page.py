@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard import uploaded_numbers
+from dashboard import visitor_files
 from dashboard.controls import pin as pinned
 from dashboard.pages.check_my_encoding import data, uploads
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
@@ -287,7 +287,7 @@ def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: i
 
 def hold(rows: np.ndarray, source: str) -> str:
     table = NumberTable(torch.tensor(rows), None, "")
-    return uploaded_numbers.cache_numbers(uploaded_numbers.UploadedNumbers(table, source))
+    return visitor_files.cache_numbers(visitor_files.UploadedNumbers(table, source))
 
 
 def test_first_rows_of_an_upload_are_probed_and_20_are_needed() -> None:
@@ -417,7 +417,7 @@ def test_link_to_a_missing_upload_asks_for_it_and_shows_no_other() -> None:
 def test_one_of_several_tables_is_read_once_and_without_the_rows_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 64)
+    monkeypatch.setattr(visitor_files, "MAX_NUMBERS", 64)
     read = mock.Mock(side_effect=uploads.read_number_table)
     monkeypatch.setattr(uploads, "read_number_table", read)
     rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)

@@ -13,12 +13,17 @@ from starlette.types import Message, Receive, Scope, Send
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
-from dashboard import limits, uploaded_numbers
+from dashboard import limits, visitor_files
 from dashboard.server import upload_limit
 from dashboard.server.settings import ServerSettingError
 from dashboard.server.upload_limit import LEAST, UploadLimit
-from dashboard.upload_cache import UploadCache, cache_table, cached_tables
-from dashboard.uploaded_numbers import UploadedNumbers, cache_numbers
+from dashboard.visitor_files import (
+    UploadCache,
+    UploadedNumbers,
+    cache_numbers,
+    cache_table,
+    cached_tables,
+)
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import named_table
 from posenc.errors import CheckpointError
@@ -68,14 +73,14 @@ def test_eviction_spares_values_with_two_owners_or_read_last() -> None:
 
 
 def test_number_tables_are_limited_and_long_ones_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = uploaded_numbers.cached_numbers
+    cache = visitor_files.cached_numbers
     for name, value in (("_entries", {}), ("max_items", 4), ("max_bytes", 200)):
         monkeypatch.setattr(cache, name, value)
     tables = [NumberTable(torch.full((4, 4), float(n)), None, "") for n in range(4)]
     names = [cache_numbers(UploadedNumbers(table, "x")) for table in tables]  # of 64 bytes each
     assert [name in cache for name in names] == [False, True, True, True]
-    monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 16)
-    cut = uploaded_numbers.without_extra_rows(NumberTable(torch.zeros(8, 4), None, ""))
+    monkeypatch.setattr(visitor_files, "MAX_NUMBERS", 16)
+    cut = visitor_files.without_extra_rows(NumberTable(torch.zeros(8, 4), None, ""))
     assert cut.table.shape == (4, 4)
     assert cut.notes == ("Only the first 4 of 8 rows are checked.",)
 

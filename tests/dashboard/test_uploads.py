@@ -15,7 +15,7 @@ from dashboard import limits
 from dashboard.controls import uploads
 from dashboard.server import upload_limit
 from dashboard.settings import Setting
-from dashboard.upload_cache import UploadCache, cache_table
+from dashboard.visitor_files import UploadCache, cache_table
 from posenc.checkpoints import PositionTable, read_position_table
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.sources import RESULTS, TRAINED, named_table

@@ -17,7 +17,7 @@ from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from dashboard.results import one_thread_for_numpy
 from dashboard.settings import Setting
 from dashboard.text import number
-from dashboard.uploaded_numbers import cached_numbers
+from dashboard.visitor_files import cached_numbers
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable

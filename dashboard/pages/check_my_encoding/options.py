@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
-from dashboard.uploaded_numbers import NAME as UPLOADED
+from dashboard.visitor_files import NUMBERS_NAME as UPLOADED
 from posenc import fields
 
 TABLE, LAYOUTS, DECODING = "Your table", "RoPE layouts", "Position decoding"

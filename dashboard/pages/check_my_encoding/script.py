@@ -7,7 +7,7 @@ from dashboard.pages.check_my_encoding.options import DECODING, TABLE, CheckChoi
 from dashboard.script import to_python
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
-from dashboard.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
+from dashboard.visitor_files import UploadedNumbers, cached_numbers, max_rows
 from posenc.errors import CheckpointError
 
 _SCRIPT = """\

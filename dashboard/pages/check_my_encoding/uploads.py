@@ -12,7 +12,7 @@ from dashboard.controls import uploads
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.options import CheckChoice
 from dashboard.text import plain
-from dashboard.uploaded_numbers import (
+from dashboard.visitor_files import (
     UploadedNumbers,
     cache_numbers,
     cached_numbers,
