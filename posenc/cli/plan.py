@@ -33,7 +33,8 @@ from posenc.planner import (
 )
 from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
 from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
-from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
+from posenc.planner.record import model_record, plan_record
+from posenc.planner.tables import EXPLAINED, layer_rows, ranked
 from posenc.schemes.rope import RopeConfig
 from posenc.text import joined, printable_name, significant, with_advanced
 

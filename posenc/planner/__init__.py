@@ -12,7 +12,7 @@ from posenc.planner.paste import Paste, paste
 from posenc.planner.plan import plan
 from posenc.planner.ranking import Readiness
 from posenc.planner.recommendation import recommendation
-from posenc.planner.report import COLUMNS, Column
+from posenc.planner.record import model_record, plan_record
 from posenc.planner.sentences import (
     RANKING,
     RANKING_RULES,
@@ -27,13 +27,25 @@ from posenc.planner.sentences import (
     length_rows,
     warnings_of,
 )
+from posenc.planner.tables import (
+    COLUMNS,
+    COVERAGE,
+    EXPLAINED,
+    TRADE_OFFS,
+    Column,
+    layer_rows,
+    ranked,
+)
 
 __all__ = [
     "COLUMNS",
+    "COVERAGE",
+    "EXPLAINED",
     "METHODS",
     "RANKING",
     "RANKING_RULES",
     "TO_DO",
+    "TRADE_OFFS",
     "Advice",
     "Column",
     "ContextPlan",
@@ -47,12 +59,16 @@ __all__ = [
     "assumed_sentences",
     "at_inference",
     "layer_notes",
+    "layer_rows",
     "left_out_sentences",
     "length_rows",
     "loss_by_position_script",
+    "model_record",
     "order_sentences",
     "paste",
     "plan",
+    "plan_record",
+    "ranked",
     "recommendation",
     "study_tables",
     "warnings_of",

@@ -56,7 +56,8 @@ from posenc.planner import (
 )
 from posenc.planner.evidence import Training
 from posenc.planner.ranking import Readiness
-from posenc.planner.report import COVERAGE, plan_record
+from posenc.planner.record import plan_record
+from posenc.planner.tables import COVERAGE
 from tests.dashboard.called_pages import block_of, texts
 from tests.dashboard.pages import as_read, drawn, headline, visit
 from tests.models.configs import plan_preset

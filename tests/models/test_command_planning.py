@@ -30,7 +30,7 @@ from posenc.planner import (
 )
 from posenc.planner.methods import DEFAULT_METHODS
 from posenc.planner.recommendation import bound_sentence
-from posenc.planner.report import plan_record
+from posenc.planner.record import plan_record
 from tests.models.configs import LLAMA, of_type, preset_config
 
 PLAN = ["plan", "-", "--context", "16384", "--methods"]

@@ -24,12 +24,13 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.methods import DEFAULT_METHODS
-from posenc.planner.report import COVERAGE, TRADE_OFFS, plan_record, ranked
+from posenc.planner.record import plan_record
 from posenc.planner.scaling_effects import (
     distinct_positions,
     kernel_at,
     worst_cosine_error,
 )
+from posenc.planner.tables import COVERAGE, TRADE_OFFS, ranked
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import (
     LLAMA,

@@ -9,7 +9,7 @@ from posenc import __main__ as command
 from posenc.models.presets import MODELS
 from posenc.planner import length_rows
 from posenc.planner.evidence import LENGTHS, lengths_of
-from posenc.planner.report import plan_record
+from posenc.planner.record import plan_record
 from tests.models.configs import (
     LLAMA,
     Config,

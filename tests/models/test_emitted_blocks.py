@@ -31,7 +31,7 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.paste import Paste
-from posenc.planner.report import TRADE_OFFS, ranked
+from posenc.planner.tables import TRADE_OFFS, ranked
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import (
     LLAMA,

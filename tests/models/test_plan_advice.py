@@ -33,7 +33,7 @@ from posenc.planner.evidence import (
 )
 from posenc.planner.ranking import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.recommendation import suggested
-from posenc.planner.report import EXPLAINED
+from posenc.planner.tables import EXPLAINED
 from posenc.schemes.base import NoneConfig
 from tests.models.configs import (
     LLAMA,

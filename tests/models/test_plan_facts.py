@@ -22,6 +22,7 @@ from posenc.planner.facts import _SENTENCES, TEMPLATES
 from posenc.planner.methods import left_out
 from posenc.planner.ranking import Readiness
 from posenc.planner.recommendation import recommendation_facts
+from posenc.planner.tables import COLUMNS
 from tests.models.configs import LLAMA, plan_config, plan_preset
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -53,9 +54,10 @@ def test_every_template_is_of_a_fact(table: str, code: object) -> None:
     assert {*TEMPLATES[table]} <= words_of(code)
 
 
-def test_what_is_known_of_a_method_has_a_template() -> None:
+def test_what_a_table_says_of_a_method_has_a_template() -> None:
     words = words_of(module_of(left_out)) | words_of(module_of(statements))
     assert {*TEMPLATES["statements"]} <= words
+    assert {*TEMPLATES["columns"]} == {column.key for column in COLUMNS}
     readiness = {one.value for one in Readiness}
     assert {*TEMPLATES["readiness"]} == {*TEMPLATES["readiness_at_factor"]} == readiness
 

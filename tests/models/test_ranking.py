@@ -8,7 +8,7 @@ from posenc.models import read_config
 from posenc.planner import order_sentences, paste, study_tables
 from posenc.planner.methods import METHODS
 from posenc.planner.ranking import Readiness, clearly_ahead, compared, precedent_of
-from posenc.planner.report import plan_record
+from posenc.planner.record import plan_record
 from tests.models.configs import LLAMA, LLAMA_2, method, plan_config, plan_preset, preset_config
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

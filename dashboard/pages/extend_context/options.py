@@ -8,7 +8,7 @@ from dashboard.settings import Setting
 from posenc import fields, limits
 from posenc.planner import METHODS
 from posenc.planner.methods import CONFIGURED_LABEL, DEFAULT_METHODS
-from posenc.planner.report import COVERAGE, TRADE_OFFS
+from posenc.planner.tables import COVERAGE, TRADE_OFFS
 from posenc.text import with_advanced
 
 WAVELENGTHS, RATIOS, LOGITS = "Wavelengths", "Change per pair", "Expected logit"

@@ -10,8 +10,8 @@ from dashboard.text import plain
 from posenc.analysis import smallest_base
 from posenc.models.presets import MODELS
 from posenc.planner import RANKING_RULES, plan, recommendation
-from posenc.planner.report import EXPLAINED
 from posenc.planner.scaling_effects import compare_pairs
+from posenc.planner.tables import EXPLAINED
 
 USES = Uses(("model",), schemes=False, drawn=("model",))
 TITLE = "Extend a model's context"

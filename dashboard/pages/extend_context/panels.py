@@ -51,7 +51,7 @@ from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.recommendation import bound_sentence
-from posenc.planner.report import COLUMNS
+from posenc.planner.tables import COLUMNS
 from posenc.text import count_of, joined
 
 
