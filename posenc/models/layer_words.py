@@ -2,11 +2,12 @@
 
 The rule of a class is data:
 
-lists: keys that list the layers, each with the form of its list. The first that the config has
-  counts. words: a word for each layer; cycle: words that repeat; letters: a text of a letter for
-  each layer; groups: lists of words, each with its count; flags: the index of a word of `flags` for
-  each layer; indices, numbers: the layers of the second word of `flags`, counted from 0 or from 1;
-  any indices: the same, and others than those of the layers have no effect.
+lists: keys that list the layers, each with the form of its list; by default layer_types, where the
+  class has several kinds. The first that the config has counts. words: a word for each layer;
+  cycle: words that repeat; letters: a text of a letter for each layer; groups: lists of words, each
+  with its count; flags: the index of a word of `flags` for each layer; indices, numbers: the layers
+  of the second word of `flags`, counted from 0 or from 1; any indices: the same, and others than
+  those of the layers have no effect.
 word: without such a list, an expression of the index of a layer and of the number of layers.
 words: other names of a word. last: the word of the last layer in any case. required: without a list
   the config is refused.
@@ -34,6 +35,12 @@ _OTHER_WORDS = {
 WordOf = Callable[[int], str]
 
 
+def lists_of(rule: Mapping[str, Any], kinds: Collection[str]) -> Mapping[str, str]:
+    """Return the keys that list the layers, each with its form. rule: of the class. kinds: its words."""
+    lists: Mapping[str, str] = rule.get("lists", {"layer_types": "words"} if len(kinds) > 1 else {})
+    return lists
+
+
 def layer_words(
     record: Record, rule: Mapping[str, Any], kinds: Collection[str], count: int, word_of: WordOf
 ) -> tuple[str, ...]:
@@ -55,7 +62,7 @@ def _listed(
     record: Record, rule: Mapping[str, Any], kinds: Collection[str], count: int
 ) -> list[str] | None:
     """Return the words by the first list that the config has, or None."""
-    for name, form in rule.get("lists", {"layer_types": "words"}).items():
+    for name, form in lists_of(rule, kinds).items():
         key, entries = record.raw(name)
         if entries is None:
             entries = record.defaults.get(name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from posenc.models.expressions import parsed
 from posenc.models.family import Row
+from posenc.models.layer_words import lists_of
 from posenc.models.templates import expressions_in
 
 # The facts of a kind of layer where a row says nothing else.
@@ -45,8 +46,7 @@ def declared_keys(row: Row) -> set[str]:
         *row.get("also", ()),
         row.get("layer_bases", "hidden_size"),
     }
-    for rule in (layers, row.get("rope_layers", {"lists": {}})):
-        names |= {*rule.get("lists", {"layer_types": "words"})}
+    names |= {*lists_of(layers, kinds), *row.get("rope_layers", {}).get("lists", ())}
     names |= row.get("must_be", {}).keys() | row.get("agree", {}).keys()
     for kind in (_NO_FACTS, *kinds.values()):
         for place, name in enumerate(OF_KIND):

@@ -11,7 +11,7 @@ from posenc.errors import ConfigFileError, quoted
 from posenc.fields import written
 from posenc.models.expressions import parsed
 from posenc.models.family import VERSION
-from posenc.models.layer_words import SLIDING
+from posenc.models.layer_words import SLIDING, lists_of
 from posenc.models.model_config import LayerKind
 from posenc.models.record import Record, Taken
 from posenc.models.rope_numbers import NEW
@@ -180,7 +180,7 @@ def assumed(stacks: Sequence[Stack]) -> tuple[str, ...]:
 
 def _order_taken(stack: Stack, source: str) -> str:
     """Return which layers are of which kind, where the config does not list them."""
-    lists = stack.row.get("layers", {}).get("lists", {"layer_types": "words"})
+    lists = lists_of(stack.row.get("layers", {}), stack.row.get("kinds", ()))
     words = stack.words
     rule = parsed(stack.row.get("layers", {}).get("word", "0")).names - {"sliding_window"}
     if any(stack.record.says(key) for key in (*lists, *rule)) or not lists:

@@ -45,7 +45,7 @@ from posenc.fields import FloatRange
 from posenc.models.config_json import as_json
 from posenc.models.expressions import parsed
 from posenc.models.family import Row
-from posenc.models.layer_words import layer_words
+from posenc.models.layer_words import layer_words, lists_of
 from posenc.models.position_keys import bears_on_position
 from posenc.models.record import key_names
 from posenc.models.rope_bases import bases_of
@@ -133,7 +133,7 @@ class Stack(RowValues):
             lambda index: self._word(index, count, rotating[index]),
         )  # fmt: skip
         if not any(kinds[word].get("attention", True) for word in words):
-            lists = row.get("layers", {}).get("lists", ("layer_types",))
+            lists = lists_of(row.get("layers", {}), kinds)
             key = next((record.raw(name)[0] for name in lists if record.says(name)), "layer_types")
             raise record.error(key, "names no layer with attention, which alone has positions")
         shared = self._shared(words)

@@ -96,6 +96,7 @@ def _stated(
         "rotary_pct": (1, 1.0),
         "num_kv_shared_layers": (0,),
         "n_positions": (model.context,),
+        "layer_types": tuple([word] * model.layers for word in (main.block_name, "attention")),
         "sliding_window_size": (content.get("sliding_window"),),
     }
     if "rope_dim" not in row:  # of a latent head the width is said by its two parts

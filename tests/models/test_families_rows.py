@@ -25,6 +25,7 @@ SMALL: Config = {
     "n_embd": 32, "n_layer": 1, "n_head": 4, "d_model": 32, "pad_token_id": 0,
     "attention_window": 16, "attention_type": "original_full",
 }  # fmt: skip
+EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8}
 DECODERS = [name for name, row in FAMILIES.items() if row.get("causal") == "is_decoder"]
 ENCODERS = ["albert", "distilbert", "longformer", "splinter"]
 
@@ -81,6 +82,25 @@ def test_a_short_model_of_olmo_hybrid_has_a_layer_with_attention(count: int) -> 
     kinds = read_config({"model_type": "olmo_hybrid", "num_hidden_layers": count}).layer_kinds
     words = {index: kind.name for kind in kinds for index in kind.layers}
     assert [words[index] for index in range(count)] == theirs
+
+
+def sees_the_first_token(model: Any) -> bool:
+    text = torch.arange(1, 9)[None]
+    other = text.clone()
+    other[0, 0] = 9
+    with torch.no_grad():
+        one, two = (model(input_ids=each).last_hidden_state[0, -1] for each in (text, other))
+    return not torch.equal(one, two)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen2_moe", "qwen3_moe"])
+def test_windows_of_qwen_count_where_they_are_switched_on(model_type: str, is_on: bool) -> None:
+    keys = {"num_key_value_heads": 2, "sliding_window": 3, "use_sliding_window": is_on}
+    keys |= {"max_window_layers": 0 if model_type == "qwen2" else 1} | EXPERTS
+    model, read = both(model_type, **keys)
+    assert sees_the_first_token(model) != is_on
+    assert [kind.window for kind in read.layer_kinds] == [3 if is_on else None]
 
 
 INTERLEAVED = [

@@ -33,7 +33,7 @@ from tests.models.published_models.establish import LENGTHS, TRUTH, establish, s
 
 # Models of a known type that are refused all the same, by the key that is not read of them.
 REFUSED = {
-    "cwm-mlx": "layer_types[1]",
+    "cwm-mlx": "layer_types",
     "minimax-text-01": "rotary_dim",
     "ministral-8b-2410": "layer_types",
     "mpt-7b-storywriter": "attn_config.alibi_bias_max",
