@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from posenc.analysis import BaseWindow
 from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.notebook import Shown, View
 from posenc.planner.evidence import (
     INFERENCE_METHODS,
     InferenceMethod,
@@ -92,7 +93,7 @@ class MethodPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class ContextPlan:
+class ContextPlan(Shown):
     """A plan to read `target` tokens with a model.
 
     reach: tokens that a query sees, itself included, in the layers that see farthest: the target or
@@ -127,6 +128,23 @@ class ContextPlan:
     evidence: ModelEvidence | None
     known_lengths: PresetLengths | None
     warnings: tuple[Fact, ...] = ()
+
+    def view(self) -> View:
+        return View(
+            title=f"{self.name} to {self.target:,} tokens",
+            numbers={
+                "trained length": self.trained_length,
+                "factor": self.factor,
+                "smallest base by B(k)": self.base_window and self.base_window.base,
+            },
+            columns={
+                "method": [one.method.label for one in self.methods],
+                "rank": [one.rank for one in self.methods],
+                "logit change on short texts": [one.short.mean for one in self.methods],
+                "pairs at unseen angles": [one.pairs.unseen_count for one in self.methods],
+                "attention factor": [one.attention_factor for one in self.methods],
+            },
+        )
 
     @property
     def kind(self) -> LayerKind:

@@ -20,7 +20,9 @@ import posenc
 from posenc import analysis
 from posenc.claims import CLAIMS
 from posenc.errors import NothingToShow
+from posenc.models import MODELS
 from posenc.notebook import MAX_CELLS, MAX_POINTS, MAX_ROWS, Column, Shown, View
+from posenc.planner import plan
 
 GUIDE = (Path(__file__).parents[2] / "posenc" / "README.md").read_text()
 ROPE = posenc.Request(config=posenc.RopeConfig(dim=64), length=256)
@@ -44,6 +46,7 @@ def results() -> dict[str, Shown]:
         analysis.inspect_layouts(16, 64), analysis.inspect_layouts(16, 64).mended,
         analysis.probe(posenc.sinusoidal_table(64, 32)), analysis.spectrum(torch.ones(4), 16),
         CLAIMS["slowest"].test(posenc.Sizes(dim=512)),
+        plan(MODELS["llama-3-8b"].read(), 16_384, methods=["yarn", "linear"], search_base=False),
     ]  # fmt: skip
     return {type(one).__name__: one for one in found}
 
