@@ -198,14 +198,7 @@ def _print_plan(plan: ContextPlan) -> None:
         ],
     )
     if plan.methods:
-        click.echo()
-        for title, rows in ranked(plan).items():
-            click.echo(title)
-            _print_table(rows)
-            click.echo()
-        click.echo(f"{RANKING}\n{EXPLAINED}")
-        _print_list("What puts them in order", order_sentences(plan))
-        _print_list("How this is ranked", RANKING_RULES)
+        _print_ranking(plan)
     _print_list("Left out", left_out_sentences(plan))
     sizes = ", ".join(f"{significant(gib, 4)} GiB in {name}" for name, gib in plan.cache.items())
     click.echo(f"\nKV cache of one sequence of {plan.target:,} tokens: {sizes}.")
@@ -230,6 +223,18 @@ def _print_plan(plan: ContextPlan) -> None:
     )
     if plan.longer:
         _print_blocks(plan)
+
+
+def _print_ranking(plan: ContextPlan) -> None:
+    """Print the tables of the methods, and what puts them in order."""
+    click.echo()
+    for title, rows in ranked(plan).items():
+        click.echo(title)
+        _print_table(rows)
+        click.echo()
+    click.echo(f"{RANKING}\n{EXPLAINED}")
+    _print_list("What puts them in order", order_sentences(plan))
+    _print_list("How this is ranked", RANKING_RULES)
 
 
 def _next_step(plan: ContextPlan) -> str:

@@ -158,17 +158,17 @@ class ContextPlan(Shown):
         return own if own and trained and own > trained else None
 
     @property
-    def scaled_in_training(self) -> bool:
-        """Whether the model was trained with the scaling of its config, which its config alone says."""
+    def trained_with_scaling(self) -> bool:
+        """Whether the model was trained with the scaling of its config, by what the config says."""
         length = self.trained_length
-        return length is not None and scaled_in_training(
+        return length is not None and trained_with_scaling(
             self.model, self.kind, length, self.evidence
         )
 
     @property
     def longest_trained(self) -> int | None:
         """The longest texts that the model was trained on: those of its scaling, where it was."""
-        return self.own_length if self.scaled_in_training else self.trained_length
+        return self.own_length if self.trained_with_scaling else self.trained_length
 
     @property
     def factor(self) -> float | None:
@@ -212,13 +212,14 @@ def _place(method: MethodPlan) -> int:
     return [*METHODS].index(method.method.name) if method.method.name in METHODS else -1
 
 
-def scaled_in_training(
+def trained_with_scaling(
     model: ModelConfig, kind: LayerKind, length: int, evidence: ModelEvidence | None
 ) -> bool:
-    """Return whether a config names the context that its scaling is made for as its own.
+    """Return whether a model was trained with the scaling of its config, by what the config says.
 
-    Not where its makers recommend the scaling without training. length: the trained length of the plan,
-    which the context passes unless the config names another one.
+    It was where the scaling reaches the context that the config names, as in Llama 3.1 (from 8,192 to
+    131,072); not where its makers recommend the scaling without training, as those of Qwen3. length: the
+    trained length of the plan, before any scaling.
     """
     own, scheme = own_length(model, kind), kind.scheme
     without = evidence is not None and scheme is not None and evidence.kind == scheme.kind

@@ -76,13 +76,13 @@ def layer_facts(
     model: ModelConfig, target: int, trained_length: int | None
 ) -> tuple[LayerFacts, ...]:
     """Return the facts of each kind of layer, or of several that share them, the farthest seeing first."""
-    found: dict[str, LayerFacts] = {}
+    by_facts: dict[str, LayerFacts] = {}
     for kind in model.layer_kinds:
         facts, works = _facts(model, kind, target, trained_length)
         key, layers = repr(facts), ((len(kind.layers), kind.name),)
-        alike = found[key].layers if key in found else ()
-        found[key] = LayerFacts((*alike, *layers), facts, works)
-    return tuple(found.values())
+        others = by_facts[key].layers if key in by_facts else ()
+        by_facts[key] = LayerFacts((*others, *layers), facts, works)
+    return tuple(by_facts.values())
 
 
 def own_length(model: ModelConfig, kind: LayerKind) -> int | None:

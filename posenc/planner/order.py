@@ -14,7 +14,7 @@ from posenc.text import as_factor
 _MEASURES: dict[str, str] = TEMPLATES["measures"]
 _COMPARISONS: dict[str, str] = TEMPLATES["comparisons"]
 _TRAININGS: dict[str, str] = TEMPLATES["trainings"]
-_ASIDE_POINTS = 2.0  # from which a measure in percent that does not decide is told
+_ASIDE_POINTS = 2.0  # from which a measure in percent that does not decide is said
 
 
 class StudyTable(NamedTuple):
@@ -37,8 +37,8 @@ def _order(plan: ContextPlan, numbers: bool) -> Iterator[str]:
     methods = {method.method.kind: method for method in plan.methods}
     for method in plan.methods:
         if (precedent := method.standing.precedent) is not None:
-            held = dataclasses.asdict(precedent)
-            yield _COMPARISONS["precedent"].format(label=method.method.label, **held)
+            numbers_of = dataclasses.asdict(precedent)
+            yield _COMPARISONS["precedent"].format(label=method.method.label, **numbers_of)
     for training in get_args(Training):
         pairs = [pair for pair in plan.comparisons if pair.training == training]
         decided = [pair for pair in pairs if pair.verdict in ("first", "second")]
@@ -95,11 +95,11 @@ def _of_study(study: Comparison) -> dict[str, Any]:
 
 
 def _distinct(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    found: list[Comparison] = []
+    distinct: list[Comparison] = []
     for each in comparisons:
-        if each not in found:
-            found.append(each)
-    return found
+        if each not in distinct:
+            distinct.append(each)
+    return distinct
 
 
 def _pair(pair: Compared, first: MethodPlan, second: MethodPlan, numbers: bool) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _measures(
     """
     kind, other_kind = better.method.kind, other.method.kind
     several = len({study.factor for study in pair.comparisons}) > 1
-    found: dict[str, list[tuple[str, str]]] = {}  # by measure: factor and both values of each study
+    ahead: dict[str, list[tuple[str, str]]] = {}  # by measure: factor and both values of each study
     for study in pair.comparisons:
         for measure, by_kind in study.values.items():
             if not {kind, other_kind} <= {*by_kind}:
@@ -136,9 +136,9 @@ def _measures(
                 place = _place([as_factor(study.factor)]) if several else ""
                 values = {"first": first, "second": second, "place": place}
                 against = say("comparisons", Fact("against", values))
-                found.setdefault(measure, []).append((as_factor(study.factor), against))
+                ahead.setdefault(measure, []).append((as_factor(study.factor), against))
     texts = []
-    for measure, studies in found.items():
+    for measure, studies in ahead.items():
         facts = {
             "measure": _MEASURES[measure],
             "values": [against for _, against in studies],

@@ -117,19 +117,19 @@ def released_at(kind: str, factor: float) -> Released | None:
 
 def compared(first: str, second: str, factor: float, training: Training) -> Compared | None:
     """Return what direct comparisons say of two kinds of methods; None where there is none."""
-    found = [
-        one
-        for one in COMPARISONS
-        if one.training == training and one.compares(first, second)
-        if max(one.factor / factor, factor / one.factor) <= NEAR
+    counted = [
+        study
+        for study in COMPARISONS
+        if study.training == training and study.compares(first, second)
+        if max(study.factor / factor, factor / study.factor) <= NEAR
     ]
-    found = [one for one in found if one.controlled] or found
-    if not found:
+    counted = [study for study in counted if study.controlled] or counted
+    if not counted:
         return None
     ahead = {
         clearly_ahead(measure, by_kind[first], by_kind[second])
-        for one in found
-        for measure, by_kind in one.values.items()
+        for study in counted
+        for measure, by_kind in study.values.items()
         if first in by_kind and second in by_kind
     } - {0}
     verdicts: dict[frozenset[int], Verdict] = {
@@ -139,7 +139,7 @@ def compared(first: str, second: str, factor: float, training: Training) -> Comp
     }
     verdict = verdicts.get(frozenset(ahead), "disagree")
     return Compared(
-        first=first, second=second, training=training, verdict=verdict, comparisons=tuple(found)
+        first=first, second=second, training=training, verdict=verdict, comparisons=tuple(counted)
     )
 
 
@@ -179,12 +179,12 @@ def first_after(
 
 def pairs_compared(standings: Sequence[Standing], factor: float) -> tuple[Compared, ...]:
     """Return what is known of each pair of methods that are ready after the same training."""
-    found = (
+    results = (
         compared(one.kind, other.kind, factor, one.training)
         for one, other in itertools.combinations(_with_fine_tuning(standings), 2)
         if _group(one) == _group(other)
     )
-    return tuple(each for each in found if each is not None)
+    return tuple(result for result in results if result is not None)
 
 
 def _with_fine_tuning(standings: Sequence[Standing]) -> list[Standing]:
@@ -208,9 +208,9 @@ def _key(
     wins = 0
     for other in standings:
         if other is not standing and _group(other) == _group(standing):
-            found = compared(standing.kind, other.kind, factor, standing.training)
-            if found is not None:
-                wins += (found.verdict == "first") - (found.verdict == "second")
+            result = compared(standing.kind, other.kind, factor, standing.training)
+            if result is not None:
+                wins += (result.verdict == "first") - (result.verdict == "second")
     return (
         _group(standing),
         standing.precedent is None,

@@ -187,7 +187,7 @@ def _not_longer(plan: ContextPlan, lengths: dict[str, object]) -> Iterator[Fact]
     """Yield that no distance is new, and whether the trained length is known or assumed."""
     own = next((method for method in plan.methods if method.method.name == CONFIGURED), None)
     most = plan.own_length or plan.trained_length or 0
-    if own is not None and plan.scaled_in_training and plan.target <= most:
+    if own is not None and plan.trained_with_scaling and plan.target <= most:
         yield Fact("as_it_is", lengths | {"scheme": own.config.words, "most": most})
         return
     assumed = "_assumed" if plan.assumed else ""
@@ -200,8 +200,8 @@ def _not_longer(plan: ContextPlan, lengths: dict[str, object]) -> Iterator[Fact]
     layers = {"layers": "layers with RoPE" if partly else "layers", "reach": plan.reach}
     yield Fact(f"no_new_distance{assumed}", lengths | layers)
     if plan.evidence is not None and not plan.evidence.kind:
-        said = plan.evidence.statement.removesuffix(".")
-        yield Fact("as_released", {"statement": said, "source": plan.evidence.source})
+        statement = plan.evidence.statement.removesuffix(".")
+        yield Fact("as_released", {"statement": statement, "source": plan.evidence.source})
     else:
         yield Fact("no_test", {})
     yield _through_layers(plan)

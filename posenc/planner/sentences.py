@@ -33,14 +33,14 @@ class PlanWarning:
 
 def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
     """Return the warnings about a plan beside its assumptions and layer notes, the most important first."""
-    found = []
+    listed = []
     for fact in plan.warnings:
         template = TEMPLATES["warnings"][fact.word]
         texts = {
             part: say_template(template[part], fact) for part in ("rule", "sentence", "source")
         }
-        found.append(PlanWarning(**texts))
-    return found
+        listed.append(PlanWarning(**texts))
+    return listed
 
 
 def assumed_sentences(plan: ContextPlan) -> list[str]:

@@ -89,7 +89,9 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[Fact]:
     unseen = method.pairs.unseen_count
     if unseen and method.method.name != UNSCALED.name and plan.longer:
         configured = method.method.name == CONFIGURED
-        length = plan.own_length if configured and plan.scaled_in_training else plan.trained_length
+        length = (
+            plan.own_length if configured and plan.trained_with_scaling else plan.trained_length
+        )
         pairs = len(method.pairs.before)
         yield Fact("unseen", {"label": label, "unseen": unseen, "pairs": pairs, "length": length})
     kind = IN_CODE.get(method.config.kind)

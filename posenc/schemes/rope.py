@@ -139,6 +139,11 @@ class RopeConfig(SchemeConfig):
         """Return a pair's frequency in LaTeX, then the definitions of its symbols."""
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
+    @property
+    def slowest_divisor(self) -> float:
+        """Divisor of the slowest frequency; 1 without a scaling."""
+        return 1.0
+
     def as_trained(self) -> "RopeConfig":
         """Return RoPE before any scaling."""
         return self

@@ -86,7 +86,7 @@ class ScaledRopeConfig(RopeConfig):
         return f"{self.scaling_name} by {self.factor:g}"
 
     @property
-    def growth(self) -> float:
+    def slowest_divisor(self) -> float:
         """Divisor of the slowest frequency."""
         return self.factor
 

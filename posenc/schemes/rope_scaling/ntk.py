@@ -42,14 +42,14 @@ class RopeNtkConfig(ScaledRopeConfig):
 
     def _larger_base(self, rotary_dim: int) -> float:
         power = 0.0 if rotary_dim == 2 else rotary_dim / (rotary_dim - 2)
-        larger: float = self.base * self.growth**power
+        larger: float = self.base * self.slowest_divisor**power
         return larger
 
     def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         return _larger_base_formula(write, write.value("factor"))
 
     def divisors(self) -> Float[Tensor, " pairs"]:
-        return larger_base_divisors(self.rotary_dim // 2, self.growth)
+        return larger_base_divisors(self.rotary_dim // 2, self.slowest_divisor)
 
     def float32_frequencies(self) -> Float[Tensor, " pairs"]:
         rotary_dim = self.float32_rotary_dim
@@ -76,8 +76,8 @@ class RopeDynamicConfig(RopeNtkConfig):
     sizes_used: ClassVar[tuple[str, ...]] = (*ScaledRopeConfig.sizes_used, "length")
 
     @property
-    def growth(self) -> float:
-        """s n / L0 - (s - 1), and 1 up to L0."""
+    def slowest_divisor(self) -> float:
+        """Divisor of the slowest frequency: s n / L0 - (s - 1), and 1 up to L0."""
         n, trained = max(self.length, self.trained_length), self.trained_length
         return (self.factor * n / trained) - (self.factor - 1)
 
@@ -90,7 +90,7 @@ class RopeDynamicConfig(RopeNtkConfig):
 
     def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         if write.numbers:
-            return _larger_base_formula(write, number(self.growth))
+            return _larger_base_formula(write, number(self.slowest_divisor))
         return _larger_base_formula(write, r"\left(\frac{s\,\max(n, L)}{L} - (s - 1)\right)")
 
 

@@ -1,0 +1,274 @@
+"""The plan of each method: its config at the target, what it costs and what ranks it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc import fields
+from posenc.analysis import BaseWindow, first_negative_offset
+from posenc.models.model_config import ModelConfig
+from posenc.models.rope_writing import softmax_scale
+from posenc.planner.context_plan import MethodPlan, trained_with_scaling
+from posenc.planner.evidence import MeasuredRatio, ModelEvidence, measured_at
+from posenc.planner.facts import Fact
+from posenc.planner.layers import own_length
+from posenc.planner.methods import (
+    CONFIGURED,
+    LARGER_BASE,
+    METHODS,
+    NEW_LENGTH,
+    NO_NEW_DISTANCE,
+    UNSCALED,
+    Method,
+    as_configured,
+    left_out,
+    scaled_for,
+)
+from posenc.planner.ranking import (
+    Readiness,
+    Standing,
+    compared,
+    precedent_of,
+    ranks,
+    readiness,
+    released_at,
+)
+from posenc.planner.scaling_effects import (
+    Pairs,
+    compare_pairs,
+    kernel_at,
+    short_cost,
+    stale_from,
+    worst_cosine_error,
+)
+from posenc.schemes.rope import RopeConfig, rope_frequencies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """A model with RoPE that is to read longer texts; lengths in tokens.
+
+    scheme: RoPE of its config. evidence: what is published of it. target: of the text. reach: of it that a
+    query sees. trained_length: of its training texts before any scaling. scanned: distances at which the
+    sign of B(k) is computed. window: bases that satisfy B(k), None where there are none, or where
+    `searched` is False.
+    """
+
+    model: ModelConfig
+    scheme: RopeConfig
+    evidence: ModelEvidence | None
+    target: int
+    reach: int
+    trained_length: int
+    scanned: int
+    window: BaseWindow | None
+    searched: bool
+
+    @property
+    def trained(self) -> RopeConfig:
+        """RoPE before any scaling."""
+        return self.scheme.as_trained()
+
+    @property
+    def with_scaling(self) -> bool:
+        """Whether the weights were trained with the scaling of the config."""
+        kind = self.model.rotary_kind
+        return trained_with_scaling(self.model, kind, self.trained_length, self.evidence)
+
+    @property
+    def scaled_length(self) -> int | None:
+        """The length that the scaling of the config is made for, None without one."""
+        return own_length(self.model, self.model.rotary_kind)
+
+    @property
+    def current(self) -> RopeConfig:
+        """RoPE as the model's weights expect it at present."""
+        return self.scheme if self.with_scaling else self.trained
+
+    @property
+    def own_length(self) -> int:
+        """Tokens that the model reaches as it is configured, its trained length at least."""
+        return max(self.scaled_length or 0, self.trained_length)
+
+
+def method_plans(
+    asked: Extension, names: Sequence[str]
+) -> tuple[list[MethodPlan], tuple[Fact, ...]]:
+    """Return a plan of each method, the first in rank first, and why others are left out.
+
+    names: keys of METHODS. The scaling of the model's config is a method, too.
+    """
+    scheme, trained = asked.scheme, asked.trained
+    plans: list[MethodPlan] = []
+    missing: list[Fact] = []
+    if scheme != trained:
+        # Dynamic NTK leaves frequencies as trained up to the trained length.
+        is_unchanged = scheme.at_length(asked.target).slowest_divisor == 1
+        configured = as_configured(
+            asked.target, asked.scaled_length, was_trained=asked.with_scaling or is_unchanged
+        )
+        plans.append(_method_plan(asked, configured, scheme))
+    for method, config in _configs(asked, names):
+        known = config == scheme != trained
+        if config is None or known:
+            why = left_out(
+                method,
+                trained,
+                scheme if known else asked.current,
+                asked.window,
+                configured=known,
+                searched=asked.searched,
+                behind=_behind_larger_base(names, asked.reach / asked.trained_length),
+            )
+            missing.append(why)
+        else:
+            plans.append(_method_plan(asked, method, config))
+    return _ranked(plans, asked.reach / asked.trained_length), tuple(missing)
+
+
+def _ranked(plans: Sequence[MethodPlan], stretch: float) -> list[MethodPlan]:
+    """Return the methods with their ranks, the first one first."""
+    numbers = ranks([method.standing for method in plans], stretch)
+    ranked = [replace(method, rank=rank) for method, rank in zip(plans, numbers, strict=True)]
+    order = [CONFIGURED, *METHODS]
+    return sorted(ranked, key=lambda method: (method.rank, order.index(method.method.name)))
+
+
+def _behind_larger_base(names: Sequence[str], factor: float) -> list[str]:
+    """Return the methods that direct comparisons after light training put behind a larger base."""
+    labels = []
+    for method in (METHODS[name] for name in names):
+        result = compared(LARGER_BASE.kind, method.kind, factor, "light")
+        if result is not None and result.verdict == "first":
+            labels.append(method.label)
+    return labels
+
+
+def _configs(asked: Extension, names: Sequence[str]) -> Iterator[tuple[Method, RopeConfig | None]]:
+    """Yield every method asked for with its config, None where it has none."""
+    trained, scheme, window = asked.trained, asked.scheme, asked.window
+    longer = asked.reach > asked.trained_length
+    if not longer and UNSCALED.name in names:
+        no_new = NEW_LENGTH if asked.target > asked.trained_length else NO_NEW_DISTANCE
+        yield no_new, trained if asked.current == trained else None
+    for method in (METHODS[name] for name in names if longer):
+        if method is UNSCALED:
+            yield method, trained
+        elif method.scaling is None:
+            larger = window is not None and window.rounded > trained.base
+            yield method, trained.replace(base=window.rounded) if window and larger else None
+        else:
+            scaled = scaled_for(
+                method.scaling,
+                trained,
+                text=asked.target,
+                reach=asked.reach,
+                trained_length=asked.trained_length,
+            )
+            if scaled is not None and scaled.kind == scheme.kind:
+                scaled = _of_own_kind(asked, scaled)
+            if scaled is not None and (least := _factor_of_makers(asked, scaled.kind)) is not None:
+                scaled = scaled.replace(factor=least)
+            yield method, scaled
+
+
+def _of_own_kind(asked: Extension, scaled: RopeConfig) -> RopeConfig:
+    """Return the model's own scaling to the target: its ramp and the like stay as they are."""
+    # Within its context the model has its scaling already.
+    if asked.current == asked.scheme and asked.reach <= asked.own_length:
+        return asked.scheme
+    changed = ("factor", "trained_length", "length", "attention_factor")
+    values = {name: getattr(scaled, name) for name in fields.rules(scaled) if name in changed}
+    return asked.scheme.replace(**values)
+
+
+def _factor_of_makers(asked: Extension, kind: str) -> float | None:
+    """Return the least factor by which the model's makers recommend a kind of scaling, None for none."""
+    evidence = asked.evidence
+    if evidence is None or evidence.kind != kind:
+        return None
+    is_theirs = asked.trained_length == evidence.preset.trained_length
+    return evidence.factor_for(asked.reach) if is_theirs else None
+
+
+def _method_plan(asked: Extension, method: Method, config: RopeConfig) -> MethodPlan:
+    """Return one method's plan, not ranked yet."""
+    evidence = asked.evidence
+    text, reach, length = asked.target, asked.reach, asked.trained_length
+    longer, factor = reach > length, reach / length
+    measured = _measured(asked, method, config) if longer else ()
+    advised = longer and evidence is not None and evidence.recommends(config, reach)
+    inv_freq, attention_factor = rope_frequencies(config, length=text)
+    weight, softmax = softmax_scale(asked.model.rotary_kind.block_scale, config)
+    pairs = _pairs(asked, method, config)
+    ready = readiness(method.evidence, factor, recommended=advised, measured=measured)
+    fine_tuning = method.evidence.fine_tuning(factor)
+    distances = sorted({reach // 4, reach // 2, reach - 1})
+    kernel = kernel_at(config, distances, text).tolist()
+    return MethodPlan(
+        method=method,
+        config=config,
+        attention_factor=attention_factor,
+        pairs=pairs,
+        short=short_cost(asked.current, config, length),
+        kernel=dict(zip(distances, kernel, strict=True)),
+        first_negative=first_negative_offset(inv_freq, asked.scanned),
+        stale_from=stale_from(config, length, text),
+        cosine_error=worst_cosine_error(inv_freq, text),
+        code_cosine_error=_error_in_code(config, inv_freq, text),
+        softmax_weight=weight,
+        softmax_scale=softmax,
+        factor=factor,
+        measured=measured,
+        advice=evidence if advised else None,
+        standing=Standing(
+            kind=method.kind,
+            readiness=ready,
+            training="none" if ready is Readiness.UNTRAINED else fine_tuning or "light",
+            fine_tuning=fine_tuning,
+            precedent=precedent_of(asked.model, method.kind, reach),
+            released=released_at(method.kind, factor),
+            unseen=pairs.unseen_count > 0,
+        ),
+    )
+
+
+def _measured(asked: Extension, method: Method, config: RopeConfig) -> tuple[MeasuredRatio, ...]:
+    """Return what small models measured of a method without training, as its readiness needs it."""
+    other_base = type(config) is RopeConfig and config != asked.trained
+    if method.evidence.training not in ("fine-tuning", "fails") or other_base:
+        return ()
+    kind = method.evidence.measured_as or config.kind
+    return measured_at(kind, asked.reach / asked.trained_length)
+
+
+def _pairs(asked: Extension, method: Method, config: RopeConfig) -> Pairs:
+    """Return the frequencies of training and those at the target."""
+    sizes = {"text": asked.target, "reach": asked.reach}
+    divisor = asked.reach / asked.trained_length
+    if config != config.as_trained():
+        divisor = config.at_length(asked.target).slowest_divisor
+    pairs = compare_pairs(
+        asked.trained,
+        config,
+        trained_length=asked.trained_length,
+        factor=max(divisor, 1.0),
+        **sizes,
+    )
+    if method.name == CONFIGURED and config == asked.current:
+        # The model was trained with its scaling, up to the context that this is made for.
+        own = compare_pairs(config, config, trained_length=asked.own_length, factor=1.0, **sizes)
+        pairs = replace(pairs, unseen=own.unseen)
+    return pairs
+
+
+def _error_in_code(
+    config: RopeConfig, inv_freq: Float[Tensor, " pairs"], length: int
+) -> float | None:
+    """Return the largest error of cosines with transformers' frequencies; None where it has none."""
+    if not config.in_transformers:
+        return None
+    computed, _ = rope_frequencies(config, length=length, mode="transformers")
+    return worst_cosine_error(inv_freq, length, computed=computed)
