@@ -175,7 +175,8 @@ def choices(
         elif isinstance(narrower, Sequence) and isinstance(rule, fields.Choice):
             rule = replace(rule, options=tuple(narrower))
             default = default if rule.accepts(default) else rule.options[0]
-        chosen = widget(target, rule, default, key=name, bind="query-params")
+        bind = "query-params" if name in link.linked_rules(owner) else None
+        chosen = widget(target, rule, default, key=name, bind=bind)
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest
             chosen = nearest(rule, ",".join(chosen)) or default
         elif isinstance(rule, Sentence):

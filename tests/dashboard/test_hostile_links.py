@@ -29,7 +29,7 @@ from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.schemes import SCHEMES
 from posenc.schemes.sizes import own_rules
 from tests.dashboard.pages import OPTIONS as OPTION_CLASSES
-from tests.dashboard.pages import PAGES, as_read, drawn, notices, setting, visit
+from tests.dashboard.pages import PAGES, as_read, copied_link, drawn, notices, setting, visit
 from tests.dashboard.test_setting import HOSTILE, within
 from tests.longer import mostly
 
@@ -327,6 +327,7 @@ def test_no_link_starts_a_dense_fit_and_asking_does(monkeypatch: pytest.MonkeyPa
     at.toggle(key="dense").set_value(True).run()
     drawn(at)
     assert asked.call_count == 4
+    assert "dense" not in copied_link(at)
 
 
 def test_label_of_a_choice_opens_without_a_notice() -> None:

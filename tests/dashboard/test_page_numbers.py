@@ -14,10 +14,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from streamlit.testing.v1 import AppTest
 
 from dashboard import compare
-from dashboard.blocks import Block, Cards, Chart, Page, Text
+from dashboard.blocks import Block, Cards, Chart, Drawer, Page, Text
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.extrapolation import page as extrapolation
 from dashboard.pages.extrapolation.options import NEAREST, TURNS
@@ -25,23 +24,31 @@ from dashboard.pages.pca import page as pca
 from dashboard.pages.pca.charts import HEIGHT, WIDTH
 from dashboard.pages.pca.options import FIRST, PLANES, SECOND, VARIANCE
 from dashboard.pages.pca.panels import panels
+from dashboard.pages.relative_offsets import page as relative_offsets
 from dashboard.settings import Setting
 from dashboard.text import number
 from posenc import analysis
 from posenc.claims import figure
 from posenc.rotation import pair_matrix
 from posenc.text import as_factor, significant
+from tests.dashboard import called_pages, pages
 from tests.dashboard import independent_kernels as by_hand
-from tests.dashboard import pages
-from tests.dashboard.called_pages import chart, data, numbers, small_setting, texts
+from tests.dashboard.called_pages import (
+    block_of,
+    chart,
+    data,
+    numbers,
+    panel_values,
+    small_setting,
+    texts,
+)
 from tests.dashboard.independent_kernels import (
     SETTINGS,
     Small,
     kernel,
     mean_by_distance,
-    open_small,
 )
-from tests.dashboard.pages import KINDS, LABELS, cosines, headline, matrices, of, table
+from tests.dashboard.pages import KINDS, LABELS, cosines, of
 from tests.library import independent
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -343,12 +350,14 @@ OFFSET = 6
 
 
 def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
-    names = ("one matrix per offset", "offset only and straight line")
-    at = open_small("relative_offsets", small, *names, offset=str(OFFSET), second="3")
-    maps, claims = (table(at, name) for name in names)
-    _, pictures = matrices(at)
-    check_lines(at, claims, small)
-    check_cards(at, maps, claims)
+    options = relative_offsets.Options(offset=OFFSET, second=3)
+    page = relative_offsets.page(small_setting(small), options)
+    maps = called_pages.data(page, "One matrix per offset")
+    claims = called_pages.data(page, "Offset only and straight line")
+    pictures = panel_values(page, "offset_maps")
+    assert "straight line with distance for ALiBi only." in page.headline
+    check_lines(claims, small)
+    check_cards(page, maps, claims)
     exact = small["precision"] == "float32"
     for kind in ("sinusoidal", "rope"):
         first: Any = "cos" if kind == "rope" else "sin"
@@ -383,9 +392,9 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert np.isnan(of(maps, "none")["closed form"][0])
 
 
-def check_cards(at: AppTest, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
+def check_cards(page: Page, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
     """Compare the three cards with the tables: a line per scheme, its number and its control."""
-    found = [pages.as_read(text.value) for text in at.main.markdown]
+    found = [line for text in texts(page) for line in text.split("\n\n")]
     lines = [text for text in found if text.startswith((":green-badge[", ":red-badge[", ":gray"))]
     closed = maps["closed form"].fillna(maps["fitted matrix"])
     controls = maps["closed form, random table"].where(
@@ -410,20 +419,22 @@ def check_cards(at: AppTest, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
 
 
 def test_wide_vectors_are_checked_at_every_third_offset() -> None:
-    link = {"schemes": "sinusoidal,rope", "dim": "4096", "heads": "32", "train_length": "24"}
-    name = "map errors by offset"
-    at = pages.drawn(
-        pages.visit("relative_offsets", link, map_errors_open=True, **pages.opened(name))
+    setting = Setting(schemes=("sinusoidal", "rope"), dim=4096, heads=32, train_length=24)
+    page = relative_offsets.page(setting, relative_offsets.Options())
+    drawer: Drawer = block_of(page, Drawer, "map_errors_open")
+    chart, *captions = drawer.make()
+    assert isinstance(chart, Chart)
+    assert [text.text for text in captions if isinstance(text, Text)][-1] == (
+        "Every third offset for the wide vectors of Sinusoidal."
     )
-    assert "Every third offset for the wide vectors of Sinusoidal." in pages.captions(at)
     for kind, offsets in (("sinusoidal", [1, 8, 64]), ("rope", [1, 2, 4, 8, 16, 32, 64])):
-        rows = of(table(at, name), kind)
+        rows = of(chart.numbers(), kind)
         assert rows["offset"].tolist() == offsets
         assert rows["error"].max() < 1e-12
         assert rows["control"].between(0.7, 2.1).all()  # of two random tables, about the root of 2
 
 
-def check_lines(at: AppTest, claims: pd.DataFrame, small: Small) -> None:
+def check_lines(claims: pd.DataFrame, small: Small) -> None:
     """Compare spreads along diagonals and fits of a straight line with the kernel's own."""
     for kind in KINDS:
         (line,) = of(claims, kind).to_dict("records")
@@ -442,7 +453,6 @@ def check_lines(at: AppTest, claims: pd.DataFrame, small: Small) -> None:
             fit: Any = analysis.linear_in_offset(tensor(mean_by_distance(matrix)))
             assert line["R squared"] == pytest.approx(fit.r_squared, abs=1e-9)
             assert line["slope per position"] == pytest.approx(fit.slope, rel=1e-6, abs=1e-12)
-    assert "straight line with distance for ALiBi only." in headline(at)
 
 
 # Extrapolation, from the formula ------------------------------------------------------------------

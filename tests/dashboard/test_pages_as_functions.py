@@ -28,6 +28,7 @@ FOLDERS = (
     "extrapolation",
     "lessons",
     "pca",
+    "relative_offsets",
     "similarity",
     "start",
     "why_order_matters",

@@ -23,7 +23,6 @@ from dashboard.controls import pin
 from dashboard.frame import export
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.encoding import data as encoding
-from dashboard.pages.relative_offsets import data as relative_offsets
 from dashboard.pages.similarity import page as similarity
 from dashboard.settings import Setting
 from posenc import Request
@@ -32,7 +31,6 @@ from tests.dashboard.pages import drawn, opened, setting, visit
 
 READ = {
     "encoding": encoding,
-    "relative_offsets": relative_offsets,
 }  # fmt: skip
 SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
 

@@ -3,8 +3,8 @@
 // - Darker tags of lists: Streamlit writes white on the primary colour, which is too light in the dark.
 // - No sidebar without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from
 //   a page that has some.
-// - Less room beside a page in a window of a projector or a small laptop; Start's cards, formulas and the
-//   charts of At a glance by the width.
+// - Less room beside a page in a window of a projector or a small laptop; cards, formulas and the charts
+//   of At a glance by the width.
 // - A chart with a width of its own fits a narrow window; there code has smaller letters, and fewer lines
 //   where there is much of it. Names of A and B leave the matrices below them level. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
@@ -20,7 +20,7 @@ const STYLE = `
   [data-testid=stMainBlockContainer] { padding-inline: 1.5rem !important; }
 }
 /* All in a row, two in less than 900 pixels, one on a phone: never three and one. */
-:is(.st-key-cards, .st-key-curves, .st-key-formula_cards) {
+:is(.st-key-cards, .st-key-curves, .st-key-formula_cards, .st-key-claim_cards) {
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
 [class*=st-key-setting_] { min-height: 3em; }

@@ -1,25 +1,21 @@
-"""What the Relative offsets page says of a setting, and the same as Python."""
+"""Numbers of the page Relative offsets, and the same as Python."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dashboard import results
-from dashboard.cache import cached, memoize_on
 from dashboard.charts import frames
-from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed
-from posenc import Request
-from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
+from posenc.analysis import DenseFit, MapErrors, OffsetClaims, OffsetMap
 from posenc.schemes import SCHEMES
 
+LINEAR, ALONE, STRAIGHT = "linear", "offset alone", "straight line"  # the three claims
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
-STRAIGHT = 1 - 1e-9  # R squared of a line that rounding alone bends
+STRAIGHT_LINE = 1 - 1e-9  # R squared of a line that rounding alone bends
 LEAST_ERROR = 1e-17  # where an exact 0 is drawn on a logarithmic axis
 MAP_COLUMNS = {
     "closed": "closed form",
@@ -47,49 +43,24 @@ for request in requests.values():
 """
 
 
-@dataclass(frozen=True)
-class Read:
-    """The three claims of every scheme."""
-
-    requests: dict[str, Request]
-    claims: dict[str, OffsetClaims]
-    reasons: dict[str, str]
-    maps: dict[str, OffsetMap]
-
-
-@cached
-def read(setting: Setting, chosen: OffsetChoice) -> Read:
-    """Return what the page shows of a setting."""
-    requests = {kind: results.request(setting, kind) for kind in setting.schemes}
-    claims, reasons = results.per_scheme(results.offset_claims, requests)
-    requests = {kind: requests[kind] for kind in claims}
-    maps = {
-        kind: results.offset_map(request, chosen.offset, chosen.second)
-        for kind, request in requests.items()
-    }
-    return Read(requests, claims, reasons, maps)
-
-
-@memoize_on
-def map_table(read: Read) -> pd.DataFrame:
+def map_table(maps: Mapping[str, OffsetMap]) -> pd.DataFrame:
     """Return the first claim at one offset, a row per scheme: each number beside its control."""
     rows = [
         {"scheme": SCHEMES[kind].label}
         | {name: getattr(result, field) for field, name in MAP_COLUMNS.items()}
         | {"verdict": result.verdict}
-        for kind, result in read.maps.items()
+        for kind, result in maps.items()
     ]
     frame = pd.DataFrame(rows)
     return frame.astype(dict.fromkeys(frame.columns[1:-1], float))
 
 
-@memoize_on
-def claim_table(read: Read) -> pd.DataFrame:
+def claim_table(claims: Mapping[str, OffsetClaims]) -> pd.DataFrame:
     """Return the second and the third claim, a row per scheme."""
     rows = [
         (SCHEMES[kind].label, only.error, only.control, line.r_squared, line.slope, line.control,
          only.reason or line.reason or "")
-        for kind, result in read.claims.items()
+        for kind, result in claims.items()
         for only, line in [(result.only, result.straight)]
     ]  # fmt: skip
     names = ("spread along diagonals / overall", "random table", "R squared", "slope per position")
@@ -97,20 +68,17 @@ def claim_table(read: Read) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["scheme", *numbers, "note"]).astype(numbers)
 
 
-@memoize_on
-def by_offset(read: Read) -> pd.DataFrame:
+def by_offset(errors: Mapping[str, MapErrors]) -> pd.DataFrame:
     """Return the error that each verdict rests on, by offset, and its random control."""
-    parts = []
-    for kind, request in read.requests.items():
-        errors = results.map_errors(request)
-        parts.append(
-            {
-                "scheme": SCHEMES[kind].label,
-                "x": errors.offset.numpy(),
-                "y": np.maximum(errors.error.numpy(), LEAST_ERROR),
-                "control": errors.control.numpy(),
-            }
-        )
+    parts = [
+        {
+            "scheme": SCHEMES[kind].label,
+            "x": found.offset.numpy(),
+            "y": np.maximum(found.error.numpy(), LEAST_ERROR),
+            "control": found.control.numpy(),
+        }
+        for kind, found in errors.items()
+    ]
     return frames.stacked(parts, ["scheme", "x", "y", "control"])
 
 
@@ -135,7 +103,10 @@ def dense_fits(fits: Mapping[str, DenseFit]) -> pd.DataFrame:
 
 
 class Verdict(NamedTuple):
-    """Whether a claim holds for one scheme, the number that says so, and that of a random control."""
+    """Whether a claim holds for one scheme, the number that says so, and that of a random control.
+
+    note: what else there is to say, "" for nothing.
+    """
 
     holds: bool
     value: float | None
@@ -143,27 +114,29 @@ class Verdict(NamedTuple):
     note: str
 
 
-def verdicts(read: Read) -> tuple[dict[str, Verdict], dict[str, Verdict], dict[str, Verdict]]:
+def verdicts(
+    maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]
+) -> dict[str, dict[str, Verdict]]:
     """Return the verdicts on the three claims, each by scheme."""
     linear, alone, straight = {}, {}, {}
-    for kind, result in read.maps.items():
+    for kind, result in maps.items():
         numbers = result.closed, result.closed_control
         if result.closed is None:
             numbers = result.fitted, result.fitted_control
-        linear[kind] = Verdict(result.verdict.startswith("exact"), *numbers, result.verdict)
-        only, line = read.claims[kind].only, read.claims[kind].straight
+        linear[kind] = Verdict(result.exists is True, *numbers, result.verdict)
+        only, line = claims[kind].only, claims[kind].straight
         holds = only.error is not None and only.error < OFFSET_ONLY
         alone[kind] = Verdict(holds, only.error, only.control, only.reason or "")
-        holds = line.r_squared is not None and line.r_squared > STRAIGHT
+        holds = line.r_squared is not None and line.r_squared > STRAIGHT_LINE
         straight[kind] = Verdict(holds, line.r_squared, line.control, line.reason or "")
-    return linear, alone, straight
+    return {LINEAR: linear, ALONE: alone, STRAIGHT: straight}
 
 
-def headline(read: Read) -> str:
+def headline(found: Mapping[str, Mapping[str, Verdict]]) -> str:
     """Say which schemes meet which of the three claims."""
     linear, alone, straight = (
-        [SCHEMES[kind].label for kind, verdict in by_scheme.items() if verdict.holds]
-        for by_scheme in verdicts(read)
+        [SCHEMES[kind].label for kind, verdict in found[claim].items() if verdict.holds]
+        for claim in (LINEAR, ALONE, STRAIGHT)
     )
     nothing = ["no scheme here"]
     return (
@@ -173,10 +146,7 @@ def headline(read: Read) -> str:
     )
 
 
-def script(setting: Setting, chosen: OffsetChoice) -> str:
+def script(setting: Setting, offset: int, second: int) -> str:
     """Return a script that prints the decisive number of every check."""
-    return whole_script(
-        IMPORTS,
-        requests_in_python(setting),
-        BODY.format(offset=chosen.offset, second=chosen.second),
-    )
+    body = BODY.format(offset=offset, second=second)
+    return whole_script(IMPORTS, requests_in_python(setting), body)
