@@ -11,7 +11,7 @@ MUTANTS_OF_PAGES = (
            "names |= {*fields.rules(Setting), *dict(setting.own)}", "names |= {*dict(setting.own)}",
            ("pinned_setting",)),
     Mutant("an error of a map beside itself for a control", "dashboard/pages/relative_offsets/data.py",
-           '"control": errors.control.numpy()', '"control": errors.error.numpy()', ("page_numbers",)),
+           '"control": found.control.numpy()', '"control": found.error.numpy()', ("page_numbers",)),
     Mutant("pairs with a full turn counted as dimensions", "dashboard/pages/extrapolation/formula.py",
            'f"{covered.full_turn_pairs} of', 'f"{covered.critical_dimension} of', ("page_numbers",)),
     Mutant("one component said to be two", "dashboard/pages/pca/data.py",
