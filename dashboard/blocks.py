@@ -230,12 +230,13 @@ class Controls:
 class Button:
     """A button that changes options of the page. key: its name among those of the page.
 
-    shortcut: a key that presses it.
+    changes: a function that makes them at the press where making them takes long. shortcut: a key that
+    presses it.
     """
 
     key: str
     label: str
-    changes: Changes
+    changes: Changes | Callable[[], Changes]
     shortcut: str = ""
     disabled: bool = False
     icon: str = ""

@@ -51,7 +51,11 @@ PRESENT = "present"  # of links
 DIAL = 135  # CSS pixels of a slider beside others
 LONG_NAME = 18  # letters of a name that needs a wide column
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
-LIVE: dict[str, Callable[..., None]] = {"jobs": training.board}
+LIVE: dict[str, Callable[..., None]] = {
+    "training_text": training.text,
+    "start_training": training.start,
+    "jobs": training.board,
+}
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,9 @@ class Renderer:
                 for drawer in block.drawers:
                     self._drawer(drawer, lines, type="compact")
             case Link():
-                query = {_name(name): _text_of(value) for name, value in block.changes.items()}
+                query = {
+                    _name(name): fields.written(value) for name, value in block.changes.items()
+                }
                 place.page_link(
                     self.pages[block.page], label=block.label, query_params=query or None
                 )
@@ -235,10 +241,6 @@ def _name(changed: str) -> str:
     return PRESENT if changed == "presenting" else changed
 
 
-def _text_of(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _text(text: Text, place: Any) -> None:
     help = text.help or None
     match text.look:
@@ -257,10 +259,10 @@ def _text(text: Text, place: Any) -> None:
 
 
 @incidents.show_callback_errors
-def change(options: type, changes: Changes) -> None:
+def change(options: type, changes: Changes | Callable[[], Changes]) -> None:
     """Change options of a page where their controls keep them, as the callback of a button."""
     rules = fields.rules(options)
-    for name, value in changes.items():
+    for name, value in (changes() if callable(changes) else changes).items():
         st.session_state[name] = widgets.widget_value(rules[name], value)
 
 

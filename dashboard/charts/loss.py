@@ -54,6 +54,13 @@ COLUMNS = {
 }  # fmt: skip
 
 
+def names(measure: str) -> dict[str, str]:
+    """Return what the data call length and value of a measure."""
+    if measure in UNITS:
+        return {"x": UNITS[measure], "y": "accuracy"}
+    return {"x": measure, "y": "loss"}
+
+
 def points(curves: Sequence[Curve]) -> pd.DataFrame:
     """Return a row per point of every curve; a bucket of positions stands at its middle."""
     rows = [

@@ -99,6 +99,11 @@ def _options(folders: tuple[str, ...]) -> tuple[type, ...]:
         f"dashboard.pages.{folder}.{module}" for folder in folders for module in ("options", "page")
     )
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    members = [member for module in modules for member in vars(module).values()]
+    members = [
+        member
+        for module in modules
+        # What else a page that is a function imports may have rules of its own.
+        for member in ([module.Options] if hasattr(module, "Options") else vars(module).values())
+    ]
     owners = [member for member in members if isinstance(member, type) and is_dataclass(member)]
     return (PresentChoice, *dict.fromkeys(owners))

@@ -1,24 +1,127 @@
-"""What of Train runs on this server: the board of jobs that are queued or in training."""
+"""What of Train runs on this server: an own text, a start, and the board of jobs."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from dashboard import training_text, training_time
 from dashboard.blocks import Changes
 from dashboard.charts.theme import COLOURS
+from dashboard.controls import uploads
 from dashboard.controls.widgets import button
 from dashboard.run_descriptions import description
-from dashboard.server import incidents, jobs, settings
+from dashboard.server import identity, incidents, jobs, settings
 from dashboard.server.jobs import Job, Progress
 from dashboard.server.training_process import server_process
 from dashboard.text import duration, listed, plain
-from posenc.errors import QueueUnwritable
+from posenc.errors import PosencError, QueueUnwritable
+from posenc.lab.specification import Specification
+from posenc.text import count_of, printable_name
 
+NAME_LETTERS = 60  # of a file's name
 POLL = 2.0  # seconds until an open page draws the jobs again
 IDLE_POLL = 10.0  # without a job, so that another visitor's start shows
+
+
+def text(place: Any, change: Callable[[Changes], None], *, held: str) -> None:
+    """Draw the choice of an own text and tell the page its key, "" for none. held: what the page has."""
+    if not settings.current().training:
+        return
+    with place.expander("Text to learn: the source of Python's standard library, or your own"):
+        file = uploads.uploader(
+            st,
+            "Your own text",
+            key="text_upload",
+            most_mb=settings.current().text_mb,
+            help="UTF-8. The server deletes it when its runs are done. Every visitor sees its name.",
+        )
+    own = None
+    if file is not None:
+        # In quotes: a file may be called what the default text is called.
+        own = training_text.hold(file.getvalue(), f'"{printable_name(file.name, NAME_LETTERS)}"')
+    st.session_state["_training_text"] = own  # held as long as this session holds it
+    key = "" if own is None else own.key
+    if key != held:
+        change({"training_text": key})
+        st.rerun()
+
+
+def start(
+    place: Any,
+    _change: Callable[[Changes], None],
+    *,
+    runs: Sequence[Specification],
+    planned: int,
+    text: str,
+) -> None:
+    """Draw how long these runs take, and the button that starts those that are not in training.
+
+    planned: number of runs of the plan, finished ones too. text: the key of an own text, "" for none.
+    """
+    allowed = settings.current()
+    if not allowed.training:
+        place.info("Training is switched off on this server.", icon=":material/info:")
+        return
+    known = jobs.jobs(server_process().place)
+    in_training = {run.run_id for job in known if not job.error for run in job.specifications}
+    new = [run for run in runs if run.run_id not in in_training]
+    if len(new) < len(runs):
+        count = count_of(planned, "run")
+        place.caption(f"{len(runs) - len(new)} of these {count} are in training.")
+    if not new:
+        return
+    with place.container():
+        with st.spinner("Timing a small model"):
+            steps = training_time.seconds_of_steps(new)
+            evaluations = training_time.seconds_of_evaluations(new)
+        seconds = training_time.LOADING_SECONDS + steps + evaluations
+        st.markdown(
+            f"{count_of(len(new), 'run')} of {count_of(new[0].steps, 'step')}: "
+            f"**about {duration(seconds)}** on this machine."
+        )
+        if seconds > allowed.run_seconds:
+            st.warning(
+                f"A job may take at most {duration(allowed.run_seconds)}. Choose fewer steps, seeds or "
+                "schemes, or a smaller model.",
+                icon=":material/block:",
+            )
+        if button(
+            st,
+            "Start",
+            key="start_training",
+            icon=":material/play_arrow:",
+            disabled=seconds > allowed.run_seconds,
+        ):
+            try:
+                _add(new, text, steps, evaluations)
+            except PosencError as error:
+                st.error(plain(str(error)), icon=":material/block:")
+
+
+def _add(runs: Sequence[Specification], key: str, steps: float, evaluations: float) -> None:
+    """Add a job for these runs. Raises PosencError where that cannot be done.
+
+    key: of an own text. steps, evaluations: the seconds that they take.
+    """
+    process = server_process()
+    own = training_text.held(key) if key else None
+    jobs.add(
+        process.place,
+        runs,
+        waiting=settings.current().waiting,
+        text=own.content if own else None,
+        text_name=own.name if own else "",
+        estimate=steps + evaluations,
+        evaluation_seconds=evaluations,
+        owner=identity.name(),
+    )
+    with contextlib.suppress(QueueUnwritable):  # the board says so
+        process.start_if_needed()
+    st.rerun()
 
 
 def board(place: Any, _change: Callable[[Changes], None]) -> None:

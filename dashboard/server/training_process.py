@@ -19,8 +19,6 @@ from posenc.plugins import loaded_plugins
 
 log = logging.getLogger(__name__)
 
-# Processor time in which a new process loads torch and the text, measured on a machine with 2 cores.
-LOADING_SECONDS = 3.3
 RESUME_EVERY = 3.0  # seconds between two checks of pages whether a job waits
 PAUSE = 60.0  # seconds until another process is started after one that failed
 

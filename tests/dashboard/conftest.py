@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import cache, visitor_files
-from dashboard.pages.train import form
+from dashboard import cache, training_time, visitor_files
 from dashboard.visitor_files import UploadCache
 from posenc.checkpoints import PositionTable
 from posenc.lab.run_once import Speed
@@ -34,7 +33,7 @@ def empty_result_cache() -> None:
 @pytest.fixture
 def fixed_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the Train page the seconds in which it times this machine."""
-    monkeypatch.setattr(form, "speed", lambda: Speed(3e-3, 3e-9, 1e-9))
+    monkeypatch.setattr(training_time, "speed", lambda: Speed(3e-3, 3e-9, 1e-9))
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
-from dashboard import cache
-from dashboard.pages.train import form
+from dashboard import cache, training_time
 from dashboard.server import identity, jobs, training_process, training_worker
 from posenc.lab.run_once import Speed
 
@@ -22,7 +21,7 @@ def page_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Pa
     monkeypatch.setenv("POSENC_RUNS", str(folder / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
     monkeypatch.setattr(training_process.TrainingProcess, "start_if_needed", lambda self: None)
-    monkeypatch.setattr(form, "speed", lambda: speed)
+    monkeypatch.setattr(training_time, "speed", lambda: speed)
     empty_page_caches()
     return jobs.folder()
 

@@ -31,6 +31,7 @@ FOLDERS = (
     "relative_offsets",
     "similarity",
     "start",
+    "train",
     "why_order_matters",
 )
 SETTINGS = {

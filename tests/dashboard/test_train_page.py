@@ -10,22 +10,24 @@ from unittest import mock
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import limits, run_descriptions
-from dashboard.pages.train import form
+from dashboard import limits, run_descriptions, training_text, training_time
+from dashboard.blocks import Button, Link, Live, Page, Text
+from dashboard.pages.extrapolation import page as extrapolation
+from dashboard.pages.train.page import page
+from dashboard.pages.train.plan import Options, preset_changes, runs_of
 from dashboard.server import jobs, training_worker
 from dashboard.server.jobs import Progress
-from dashboard.server.training_process import LOADING_SECONDS, TrainingProcess, server_process
+from dashboard.server.training_process import TrainingProcess, server_process
+from dashboard.settings import Setting
 from dashboard.text import duration
-from posenc.lab import Store, from_text, specifications
+from dashboard.training_time import LOADING_SECONDS
+from posenc.lab import Store, from_text, run_once, specifications, standard_library
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
-from tests.dashboard.page_queue import (
-    SPEED,
-    TRAIN_LINK,
-    SharedServer,
-    train_waiting,
-)
-from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit
+from tests.dashboard.called_pages import chart
+from tests.dashboard.called_pages import texts as texts_of
+from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer
+from tests.dashboard.pages import as_read, captions, charts, drawn, setting, visit
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import wait
@@ -34,6 +36,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 IDLE = "Nothing is being trained on this server."
 start_if_needed = TrainingProcess.start_if_needed  # which the folder of these tests replaces
+SMALL = Options(run_length=16, steps=5, width=16, layers=1, run_heads=2)
 
 
 def give_text(at: AppTest, content: bytes, name: str = "my text.txt") -> AppTest:
@@ -53,6 +56,11 @@ def texts(at: AppTest) -> list[str]:
     return [as_read(text.value) for text in at.main.markdown]
 
 
+def live(shown: Page) -> dict[str, Any]:
+    """Return the values of the parts that a server draws, by name."""
+    return {block.name: block.values for block in shown.all_blocks if isinstance(block, Live)}
+
+
 def errors(at: AppTest) -> list[str]:
     assert not at.exception
     return [as_read(box.value) for box in at.error]
@@ -65,43 +73,77 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
     assert IDLE in captions(at)
     planned = specifications(
         ("rope", "alibi"), seeds=2, widths=(16,), layers=1, heads=2, train_length=16, steps=5,
-        corpus=form.standard_library(),
+        corpus=standard_library(),
     )  # fmt: skip
     seconds = LOADING_SECONDS + sum(map(SPEED.seconds, planned))
     plan = f"4 runs of 5 steps: **about {duration(seconds)}**"
     assert [text.startswith(plan) for text in texts(at)].count(True) == 1
-    monkeypatch.setattr(form, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
+    monkeypatch.setattr(training_time, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
     at.run()
     assert ["A job may take at most 4.0 h" in box.value for box in at.warning] == [True]
     assert at.button(key="start_training").disabled
 
 
-def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
+def test_preset_sets_sizes_and_as_many_steps_as_fit_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    speed = Speed(3e-3, 3e-10, 1e-11)
+    monkeypatch.setattr(training_time, "speed", lambda: speed)
+    of_rope = Setting(schemes=("rope",))
+    for name, seconds, sizes in (("10 seconds", 10, (16, 32, 1)), ("2 minutes", 120, (32, 64, 1))):
+        options = Options(**preset_changes(of_rope, name))
+        assert (options.run_length, options.width, options.seeds) == sizes
+        (run,) = runs_of(of_rope, options, standard_library())
+        assert LOADING_SECONDS + speed.seconds(run) <= seconds
+        assert LOADING_SECONDS + speed.seconds(run) + 10 * speed.step(run) > seconds
+        marked = [
+            b.key for b in page(of_rope, options).all_blocks if isinstance(b, Button) and b.icon
+        ]
+        assert marked == [f"preset_{name}"]
+    options = Options(**preset_changes(of_rope, "as shipped (64 tokens)"))
+    assert (options.run_length, options.steps, options.seeds) == (64, 1_200, 3)
+
+
+def test_pressed_preset_stands_in_the_form_and_its_time_beside_it(
     job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(form, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
-    at = drawn(visit("train", {"schemes": "rope"}))
-    assert any(text.startswith("Example, models that come") for text in captions(at))
-    assert set(charts(at)[0]["name"]) == {"RoPE"}  # a picture until there is a result
-    drawn(press(at, "preset_10 seconds"))
-    assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [16, 32, 1]
+    monkeypatch.setattr(training_time, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
+    at = drawn(press(drawn(visit("train", {"schemes": "rope"})), "preset_10 seconds"))
+    assert at.number_input(key="run_length").value == 16
     assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [
         "about 10 s"
     ]
-    drawn(press(at, "preset_2 minutes"))
-    assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [32, 64, 1]
-    assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [
-        "about 2 min"
-    ]
-    drawn(press(at, "preset_as shipped (64 tokens)"))
-    assert "Trained." in captions(at)
+
+
+def test_shipped_models_are_an_example_until_the_planned_runs_are_there(job_folder: Path) -> None:
+    of_rope = Setting(schemes=("rope",))
+    example = page(of_rope, SMALL)
+    assert any(text.startswith("Example, models that come") for text in texts_of(example))
+    assert {*chart(example, "trained").frame["name"]} == {"RoPE"}
+    shipped = page(of_rope, Options(**preset_changes(of_rope, "as shipped (64 tokens)")))
+    assert "Trained." in texts_of(shipped)
     assert any(
-        text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE") for text in texts(at)
+        text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE")
+        for text in texts_of(shipped)
     )
+    assert live(shipped)["start_training"]["runs"] == []
     (link,) = [
-        link.proto for link in at.get("page_link") if link.proto.label == "Open in Extrapolation"
+        block
+        for block in shipped.all_blocks
+        if isinstance(block, Link) and block.label == "Open in Extrapolation"
     ]
-    assert "comparison=language-64-" in link.query_string
+    assert link.changes["comparison"].startswith("language-64-")
+
+
+def test_width_follows_the_heads(job_folder: Path) -> None:
+    shown = page(Setting(), Options(width=60, run_heads=16))
+    assert (
+        "Width 64 replaces 60: the width must be a multiple of twice the heads (32)."
+        in texts_of(shown)
+    )
+    assert {run.model.width for run in live(shown)["start_training"]["runs"]} == {64}
+    assert "training_text" in live(shown)
+    assert "training_text" not in live(page(Setting(), Options(task="copy")))
 
 
 def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(job_folder: Path) -> None:
@@ -134,7 +176,7 @@ def test_progress_is_drawn_with_its_losses_and_the_time_left(job_folder: Path) -
     (bar,) = at.get("progress")
     assert bar.proto.value == int(100 * (1 - 35 / 120))
     assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
-    (curve,) = charts(at)
+    _, curve = charts(at)  # the example of shipped models first
     assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
     jobs.report(job_folder, name, replace(far, step=100))
     assert any(text.startswith("Evaluating past the") for text in captions(drawn(at.run())))
@@ -144,21 +186,31 @@ def test_progress_is_drawn_with_its_losses_and_the_time_left(job_folder: Path) -
 
 
 def test_file_that_is_no_text_for_training_is_refused(job_folder: Path) -> None:
-    at = visit("train", TRAIN_LINK | {"run_length": "256"})
     for content, reason in (
         (b"", "empty"),
         (b"too short", "20,000 bytes"),
         (b"\0" * 50_000, "UTF-8"),
         (b"a line\n" * 3_000, "4,096 bytes"),
     ):
-        give_text(at, content)
-        assert [reason in error for error in errors(at)] == [True], reason
-        assert "start_training" not in keys_of_buttons(at)
+        own = training_text.hold(content, "a text")
+        options = Options(run_length=256, training_text=own.key)
+        shown = page(Setting(), options)
+        refused = [
+            as_read(b.text) for b in shown.all_blocks if isinstance(b, Text) and b.look == "error"
+        ]
+        assert [reason in text for text in refused] == [True], reason
+        assert {*live(shown)} == {"training_text", "jobs"}
+        del own  # no session holds it any more
+        (gone, *_) = [b for b in page(Setting(), options).all_blocks if isinstance(b, Text)]
+        assert gone.text.startswith("This server does not hold the uploaded text any more")
 
 
 def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(job_folder: Path) -> None:
     name = "![x](http://evil.example/p.png)**b**.txt"
-    at = give_text(visit("train", TRAIN_LINK), sentences() + b"\xff" * 3, name)
+    at = give_text(visit("train", TRAIN_LINK), b"too short")
+    assert ["20,000 bytes" in error for error in errors(at)] == [True]
+    assert "start_training" not in keys_of_buttons(at)
+    at = give_text(at, sentences() + b"\xff" * 3, name)
     assert ["3 bytes were not UTF-8" in box.value for box in at.info] == [True]
     drawn(press(at))
     (job,) = jobs.jobs(job_folder)
@@ -249,32 +301,37 @@ LINK = TRAIN_LINK | {"schemes": "rope", "task": "copy", "steps": "3"}
 
 
 def test_finished_runs_are_linked_and_open_in_extrapolation(job_folder: Path) -> None:
-    drawn(press(visit("train", LINK)))
-    run = train_waiting(job_folder)
-    at = drawn(visit("train", LINK))
-    assert "Trained." in captions(at)
-    assert len(charts(at)) == 1
-    specification = Store().read(run).specification
+    of_rope, options = Setting(schemes=("rope",)), replace(SMALL, task="copy", steps=3)
+    (specification,) = runs_of(of_rope, options, None)
+    run_once(specification, None, Store())
+    shown = page(of_rope, options)
+    assert "Trained." in texts_of(shown)
+    assert {*chart(shown, "trained").frame["scheme"]} == {"RoPE"}
+    assert run_descriptions.description(specification) in map(as_read, texts_of(shown))
     name = comparison(specification)
-    links = [element.proto.query_string for element in at.get("page_link")]
-    assert any(f"comparison={name}" in link and "own_runs=true" in link for link in links)
-    assert run_descriptions.description(specification) in captions(at)
-    link = {"half": "measured", "comparison": name, "schemes": "rope"}
-    measured = drawn(visit("extrapolation", link))
-    assert not measured.warning
-    assert "RoPE" in headline(measured)
-    assert any(run_descriptions.description(specification) in text for text in captions(measured))
+    of_others = page(Setting(schemes=("alibi",)), options)
+    for each, label in ((shown, "Open in Extrapolation"), (of_others, "Copy, 16 letters: RoPE")):
+        (link,) = [block for block in each.all_blocks if isinstance(block, Link)]
+        assert link.label == label
+        assert link.changes == {
+            "half": "measured", "comparison": name, "own_runs": True, "schemes": ("rope",)
+        }  # fmt: skip
+    measured = extrapolation.page(of_rope, extrapolation.Options(comparison=name))
+    assert "RoPE" in measured.headline
+    assert any(
+        run_descriptions.description(specification) in as_read(text) for text in texts_of(measured)
+    )
 
 
 def test_models_that_have_hardly_learned_get_no_verdict(job_folder: Path) -> None:
-    link = TRAIN_LINK | {"schemes": "rope"}  # five steps: less than byte pairs teach
-    drawn(press(visit("train", link)))
-    run = Store().read(train_waiting(job_folder))
+    of_rope, corpus = Setting(schemes=("rope",)), standard_library()
+    (specification,) = runs_of(of_rope, SMALL, corpus)  # five steps: less than byte pairs teach
+    run = run_once(specification, corpus, Store())
     loss = next(s.value for s in run.scores if (s.measure, s.x) == ("context", 16))
-    (answer,) = [text for text in texts(drawn(visit("train", link))) if "hardly learned" in text]
+    (answer,) = [text for text in texts_of(page(of_rope, SMALL)) if "hardly learned" in text]
     assert f"their loss is {loss:.2f} nats or more" in answer
-    assert f"reach {form.standard_library().pair_loss:.2f}." in answer
-    assert loss > form.standard_library().pair_loss
+    assert f"reach {corpus.pair_loss:.2f}." in answer
+    assert loss > corpus.pair_loss
 
 
 def test_board_says_who_started_a_job_where_the_proxy_names_them_and_all_may_stop_it(

@@ -21,8 +21,8 @@ import safetensors.torch
 import torch
 from click.testing import CliRunner
 
-from dashboard.pages.train import form
 from dashboard.settings import ChosenModel, chosen_model
+from dashboard.training_text import TrainingText
 from posenc.__main__ import main
 from posenc.checkpoints import find_position_tables, read_header, read_position_table, sources
 from posenc.checkpoints.array_files import NumberTable, read_number_table
@@ -194,7 +194,7 @@ DOORS = (
     Door("learned path", "checkpoint", lambda _, path: read_position_table(path), check_learned),
     Door("numbers path", "numbers", lambda _, path: read_number_table(path), check_numbers),
     Door("config", "config", lambda given, _: chosen_model(config_token(given)), check_model),
-    Door("text", "text", lambda given, _: form.corpus_of(given, '"a text"'), check_text),
+    Door("text", "text", lambda given, _: TrainingText(given, '"a text"').corpus, check_text),
     Door("text path", "text", lambda _, path: read_text(str(path)), check_text),
     Door("run", "run", _run, check_run),
     Door("table of a run", "parameters", _TABLE_OF_RUN, check_learned),

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from dashboard import notes, run_descriptions, run_results, runs
+from dashboard import notes, run_charts, run_descriptions, run_results, runs
 from dashboard.blocks import (
     Block,
-    Chart,
     Controls,
     Data,
     Definition,
@@ -14,7 +13,7 @@ from dashboard.blocks import (
     Page,
     Text,
 )
-from dashboard.charts import loss, theme
+from dashboard.charts import loss
 from dashboard.pages.extrapolation.options import Options
 from dashboard.run_results import UNITS
 from dashboard.script import whole_script
@@ -151,22 +150,7 @@ def _picture(shown: Sequence[RunInfo], curves: list[Curve], options: Options) ->
         drawn = runs.as_trained(drawn)
     picture: Block = Text("These models were not evaluated along one long text.", "caption")
     if drawn:
-        value = "perplexity" if perplexity else _columns(measure)["y"]
-        frame = loss.frame(drawn, perplexity=perplexity)
-
-        def draw(kinds: tuple[str, ...]) -> theme.Spec:
-            return loss.by_length(frame, kinds, measure, perplexity=perplexity)
-
-        columns = loss.COLUMNS | _columns(measure) | {"y": value, "read": "read", "chance": ""}
-        picture = Chart(
-            key=f"measured_{measure}",
-            title=f"Models trained on: {run_descriptions.title(shown[0].specification)}",
-            frame=frame,
-            names=tuple(dict.fromkeys(curve.specification.scheme.kind for curve in drawn)),
-            draw=draw,
-            columns={name: text for name, text in columns.items() if name in frame},
-            x="",
-        )
+        picture = run_charts.by_length(f"measured_{measure}", drawn, perplexity=perplexity)
     about = Text(
         plain(run_results.about(curves)),
         "caption",
@@ -185,7 +169,7 @@ def _numbers(
         Data(
             title=f"Measured {'' if by in UNITS else 'loss by '}{by}",
             frame=loss.points(runs.curves(shown, by)),
-            columns=_columns(by),
+            columns=loss.names(by),
         )
         for by in (("context", "position") if measure == "context" else (measure,))
     ]
@@ -195,13 +179,6 @@ def _numbers(
         *data,
         Data(title="Measured classes", frame=table),
     ]
-
-
-def _columns(measure: str) -> dict[str, str]:
-    """Return what the data call the columns of a measure."""
-    if measure in UNITS:
-        return {"x": UNITS[measure], "y": "accuracy"}
-    return {"x": measure, "y": "loss"}
 
 
 def _notes(kinds: tuple[str, ...], shown: Sequence[RunInfo]) -> list[Block]:

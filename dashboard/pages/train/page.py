@@ -1,55 +1,220 @@
 """Train: models of your own size and text, in the background, for every visitor to see."""
 
-import streamlit as st
+from collections.abc import Sequence
+from functools import partial
 
-from dashboard.controls import sidebar
-from dashboard.controls.page_controls import UsedControls
-from dashboard.frame import page
-from dashboard.pages.train import board, form
-from dashboard.pages.train.options import TrainingChoice
-from posenc import fields
+from dashboard import (
+    notes,
+    run_charts,
+    run_descriptions,
+    run_results,
+    runs,
+    training_text,
+)
+from dashboard.blocks import (
+    Block,
+    Button,
+    Columns,
+    Controls,
+    Definition,
+    Link,
+    Live,
+    Page,
+    Row,
+    Text,
+    Uses,
+)
+from dashboard.pages.train.plan import (
+    PRESETS,
+    Options,
+    preset_changes,
+    runs_of,
+    script,
+    with_fitting_width,
+)
+from dashboard.settings import Setting
+from dashboard.text import plain
+from posenc.errors import PosencError
+from posenc.lab import summary
+from posenc.lab.specification import Specification
+from posenc.lab.summary import Curve
+from posenc.lab.tasks import Corpus, Language
 from posenc.lab.train import Trainer, learning_rate_at
+from posenc.schemes import SCHEMES
+from posenc.text import count_of
 
-used_controls = UsedControls(("schemes", "base"), schemes=False)
+USES = Uses(("schemes", "base"), schemes=False)
+MAX_LINKS = 20  # to comparisons trained here
+GUIDE = (
+    "One background process trains at low priority; other jobs are queued. A job continues when you "
+    "close this page and is the same for every visitor. Anyone can watch it and stop it. The "
+    "same job started again continues from "
+    "there, also after a restart of the server. Runs with the same sizes, text and seed are one "
+    "run, whatever the text is called, so nothing is trained twice. Finished runs are on "
+    "Extrapolation; the table of a learned run can be chosen in the sidebar."
+)
+DEFINITION = Definition(
+    r"\eta_t = \eta \left( 0.1 + 0.9 \cdot \tfrac{1 + \cos(\pi\, t')}{2} \right)",
+    "AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) after a linear warm-up over the first "
+    "twentieth of the steps, gradients clipped to norm 1; t' runs from 0 to 1 over the rest.",
+    (learning_rate_at, Trainer.step),
+)
 
 
-def draw() -> None:
-    """Draw the page."""
-    setting = page.setting()
-    page.head(
-        "Train",
-        f"Train one small model per scheme ({page.names(setting.schemes)}) and evaluate it past its "
-        "training length.",
+def page(setting: Setting, options: Options) -> Page:
+    """Return the page, which depends on the runs that are there, so that it is never cached."""
+    fitting = with_fitting_width(options)
+    planned, corpus, said = _planned(setting, fitting)
+    stored = {info.run_id for info in runs.read_infos(runs.all_ids())}
+    finished = [run for run in planned if run.run_id in stored]
+    left = [run for run in planned if run.run_id not in stored]
+    start = {"runs": left, "planned": len(planned), "text": fitting.training_text}
+    form = (
+        Row(_presets(setting, options)),
+        Controls(("task", "run_length")),
+        Controls(("steps", "width", "seeds")),
+        Controls(("layers", "run_heads")),
+        *_width(options.width, fitting),
+        *_own_text(fitting),
+        *said,
+        *([Live("start_training", start)] if planned else []),
     )
-    left, right = st.columns(2, gap="medium")
-    with left:
-        form.draw_presets(setting)
-        wide, narrow = st.columns(2), st.columns(3)  # Start belongs on the first screen
-    columns = [*wide, *wide, *narrow]
-    places = dict(zip(fields.rules(TrainingChoice), columns, strict=True))
-    chosen = sidebar.choices(TrainingChoice, places)
-    picture = right.container()
-    with right:
-        in_training = board.draw_jobs()  # first: the board does not wait for an estimate
-    with left:
-        linked = form.draw(setting, chosen, picture)
-    if linked is None and not in_training:
-        with picture:
-            form.draw_example(setting)
-    board.draw_finished(linked)
-    page.how_to_read(
-        "One background process trains at low priority; other jobs are queued. A job continues when you "
-        "close this page and is the same for every visitor. Anyone can watch it and stop it. The "
-        "same job started again continues from "
-        "there, also after a restart of the server. Runs with the same sizes, text and seed are one "
-        "run, whatever the text is called, so nothing is trained twice. Finished runs are on "
-        "Extrapolation; the table of a learned run can be chosen in the sidebar."
+    picture = _result(finished, len(planned), corpus) if finished else _example(setting.schemes)
+    return Page(
+        title="Train",
+        headline=f"Train one small model per scheme ({notes.names(setting.schemes)}) and evaluate it "
+        "past its training length.",
+        blocks=(
+            Columns((form, (*picture, Live("jobs")))),
+            *_others(summary.comparison(finished[0]) if finished else ""),
+        ),
+        guide=GUIDE,
+        definition=DEFINITION,
+        script=script(setting, fitting),
     )
-    page.definition(
-        r"\eta_t = \eta \left( 0.1 + 0.9 \cdot \tfrac{1 + \cos(\pi\, t')}{2} \right)",
-        "AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) after a linear warm-up over the first "
-        "twentieth of the steps, gradients clipped to norm 1; t' runs from 0 to 1 over the rest.",
-        learning_rate_at,
-        Trainer.step,
+
+
+def headline(curves: list[Curve], corpus: Corpus | None) -> str:
+    """Return how the schemes do past the training length, or that these models cannot tell it yet."""
+    losses = [
+        loss
+        for curve in runs.as_trained(curves)
+        if (loss := curve.at(curve.specification.train_length)) is not None
+    ]
+    if corpus is None or not losses or min(losses) < corpus.pair_loss:
+        return run_results.headline(curves)
+    return (
+        f"These models have hardly learned: their loss is {min(losses):.2f} nats or more, and the "
+        f"frequencies of byte pairs, which know no position, reach {corpus.pair_loss:.2f}. What happens "
+        "past the training length says nothing yet: train longer."
     )
-    page.script(form.script(setting, chosen))
+
+
+def _planned(
+    setting: Setting, options: Options
+) -> tuple[list[Specification], Corpus | None, list[Text]]:
+    """Return the runs, their text, and what has to be said of both; no runs where a text is refused."""
+    try:
+        language = options.task == Language.kind
+        corpus = training_text.corpus_of(options.training_text) if language else None
+        planned = runs_of(setting, options, corpus)
+        planned[0].make_task(corpus)
+    except PosencError as error:
+        return [], None, [Text(plain(str(error)), "error")]
+    if corpus is None or not corpus.replaced:
+        return planned, corpus, []
+    sentence = f"{corpus.replaced:,} bytes were not UTF-8 and became U+FFFD."
+    return planned, corpus, [Text(sentence, "info")]
+
+
+def _presets(setting: Setting, options: Options) -> list[Block]:
+    """Return a button per preset, the one whose values stand in the controls marked."""
+    return [
+        Button(
+            f"preset_{name}",
+            name.capitalize(),
+            partial(preset_changes, setting, name),
+            icon="check" if values.items() <= vars(options).items() else "",
+        )
+        for name, (values, _) in PRESETS.items()
+    ]
+
+
+def _width(asked: int, fitting: Options) -> list[Block]:
+    """Say that another width is used than was asked for."""
+    if fitting.width == asked:
+        return []
+    sentence = (
+        f"Width {fitting.width} replaces {asked}: the width must be a multiple of twice the "
+        f"heads ({2 * fitting.run_heads})."
+    )
+    return [Text(sentence, "caption")]
+
+
+def _own_text(options: Options) -> list[Block]:
+    """Return the choice of a text, which one task alone reads."""
+    if options.task != Language.kind:
+        return []
+    return [Live("training_text", {"held": options.training_text})]
+
+
+def _result(finished: Sequence[Specification], planned: int, corpus: Corpus | None) -> list[Block]:
+    """Return what the finished runs of a plan measured, and the link to all of it.
+
+    planned: number of runs. corpus: what they learned, None for a task without a text.
+    """
+    some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
+    infos = runs.read_infos(run.run_id for run in finished)
+    curves = runs.curves(infos, run_results.measure(finished[0]))
+    return [
+        Text(f"Trained{some}.", "caption"),
+        Text(f"**{headline(curves, corpus)}**"),
+        *([run_charts.by_length("trained", curves)] if curves else []),
+        *_link(finished, "Open in Extrapolation"),
+    ]
+
+
+def _example(kinds: tuple[str, ...]) -> list[Block]:
+    """Return what shipped models measured, until there is a result of the visitor's own."""
+    curves = runs.shipped_loss(kinds)
+    if not curves:
+        return []
+    title = run_descriptions.title(curves[0].specification)
+    return [
+        Text(f"Example, models that come with posenc: {title}.", "caption"),
+        run_charts.by_length("trained", curves),
+    ]
+
+
+def _link(specifications: Sequence[Specification], label: str = "") -> list[Block]:
+    """Return the link to the comparison of these runs. label: its text, else the task and the schemes."""
+    first, trained = specifications[0], {run.scheme.kind for run in specifications}
+    kinds = tuple(kind for kind in SCHEMES if kind in trained)
+    changes = {
+        "half": "measured", "comparison": summary.comparison(first), "own_runs": True,
+        "schemes": kinds,
+    }  # fmt: skip
+    return [
+        Link(
+            "extrapolation",
+            label or f"{run_descriptions.title(first)}: {notes.names(kinds)}",
+            changes,
+        ),
+        Text(plain(run_descriptions.description(first)), "caption"),
+    ]
+
+
+def _others(linked: str) -> list[Block]:
+    """Return a link to every comparison trained on this server, without the one linked to above."""
+    shipped = set(runs.shipped())
+    own = [
+        [info.specification for info in infos]
+        for name, infos in runs.comparisons(runs.all_ids()).items()
+        if name != linked and any(info.run_id not in shipped for info in infos)
+    ]
+    if not own:
+        return []
+    links = [block for specifications in own[:MAX_LINKS] for block in _link(specifications)]
+    more = len(own) - MAX_LINKS
+    rest = [Text(f"And {more:,} more, on Extrapolation.", "caption")] if more > 0 else []
+    return [Text("Finished on this server", "heading"), *links, *rest]

@@ -1,0 +1,143 @@
+"""The runs that the options of Train mean: their plan, presets that fit a time, the same as Python."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from dashboard import training_text, training_time
+from dashboard.limits import (
+    MAX_RUN_HEADS,
+    MAX_RUN_LAYERS,
+    MAX_RUN_LENGTH,
+    MAX_RUN_SEEDS,
+    MAX_RUN_STEPS,
+    MAX_RUN_WIDTH,
+)
+from dashboard.settings import Setting
+from dashboard.settings.field_text import clamp
+from posenc import fields, limits
+from posenc.lab.specification import Specification
+from posenc.lab.sweep import specifications
+from posenc.lab.tasks import TASKS, Corpus, Language, standard_library
+
+MIN_STEPS = 20
+# The values of each preset, and the seconds that it should take on this machine.
+PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
+    "10 seconds": ({"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1}, 10.0),
+    "2 minutes": ({"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1}, 120.0),
+    # Those of 128 tokens have another batch size.
+    "as shipped (64 tokens)": (
+        {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200},
+        None,
+    ),
+}
+SCRIPT = """
+from posenc.lab import Store, run_once, standard_library
+from posenc.lab.sweep import specifications
+
+corpus = {corpus}
+plan = specifications(
+    {schemes!r}, seeds={seeds}, bases=({base!r},), widths=({width},), layers={layers}, heads={run_heads},
+    corpus=corpus, train_length={run_length}, task={task!r}, steps={steps},
+)
+store = Store()  # your own, a folder of your user data
+print("run,scheme,seed,last loss")
+for specification in plan:
+    run = run_once(specification, corpus, store)
+    print(run.run_id, specification.scheme.label, specification.seed, run.losses[-1], sep=",")
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the page asks; schemes and base are in the sidebar.
+
+    training_text: the key of an own text, "" for Python's sources. No link holds it: others lack the text.
+    """
+
+    UNLINKED: ClassVar[tuple[str, ...]] = ("training_text",)
+
+    task: str = fields.Choice(
+        options=tuple(TASKS),
+        label="Task",
+        help="Language: the next byte of a text. Recall: the value of a key. Copy: a string.",
+    ).field(Language.kind)
+    run_length: int = fields.IntRange(
+        low=limits.MIN_RUN_TOKENS,
+        high=MAX_RUN_LENGTH,
+        label="Training length (tokens)",
+        help="Copy: letters of the longest string.",
+    ).field(32)
+    steps: int = fields.IntRange(
+        low=1, high=MAX_RUN_STEPS, label="Steps", help="Batch size 32."
+    ).field(300)
+    width: int = fields.IntRange(
+        low=8,
+        high=MAX_RUN_WIDTH,
+        multiple_of=2,
+        label="Width",
+        help="Model width, a multiple of twice the heads.",
+    ).field(64)
+    layers: int = fields.IntRange(
+        low=1, high=MAX_RUN_LAYERS, label="Layers", help="Attention layers of the model."
+    ).field(2)
+    run_heads: int = fields.IntRange(
+        low=1, high=MAX_RUN_HEADS, label="Heads", help="Attention heads per layer."
+    ).field(4)
+    seeds: int = fields.IntRange(
+        low=1,
+        high=MAX_RUN_SEEDS,
+        label="Seeds",
+        help="Runs per scheme, with different initial weights and data order.",
+    ).field(1)
+    training_text: str = fields.Word(
+        pattern=rf"(?:{training_text.KEY})?",
+        in_words="the key of an uploaded text",
+        label="Text to learn",
+    ).field("")
+
+
+def runs_of(setting: Setting, options: Options, corpus: Corpus | None) -> list[Specification]:
+    """Return the runs that the controls mean. Raises ConfigError for sizes that do not fit."""
+    return specifications(
+        setting.schemes,
+        seeds=options.seeds,
+        bases=(setting.base,),
+        widths=(options.width,),
+        layers=options.layers,
+        heads=options.run_heads,
+        corpus=corpus,
+        train_length=options.run_length,
+        task=options.task,
+        steps=options.steps,
+    )
+
+
+def with_fitting_width(options: Options) -> Options:
+    """Return the options with the nearest width that gives every head an even one."""
+    rule = fields.rules(options)["width"]
+    assert isinstance(rule, fields.IntRange)
+    width = clamp(replace(rule, multiple_of=2 * options.run_heads), options.width)
+    return replace(options, width=width)
+
+
+def preset_changes(setting: Setting, name: str) -> dict[str, Any]:
+    """Return the options that a preset sets. For its steps it times this machine."""
+    values, seconds = PRESETS[name]
+    steps = {} if seconds is None else {"steps": _steps_within(seconds, setting, values)}
+    return {"task": Language.kind} | values | steps
+
+
+def script(setting: Setting, options: Options) -> str:
+    """Return a script that makes the runs a start would make, on the default text."""
+    corpus = "standard_library()" if options.task == Language.kind else None
+    values = vars(options) | {"schemes": setting.schemes, "base": setting.base, "corpus": corpus}
+    return SCRIPT.lstrip().format(**values)
+
+
+def _steps_within(seconds: float, setting: Setting, values: dict[str, Any]) -> int:
+    """Return how many training steps of every run fit a time, loading and evaluation included."""
+    planned = runs_of(setting, Options(**values, steps=1), standard_library())
+    evaluation = training_time.seconds_of_evaluations(planned)
+    left = seconds - training_time.LOADING_SECONDS - evaluation
+    steps = round(left / training_time.seconds_of_steps(planned))
+    return min(max(MIN_STEPS, steps - steps % 10), MAX_RUN_STEPS)

@@ -1,0 +1,31 @@
+"""The chart of trained models by length, which several pages show."""
+
+from collections.abc import Sequence
+
+from dashboard import run_descriptions
+from dashboard.blocks import Chart
+from dashboard.charts import loss, theme
+from posenc.lab.summary import Curve
+
+
+def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) -> Chart:
+    """Return loss, perplexity or accuracy by length, a line per scheme and variant.
+
+    curves: of one measure, at least one.
+    """
+    measure, frame = curves[0].measure, loss.frame(curves, perplexity=perplexity)
+
+    def draw(kinds: tuple[str, ...]) -> theme.Spec:
+        return loss.by_length(frame, kinds, measure, perplexity=perplexity)
+
+    columns = loss.COLUMNS | {"read": "read", "chance": ""} | loss.names(measure)
+    columns |= {"y": "perplexity"} if perplexity else {}
+    return Chart(
+        key=key,
+        title=f"Models trained on: {run_descriptions.title(curves[0].specification)}",
+        frame=frame,
+        names=tuple(dict.fromkeys(curve.specification.scheme.kind for curve in curves)),
+        draw=draw,
+        columns={name: text for name, text in columns.items() if name in frame},
+        x="",
+    )
