@@ -56,9 +56,7 @@ def type_block(config: RopeConfig) -> Block | None:
     return {"rope_type": entry.words[0]} | block
 
 
-def _sections_block(config: RopeSectionsConfig) -> Block | None:
-    if config.ladders != "one":
-        return None
+def _sections_block(config: RopeSectionsConfig) -> Block:
     block: Block = {"rope_type": DEFAULT, SECTIONS: list(config.sizes)}
     return block | {"mrope_interleaved": True} if config.interleaved else block
 

@@ -30,6 +30,12 @@ SMALL = {"dim": "64", "heads": "4", "length": "40", "train_length": "24", "base"
             "'key_position' and 'seed'",
         ),
         ("encoding", {"a": "dim~64"}, {"a": "dim~64~gone~1"}, "'a.gone'"),
+        (
+            "similarity",
+            {"schemes": "rope_sections"},
+            {"rope_sections.ladders": "each", "rope_sections.normalized": "true"},
+            "'rope_sections.ladders' and 'rope_sections.normalized'",
+        ),
     ],
 )
 def test_link_that_asks_for_what_is_gone_opens_the_page_with_one_notice(

@@ -94,20 +94,6 @@ def by_hand(config: RopeConfig) -> list[Any]:
             return [
                 t / mpmath.mpf(s) if m < turning else mpmath.mpf(0) for m, t in enumerate(theta)
             ]
-        case RopeSectionsConfig():
-            sizes, taken, found = sizes_by_hand(config), dict[int, int](), []
-            for pair, axis in enumerate(axes_by_hand(config)):
-                m = taken.get(axis, 0)
-                taken[axis] = m + 1
-                power = {
-                    "one": mpmath.mpf(pair) / (d // 2),
-                    "each": mpmath.mpf(m) / sizes[axis],
-                    "dealt": mpmath.mpf(m * len(sizes) + axis) / (d // 2),
-                }[config.ladders]
-                # From one patch to the next, a coordinate between -1 and 1 grows by 2 / grid.
-                step = two_pi * 2 / config.grid if config.normalized else 1
-                found.append(step * b**-power)
-            return found
     return theta
 
 

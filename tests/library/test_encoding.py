@@ -241,15 +241,8 @@ def test_written_frequency_has_the_value_of_the_pair(config: RopeConfig) -> None
         assert worked_out(rate, i=pair) == pytest.approx(theta, rel=1e-12)
 
 
-def test_written_frequency_of_each_axis_has_the_value_of_the_pair() -> None:
-    # 6 pairs turn by the row, 5 by the column.
-    config = RopeSectionsConfig(dim=22, ladders="each", grid=0)
-    rate, _ = config.frequency_formula(Writer(config, numbers=True))
-    written = [worked_out(rate, j=j, n=n) for n in (6, 5) for j in range(n)]
-    inv_freq = config.build().inv_freq
-    assert inv_freq is not None
-    assert written == pytest.approx(inv_freq.tolist(), rel=1e-12)
-    on_grid = RopeSectionsConfig(dim=22, ladders="each", grid=7)
+def test_written_position_of_a_grid_is_the_place_on_an_axis() -> None:
+    on_grid = RopeSectionsConfig(dim=22, grid=7)
     assert "grid of 7 columns" in on_grid.frequency_formula(Writer(on_grid))[-1]
     assert on_grid.build().inv_freq is None  # no pair turns by the number of the token
 

@@ -117,15 +117,6 @@ def test_frequencies_of_a_model_are_those_of_transformers(
             assert own_scale == exact_scale == pytest.approx(scale, rel=1e-15)
 
 
-@pytest.mark.parametrize("dim", [8, 64])
-def test_frequencies_of_each_axis_have_the_bits_of_float32_powers(dim: int) -> None:
-    """Row and column each have the frequencies of a RoPE of half the width."""
-    theirs = 1.0 / (1e4 ** (torch.arange(0, dim // 2, 2).float() / (dim // 2)))
-    config = RopeSectionsConfig(dim=dim, ladders="each")
-    assert torch.equal(rope_frequencies(config, mode="transformers")[0], theirs.repeat(2))
-    assert_close(rope_frequencies(config)[0], theirs.repeat(2).double(), rtol=2e-7, atol=0)
-
-
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_sections_turn_as_those_of_qwen_vl(interleaved: bool) -> None:
     """Qwen2-VL has its sections in blocks, Qwen3-VL in turn; both turn by frame, row and column."""

@@ -1,15 +1,11 @@
 """RoPE in sections: each pair rotates by the position on an axis, such as the row of a grid.
 
 Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE). In text all axes are equal, as in plain
-RoPE. Axial RoPE has frequencies for each axis. Qwen3-VL assigns the pairs to the axes in turn, Pixtral
-(Agrawal et al. 2024, arXiv 2410.07073) the frequencies. DINOv3 (Simeoni et al. 2025, arXiv
-2508.10104) divides the places on an axis by the size of the image.
+RoPE. Qwen3-VL assigns the pairs to the axes in turn.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -17,10 +13,9 @@ from torch import Tensor
 
 from posenc import fields, limits, tables
 from posenc.errors import ConfigError
-from posenc.frequencies import Frequencies
 from posenc.latex import Writer
 from posenc.schemes.base import Head
-from posenc.schemes.rope import At, Rope, RopeConfig, Rows, float32_powers
+from posenc.schemes.rope import At, Rope, RopeConfig, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +23,12 @@ class RopeSectionsConfig(RopeConfig):
     """RoPE whose pairs rotate by positions on several axes (M-RoPE, Wang et al. 2024, arXiv 2409.12191).
 
     Token p is in a grid, filled row by row: the last axis is the column, the axis before it the row, and
-    the first of three the square of grid x grid. On a normalized axis positions begin at 0, not at -1,
-    which no product of a query and a key shows.
+    the first of three the square of grid x grid.
 
     sections: pairs of each axis; they sum to the number of pairs, and empty stands for two axes of half
         the pairs (up to 4 axes of 0 to 32,768).
     grid: columns of the grid; 0 is text, where every axis is the position (0 to 4,096).
     interleaved: deal the pairs out to the axes in turn.
-    ladders: one list of frequencies cut into sections (M-RoPE), one for each axis (axial), or one that is
-        dealt out to the axes in turn (Pixtral).
-    normalized: each axis goes from -1 to 1, from edge to edge of a grid of as many rows as columns, and
-        frequencies count turns (DINOv3).
-    column_first: the first axis is the column, not the last one (Llama 4).
     """
 
     kind: str = "rope_sections"
@@ -57,12 +46,6 @@ class RopeSectionsConfig(RopeConfig):
         label="Columns of the grid",
     ).field(16)
     interleaved: bool = fields.Flag(label="Axes in turn").field(False)
-    ladders: Literal["one", "each", "dealt"] = fields.Choice(
-        options=("one", "each", "dealt"),
-        label="Frequencies",
-    ).field("one")
-    normalized: bool = fields.Flag(label="Grid from -1 to 1").field(False)
-    column_first: bool = fields.Flag(label="Column first").field(False)
 
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."
@@ -80,17 +63,6 @@ class RopeSectionsConfig(RopeConfig):
             raise ConfigError(
                 f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
                 f"of pairs, got {counts} for {[*self.sizes]}."
-            )
-        pairs, count = self.rotary_dim // 2, len(self.sizes)
-        dealt = [len(range(axis, pairs, count)) for axis in range(count)]
-        if self.ladders == "dealt" and dealt != [*self.sizes]:
-            raise ConfigError(
-                f"{type(self).__name__}.sections of frequencies dealt out in turn must be {dealt}, got "
-                f"{[*self.sizes]}."
-            )
-        if self.normalized and not self.grid:
-            raise ConfigError(
-                f"{type(self).__name__}.normalized needs a grid of 2 or more columns."
             )
 
     @property
@@ -112,48 +84,10 @@ class RopeSectionsConfig(RopeConfig):
 
     def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         lines = super().frequency_formula(write)
-        base = write.value("base")
-        if self.ladders == "each":
-            power, meaning = (
-                "j/n",
-                r"j,\,n: \text{ number of the pair on its axis, of all pairs there}",
-            )
-        elif self.ladders == "dealt":
-            pairs, count = self.rotary_dim // 2, len(self.sizes)
-            power = rf"({count}\,j + x) / {pairs}"
-            meaning = r"j,\,x: \text{ number of the pair on its axis, and of that axis}"
-        if self.ladders != "one":
-            lines = (rf"\frac{{1}}{{{{{base}}}^{{{power}}}}}", meaning)
-        if self.normalized:
-            lines = (rf"\frac{{4 \pi}}{{{self.grid}}}\,{lines[0]}", *lines[1:])
         if self.grid:
             meaning = rf"\text{{ the place on the pair's axis, in a grid of {self.grid} columns}}"
             lines += (rf"{write.position}:{meaning}",)
         return lines
-
-    def frequencies(self) -> Frequencies:
-        if self.ladders == "one" and not self.normalized:
-            return self.unscaled()
-        return Frequencies.from_inv_freq(
-            self._by_pair(lambda width: Frequencies.geometric(width, self.base).inv_freq)
-        )
-
-    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
-        return self._by_pair(lambda width: 1.0 / float32_powers(self.base, width))
-
-    def _by_pair(self, of_width: Callable[[int], Tensor]) -> Float[Tensor, " pairs"]:
-        """Return the frequency of every pair. of_width: the frequencies of a RoPE of a width."""
-        whole, count = of_width(self.rotary_dim), len(self.sizes)
-        # A patch is 2 / grid from the next where an axis goes from -1 to 1.
-        step = 4 * math.pi / self.grid if self.normalized else 1.0
-        if self.ladders == "one":
-            return whole * step
-        axes = torch.tensor(self.axes(), device="cpu")
-        frequencies = torch.empty_like(whole)
-        for axis, size in enumerate(self.sizes):
-            own = whole[axis::count] if self.ladders == "dealt" else of_width(2 * max(size, 1))
-            frequencies[axes == axis] = own[:size]
-        return frequencies * step
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "RopeOnAxes":
         return RopeOnAxes(self)
@@ -195,4 +129,4 @@ class RopeOnAxes(Rope):
             digits.append(rest % self.config.grid)
             rest = rest.div(self.config.grid, rounding_mode="floor")
         digits.append(rest)
-        return digits if self.config.column_first else digits[::-1]
+        return digits[::-1]
