@@ -21,8 +21,9 @@ from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig
-from posenc.text import significant
+from posenc.text import joined, significant
 
 USUAL_BASES = (
     10_000.0, 500_000.0, 1_000_000.0, 150_000.0, 160_000.0, 100_000.0, 5_000_000.0, 10_000_000.0,
@@ -101,6 +102,8 @@ def _usual_values(name: str, own: object) -> Sequence[Any]:
 
 def scaling_words(scheme: RopeConfig) -> str:
     """Return a scaling with every number in which it may differ from others of its kind, "" for none."""
+    if isinstance(scheme, RopeSectionsConfig):
+        return _section_words(scheme)
     usual = fields.defaults(type(scheme))
     numbers = [
         f"{rule.label.lower()} {fields.described(getattr(scheme, name))}"
@@ -108,6 +111,13 @@ def scaling_words(scheme: RopeConfig) -> str:
         if name == "trained_length" or (name != "factor" and getattr(scheme, name) != usual[name])
     ]
     return ", ".join(filter(None, (scheme.words, *numbers)))
+
+
+def _section_words(scheme: RopeSectionsConfig) -> str:
+    """Return which pairs belong to which axis, and the grid unless the tokens are text."""
+    pairs = f"axes of {joined([f'{size}' for size in scheme.sizes], 'and')} pairs"
+    turns = ", assigned in turn" if scheme.interleaved else ""
+    return f"{pairs}{turns}{f', in a grid of {scheme.grid} columns' if scheme.grid else ''}"
 
 
 def _own_rules(scheme: RopeConfig) -> list[tuple[str, fields.Rule]]:

@@ -9,9 +9,10 @@ import torch
 from posenc import identification
 from posenc.identification.columns import ARRANGEMENTS
 from posenc.identification.frequency_fit import RECIPES, Hypothesis
-from posenc.identification.scalings import ntk_bases
+from posenc.identification.scalings import ntk_bases, scaling_words
 from posenc.identification.search import nearest_fit, rounder_bases
 from posenc.identification.sentences import fit_sentence
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from tests.library.small_tables import sinusoidal
 from tests.library.tensors import assert_close, random
 
@@ -57,3 +58,18 @@ def test_numbers_that_rounded_angles_make_are_not_called_those_of_exact_angles()
     assert fit_sentence(result).startswith(
         "With float32 angles in place of exact ones, the formula makes"
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sections": (24, 20, 20), "grid": 0}, "axes of 24, 20 and 20 pairs"),
+        ({"sections": (24, 20, 20), "grid": 0, "interleaved": True},
+         "axes of 24, 20 and 20 pairs, assigned in turn"),
+        ({}, "axes of 32 and 32 pairs, in a grid of 16 columns"),
+    ],
+)  # fmt: skip
+def test_rope_in_sections_is_described_by_its_axes_and_its_grid(
+    fields: dict[str, Any], words: str
+) -> None:
+    assert scaling_words(RopeSectionsConfig(dim=128, **fields)) == words
