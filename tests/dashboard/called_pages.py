@@ -1,5 +1,6 @@
 """Pages as functions: called with a setting and options, read by their blocks; no Streamlit runs."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,13 @@ from dashboard.blocks import Block, Chart, Data, Matrices, Page, Text
 from dashboard.settings import Setting
 from tests.dashboard.independent_kernels import Small
 from tests.dashboard.pages import KINDS
+
+# An s behind "1 " that is no plural: verbs, and "1 falls at every step", of a rank correlation.
+NO_PLURAL = "is|was|has|this|less|times|as|across|loss|bias|its|falls"
+PLURAL_OF_ONE = re.compile(
+    r"(?<![\d.,^⁻(-])1 (?:(?:trained|training|different|full|other) )?"
+    rf"(?!(?:{NO_PLURAL})\b)[a-z]+s\b"
+)
 
 
 def small_setting(small: Small) -> Setting:

@@ -31,6 +31,7 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from tests.dashboard import page_texts, pages
+from tests.dashboard.called_pages import PLURAL_OF_ONE
 from tests.dashboard.pages import (
     PLACES,
     SCHEME_PAGES,
@@ -274,13 +275,6 @@ def test_panels_say_real_width_heads_and_rounding(page: str) -> None:
 
 
 # Words --------------------------------------------------------------------------------------------
-
-# An s behind "1 " that is no plural: verbs, and "1 falls at every step", of a rank correlation.
-NO_PLURAL = "is|was|has|this|less|times|as|across|loss|bias|its|falls"
-PLURAL_OF_ONE = re.compile(
-    r"(?<![\d.,^⁻(-])1 (?:(?:trained|training|different|full|other) )?"
-    rf"(?!(?:{NO_PLURAL})\b)[a-z]+s\b"
-)
 
 
 def all_texts(at: AppTest) -> list[str]:

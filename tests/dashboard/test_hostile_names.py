@@ -26,6 +26,7 @@ from posenc.lab import Run, specifications
 from posenc.lab.runs import to_parquet
 from posenc.lab.summary import comparison
 from posenc.schemes.sizes import own_rules
+from tests.dashboard.hostile_texts import FORMATTING, NAMES
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
     OPTIONS,
@@ -47,18 +48,6 @@ from tests.server.hostile_numbers import LLAMA
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-# Each holds several kinds of formatting; together they fit the length of a tensor's name.
-NAMES = {
-    "HTML": "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
-    "![](http://evil.example/p.png)[a](javascript:window.pwned=1):red[x] :material/lock: :small[y]",
-    "text": "http://evil.example www.evil.example a@evil.example $\\href{http://evil.example}{x}$ $$y$$ "
-    "**b** *i* `c` ~~s~~ # h\n- a\n1. c\n> d\u202egnp.x\u202c\u200ba\0b\r\x1b[31m../../etc/passwd",
-    "formula": "=cmd|' /C calc'!A0 a.b[0]:Q " + "n" * 100,
-}
-FORMATTING = (
-    "<img", "<script", "![](", "](javascript", "http://", "www.evil", "a@evil", ":red[",
-    ":material/lock", ":small[y", "$\\href", "$$y", "**b**", "`c`", "~~s~~", "\u202e",
-)  # fmt: skip
 # Elements whose frontend (streamlit 1.67) shows text as it is.
 LITERAL = {"code", "arrow_data_frame", "vega_lite_chart", "arrow_vega_lite_chart", "bidi_component",
            "file_uploader", "text_area", "text_input", "json"}  # fmt: skip

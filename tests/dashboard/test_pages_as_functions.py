@@ -1,24 +1,54 @@
 """Every page that is a function, at the ends of every range: its answer, its blocks, twice the same."""
 
+import ast
+import csv
 import importlib
 import inspect
+import io
 import itertools
 import json
+import re
+import textwrap
 from collections import Counter
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
-from dashboard.blocks import Chart, Clocks, Data, Live, Matrices, Page, Text
+from dashboard import compare
+from dashboard.blocks import (
+    Button,
+    Chart,
+    Clocks,
+    Controls,
+    Data,
+    Download,
+    Drawer,
+    Live,
+    Matrices,
+    Page,
+    Table,
+    Text,
+    tables_of,
+    walk,
+)
+from dashboard.charts import csv_file
 from dashboard.compare import identity
 from dashboard.render import LIVE
 from dashboard.settings import Setting
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
+from dashboard.upload_cache import cache_table
 from posenc import fields, limits
-from tests.dashboard.pages import KINDS
+from posenc.checkpoints import PositionTable
+from posenc.text import csv_cell
+from tests.dashboard.called_pages import PLURAL_OF_ONE
+from tests.dashboard.hostile_texts import FORMATTING
+from tests.dashboard.hostile_texts import NAMES as HOSTILE
+from tests.dashboard.pages import KINDS, LABELS, as_read
 
 FOLDERS = (
     "at_a_glance",
@@ -53,7 +83,38 @@ SETTINGS = {
     "no position": Setting(schemes=("none",), dim=32, heads=2, length=12),
     "missing table": Setting(schemes=("learned",), learned_source=f"table-{'0' * 12}"),
     "real model": Setting(model="llama-3-8b", schemes=("rope", "alibi"), length=24),
+    "one of 64 heads": Setting(dim=128, heads=64, alibi_head=64, length=24, schemes=KINDS),
+    "trained on one position": Setting(train_length=1, length=64, learned_source="random"),
+    "nothing past training": Setting(train_length=1_024, length=64, precision="float16"),
+    "table of a real model": Setting(learned_source="minilm", dim=384, heads=12, length=40),
+    "other layouts": Setting(
+        dim=96, heads=3, length=40, schemes=("sinusoidal", "rope"),
+        own=(("rope.layout", "half"), ("rope.partial_rotary_factor", 0.5), ("sinusoidal.layout", "half")),
+    ),
+    "biases": Setting(
+        dim=64, heads=4, length=40, schemes=("t5", "kerple_log", "kerple_power", "fire", "sandwich")
+    ),
+    "by content": Setting(dim=64, heads=4, length=40, schemes=("shaw", "transformer_xl", "cope")),
+    "trained parameters": Setting(
+        dim=128, heads=4, length=20, train_length=64, schemes=("alibi", "kerple_log"),
+        own=(("kerple_log.source", "trained"),),
+    ),
+    "scaled rotations": Setting(
+        dim=64, heads=4, length=40, train_length=16,
+        schemes=("rope_linear", "rope_ntk", "rope_dynamic", "rope_yarn", "rope_longrope", "rope_llama3"),
+    ),
+    "other rotations": Setting(
+        dim=64, heads=2, length=40,
+        schemes=("rope_yarn_paper", "rope_proportional", "rope_sections", "xpos"),
+    ),
+    "keys that a format cannot hold": Setting(
+        schemes=("rope", "xpos"), own=(("xpos.scale_base", 64.0),), precision="float16", dim=64, heads=4,
+        length=512,
+    ),
 }  # fmt: skip
+LINES = ("scheme", "name")  # columns by which a chart's readout names its fields
+SMALL, OTHER = SETTINGS["least"], Setting(dim=2, heads=1, length=2, train_length=2, base=3.0)
+NAMES = {"A": "A: base 3", "B": "B: base 2"}
 
 
 def ends(rule: fields.Rule, default: Any) -> list[Any]:
@@ -97,11 +158,24 @@ def test_page_has_an_answer_and_legal_blocks_and_is_the_same_twice(
     assert page.title
     assert page.headline.endswith((".", "?"))
     names = [key for block in page.all_blocks if (key := identity(block))]
-    assert [key for key, count in Counter(names).items() if count > 1] == []
     titles = [block.title for block in page.all_blocks if isinstance(block, Chart | Data)]
-    assert [title for title, count in Counter(titles).items() if count > 1] == []
+    controls = [block for block in page.all_blocks if isinstance(block, Controls)]
+    widgets = [control for block in controls for control in block.names]
+    widgets += [block.key for block in page.all_blocks if isinstance(block, Button | Download)]
+    for unique in (names, titles, widgets):
+        assert [one for one, count in Counter(unique).items() if count > 1] == []
+    assert {*widgets} >= {option for block in controls for option in block.narrowed}
+    if page.blocks:  # at least one scheme has a place on it
+        assert page.guide
+        assert page.definition is not None
+        assert page.definition.words.endswith(".")
+        for function in page.definition.functions:
+            ast.parse(textwrap.dedent(inspect.getsource(function)))
+    ast.parse(page.script)
     for block in page.all_blocks:
         check_block(block)
+    for table in tables_of(page.all_blocks):
+        check_csv(table.numbers())
     fresh = inspect.unwrap(module.page)(SETTINGS[name], choice)
     assert described(fresh) == described(page)
 
@@ -118,6 +192,9 @@ def check_block(block: Any) -> None:
             assert not np.isinf(drawn).any()
             assert len(block.drawn) == 0 or '"x"' in spec or block.x == ""
             assert {*block.columns} <= {*block.frame} or block.frame.empty
+            # A readout has a field for each line; the training length is drawn where there is one.
+            derived = {str(name) for column in LINES for name in block.frame.get(column, ())}
+            assert fields_read(block.spec, derived) - derived <= {*block.drawn, "boundary"}
         case Matrices():
             row = block.row("Title")
             assert row.panels
@@ -131,6 +208,31 @@ def check_block(block: Any) -> None:
             assert block.faces
             assert 0 <= block.first <= block.last
             assert block.text.endswith(".")
+
+
+def fields_read(node: Any, derived: set[str]) -> set[str]:
+    """Return the columns that a chart's specification reads, and add what it derives to `derived`."""
+    if isinstance(node, list):
+        return set().union(*(fields_read(part, derived) for part in node)) if node else set()
+    if not isinstance(node, dict):
+        return set()
+    derived |= {str(t["as"]) for t in node.get("transform", ()) if isinstance(t.get("as"), str)}
+    own = {node["field"]} if isinstance(node.get("field"), str) else set()
+    return own.union(*(fields_read(part, derived) for part in node.values()))
+
+
+def check_csv(shown: pd.DataFrame) -> None:
+    """Assert that a CSV holds a table's columns, rows and exact values: they are copied, not computed."""
+    first, *rows = csv.reader(io.StringIO(csv_file.written(shown).decode()))
+    assert first == list(shown)
+    assert len(rows) == len(shown)
+    for column, texts in zip(shown, zip(*rows, strict=True), strict=True):
+        if shown[column].dtype.kind in "fi":
+            numbers = [float(text or "nan") for text in texts]
+            assert np.array_equal(numbers, shown[column].astype(float), equal_nan=True), column
+        else:
+            words = ["" if pd.isna(cell) else csv_cell(str(cell)) for cell in shown[column]]
+            assert list(texts) == words, column
 
 
 def described(page: Page) -> list[Any]:
@@ -147,3 +249,112 @@ def described(page: Page) -> list[Any]:
             case Data():
                 parts += [block.title, block.frame.to_csv()]
     return parts
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+def words_of(page: Page) -> list[str]:
+    """Return every text of a page that is read as Markdown, those of closed drawers too."""
+    drawers = [block for block in page.all_blocks if isinstance(block, Drawer)]
+    found = [page.headline, page.beside, *page.reasons.values(), *(one.title for one in drawers)]
+    for block in (*page.all_blocks, *walk([inner for one in drawers for inner in one.make()])):
+        match block:
+            case Text():
+                found += [block.text, block.help]
+            case Table():
+                found += map(str, [*block.frame, *block.frame.to_numpy().ravel()])
+            case Clocks():
+                found += [f"{face.title} {face.subtitle}" for face in block.faces]
+            case Matrices():
+                found += [
+                    block.text,
+                    *(f"{panel.title}; {panel.subtitle}" for panel in block.panels),
+                ]
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_one_of_a_thing_is_no_plural(folder: str) -> None:
+    module = module_of(folder)
+    page = module.page(SMALL, module.Options())
+    both = compare.pages(page, module.page(OTHER, module.Options()), NAMES, ["base"])
+    texts = map(as_read, (*words_of(page), *words_of(both)))
+    assert [text for text in texts if PLURAL_OF_ONE.search(text)] == []
+
+
+@pytest.mark.parametrize("folder", [one for one in FOLDERS if one not in ("claims", "lessons")])
+def test_headline_names_no_scheme_that_is_not_chosen(folder: str) -> None:
+    module = module_of(folder)
+    said = module.page(SETTINGS["no position"], module.Options()).headline
+    assert not [kind for kind in KINDS[:-1] if LABELS[kind] in said]
+
+
+PANELS: dict[str, dict[str, str]] = {
+    "at_a_glance": {}, "extrapolation": {"half": "formula"}, "pca": {}, "similarity": {}, "start": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", PANELS)
+def test_panels_say_real_width_heads_and_rounding(folder: str) -> None:
+    module = module_of(folder)
+    options = module.Options(**PANELS[folder])
+    notes = " ".join(words_of(module.page(Setting(), options)))
+    for fact in ("512 dimensions", "64 dimensions per head", "mean of 8 heads"):
+        assert fact in notes, fact
+    assert "rounded" not in notes
+    odd = SETTINGS["one head, equal width"].replace(precision="bfloat16", schemes=KINDS)
+    notes = " ".join(words_of(module.page(odd, options)))
+    assert "head 2 of 3 heads" in notes
+    assert notes.count("96 dimensions") >= 2  # at equal width RoPE has the whole dimension
+    # Extrapolation reads formulas exactly.
+    assert ("rounded to bfloat16" in notes) == (folder != "extrapolation")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_of_an_uploaded_table_are_no_markup(folder: str) -> None:
+    for name in HOSTILE.values():
+        rows = torch.from_numpy(np.random.default_rng(5).normal(size=(30, 12)).astype(np.float32))
+        table = PositionTable(
+            table=rows, tensor=name, provenance=name, notes=(name,), first_row=0,
+            source_dtype="float32", sha256="0" * 64, trained=True,
+        )  # fmt: skip
+        setting = Setting(
+            learned_source=cache_table(table), schemes=KINDS, length=24, dim=12, heads=2
+        )
+        module = module_of(folder)
+        page = module.page(setting, module.Options())
+        drawn_as_it_is = {
+            f"{panel.title}; {panel.subtitle}"
+            for block in page.all_blocks
+            if isinstance(block, Matrices)
+            for panel in block.panels
+        }
+        for text in words_of(page):
+            bare = re.sub(r"\\.", "·", text)  # without what is escaped
+            assert text in drawn_as_it_is or not any(part in bare for part in FORMATTING), text
+        ast.parse(page.script)
+
+
+# A and B ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_beside_b_changes_nothing_of_b(folder: str) -> None:
+    module = module_of(folder)
+    b, a = (module.page(setting, module.Options()) for setting in (SMALL, OTHER))
+    both = compare.pages(b, a, NAMES, ["base"])
+    assert both.headline.endswith(b.headline)
+    joined = {block.key: block for block in both.all_blocks if isinstance(block, Chart)}
+    for chart in b.all_blocks:
+        if isinstance(chart, Chart):
+            own = joined[chart.key].frame
+            if joined[chart.key].pinned is not None:
+                own = own[own["setting"] == "B"]
+            shared = [name for name in chart.frame if name in own and chart.listed]
+            pd.testing.assert_frame_equal(
+                own[shared].reset_index(drop=True),
+                chart.frame[shared].reset_index(drop=True),
+                check_dtype=False,
+                check_categorical=False,
+            )

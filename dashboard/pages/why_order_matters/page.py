@@ -1,6 +1,6 @@
 """Why order matters: what one attention layer makes of a sentence whose words change places."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dashboard.blocks import Block, Controls, Data, Definition, Matrices, Page, Text, Uses
 from dashboard.cache import cached
@@ -68,17 +68,13 @@ def _controls(
 ) -> tuple[Block, ...]:
     """Return the controls of the sentence, and of what is shown of it. labels: of the schemes offered."""
     heads = min(head_count(setting.heads, setting.real_model), MAX_SHOWN_HEADS)
-    swapped = ("swap", "swap_with") if options.reorder == SWAPPED else ()
-    most: dict[str, int | Sequence[str]] = {
-        "swap": words,
-        "swap_with": words,
+    swapped = {"swap": words, "swap_with": words} if options.reorder == SWAPPED else {}
+    offered: Mapping[str, int | Sequence[str]] = {
+        **swapped,
         "order_scheme": labels,
         "pattern_head": heads,
     }
-    return (
-        Controls(("sentence", "reorder", "causal")),
-        Controls((*swapped, "order_scheme", "pattern_head"), most),
-    )
+    return Controls(("sentence", "reorder", "causal")), Controls(tuple(offered), offered)
 
 
 def _answer(setting: Setting, read: WhyPosition, shown: str) -> list[Block]:
