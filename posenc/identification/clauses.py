@@ -1,5 +1,6 @@
 """Facts of a match as clauses: causes of other positions, mistakes of frequencies, and factors."""
 
+from posenc import fields
 from posenc.identification.facts import Size
 from posenc.identification.positions import Cause
 from posenc.identification.variants import Mistake
@@ -29,6 +30,11 @@ CAUSES = {
     "negated": "every sine is negated, as if positions counted backwards from 0",
     "sorted": "positions are those asked for, sorted: row {row:,} stands for position {0:,}, not for {1:,}",
     "other": "row {row:,} stands for position {0:,}, not for {1:,}",
+    "one row": "row {row:,} alone stands for another position, {0:,} in place of {1:,}",
+    "some rows": "{2:,} rows stand for other positions, the first of them row {row:,}: for {0:,} in "
+    "place of {1:,}",
+    "exchanged rows": "rows {row:,} and {0:,} have changed places",
+    "reversed": "the rows are in reverse order, the last position first",
     "strided": "each row stands for {0:,} positions more than the one before, as in a strided slice",
     "stuck": "from row {row:,} on, every row stands for position {0:,}, as where each decoding "
     "step counts "
@@ -68,8 +74,15 @@ MISTAKES = {
     "divided": "every frequency is the model's divided by {0}, as linear scaling by {0} does",
     "rounded frequencies": "the frequencies are rounded to {0}",
     "another number": "the {0} is {1}, where the scheme has {2}",
+    "ramp ends": "the ends of the ramp are {0}, and the scheme has truncate: {1}",
+    "reversed pairs": "the pairs are in reverse order, the slowest first",
+    "constant": "every number is {0:.6g}",
     "exchanged": "sines and cosines have changed places in {0:,} of {1:,} pairs",
     "axes": "the axes of the pairs are {0}",
+}
+_WHOLE_PAIRS = {
+    True: ("rounded to whole pairs, as by truncate: true", "false"),
+    False: ("not rounded to whole pairs, as by truncate: false", "true"),
 }
 _IN_TURN, _IN_SECTIONS = "dealt out in turn", "one section after the other"
 
@@ -82,8 +95,13 @@ def cause_clause(cause: Cause) -> str:
 
 def mistake_clause(mistake: Mistake) -> str:
     """Return what is wrong with frequencies or columns, as a clause."""
-    values = mistake.values
-    if mistake.word == "axes":
+    values: tuple[object, ...] = mistake.values
+    if mistake.word == "another number":
+        label, value, own = mistake.values
+        values = label, fields.described(value), fields.described(own)
+    elif mistake.word == "ramp ends":
+        values = _WHOLE_PAIRS[bool(values[0])]
+    elif mistake.word == "axes":
         ways = (_IN_SECTIONS, _IN_TURN) if values[0] else (_IN_TURN, _IN_SECTIONS)
         values = (f"{ways[0]}, where the scheme has them {ways[1]}",)
     return MISTAKES[mistake.word].format(*values)

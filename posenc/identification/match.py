@@ -13,7 +13,13 @@ from torch import Tensor
 from posenc.errors import SchemeArgumentError
 from posenc.hook_arguments import type_and_shape
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, TableInput
-from posenc.identification.facts import Arithmetic, LowAngles, ModelMatch, SchemeMatch, size_of
+from posenc.identification.facts import (
+    Arithmetic,
+    LowAngles,
+    ModelMatch,
+    SchemeMatch,
+    size_of,
+)
 from posenc.identification.float32_code import float32_codes
 from posenc.identification.frequency_fit import (
     ANGLE_ERROR,
@@ -43,6 +49,7 @@ _COPIES = 0.02  # largest difference of the columns of one pair
 _FEW_ROWS = 32  # most mistakes show in
 _SAMPLED_ROWS = 256
 _TRIED_ROWS = 12  # whose positions are recovered before those of all
+_SLIGHT = 0.5  # of the angle of one position: at the next one, a cosine or sine differs by more
 _KNOWN = 0.8  # share of rows that must have a position
 
 
@@ -78,11 +85,13 @@ def expected_positions(positions: Tensor | None, rows: int) -> Int[Tensor, " t"]
     """Return the positions of rows as int64, 0, 1, 2 ... for None; raises SchemeArgumentError."""
     if positions is None:
         return torch.arange(rows)
-    whole = not (positions.is_floating_point() or positions.is_complex())
-    if not whole or positions.numel() != rows or positions.dtype == torch.bool:
+    if positions.numel() != rows:
         raise SchemeArgumentError(
-            f"positions must be {rows:,} whole numbers, one for each row, got "
-            f"{type_and_shape(positions)}."
+            f"positions must be one for each of the {rows:,} rows, got {positions.numel():,}."
+        )
+    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
+        raise SchemeArgumentError(
+            f"positions must be whole numbers, got {type_and_shape(positions)}."
         )
     places = positions.detach().cpu().long().flatten()
     if int(places.abs().max()) > MAX_POSITION:
@@ -140,6 +149,9 @@ class _Comparison:
                 arithmetic = self._arithmetic(order)
                 return replace(none, belongs=True, arithmetic=arithmetic, reordered=reordered)
         none = replace(none, **self._first())
+        value = float(self.source.columns[0, 0])
+        if bool((self.source.columns == value).all()):
+            return replace(none, mistake=Mistake("constant", (value,)))
         explained = (
             self._explained(none, self.orders)
             or self._low_angles(none)
@@ -342,30 +354,54 @@ class _Comparison:
     def _moved(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return the positions of the rows, by the scheme's frequencies or by those of a mistake."""
         best: tuple[tuple[float, bool], SchemeMatch] | None = None
+        slight, is_text = self._is_slight(none), bool((self.positions.diff() == 1).all())
         for variant in self.variants:
             for planes in self._planes(len(variant.frequencies)):
                 squares = (planes[0].square() + planes[1].square()).mean(1)
                 size = math.sqrt(float(squares.median()))  # a few rows may be bad
+                words = size_of(size, variant.factor, self.dtype, self.own.factor)
+                size = variant.factor if words is None else size
                 found = self._recovered(planes, variant.frequencies, size)
                 if found is None:
                     continue
                 cause = cause_of(found, self.positions)
-                if cause is not None and cause.word == "other" and none.expected.diff().eq(1).all():
-                    continue
                 if cause is None and variant.mistake is None:
                     continue
-                words = size_of(size, variant.factor, self.dtype, self.own.factor)
+                if cause is not None and (slight or (cause.word == "other" and is_text)):
+                    continue
+                if variant.mistake is not None and not self._makes(planes, variant, size, found):
+                    continue
+                unknown = float((found == UNKNOWN).double().mean())
                 result = replace(
                     none, mistake=variant.mistake, size=words, cause=cause,
                     positions=None if cause is None else found,
                 )  # fmt: skip
-                unknown = float((found == UNKNOWN).double().mean())
                 key = (unknown, bool(cause and variant.mistake))
                 if best is None or key < best[0]:
                     best = key, result
                 if not unknown and (variant.mistake is None or cause is None):
                     return result
         return None if best is None else best[1]
+
+    def _is_slight(self, none: SchemeMatch) -> bool:
+        """Whether numbers differ by less than those of a row at the next position would."""
+        step = min(1.0, float(self.own.frequencies.max())) * self.own.factor
+        return none.first is not None and none.first.most.amount < _SLIGHT * step
+
+    def _makes(
+        self,
+        planes: tuple[Tensor, Tensor],
+        variant: Variant,
+        size: float,
+        positions: Int[Tensor, " t"],
+    ) -> bool:
+        """Whether a mistake makes every number of cosines and sines at some positions."""
+        if bool((positions == UNKNOWN).any()):
+            return False
+        sines = torch.arange(2 * len(variant.frequencies)) >= len(variant.frequencies)
+        recipe = TableRecipe(variant.frequencies.repeat(2), sines, size)
+        numbers, allowed = torch.cat(planes, 1), self._allowed(size)
+        return first_difference(numbers, recipe, positions, allowed) is None
 
     def _recovered(
         self, planes: tuple[Tensor, Tensor], frequencies: Float[Tensor, " p"], size: float

@@ -12,6 +12,7 @@ from posenc.identification.frequency_fit import ANGLE_ERROR
 UNKNOWN = torch.iinfo(torch.int64).min
 _EARLIEST, _LATEST = -(2**16), 2**21
 _LARGEST_ERROR = 0.05  # of a float32 angle: with more, any row fits somewhere
+_MOST_CHANCE = 1e-6  # positions that random angles would fit: with more, the numbers show none
 _BLOCK = 2**15  # positions that are tried at once
 _MOST_PERIODS = 512  # of the slowest pair, in each of which one position is tried
 _ROUNDED = ((torch.bfloat16, "bfloat16 positions"), (torch.float16, "float16 positions"))
@@ -28,7 +29,7 @@ def recover(
 
     frequencies: radians per position. tolerance: of every number; share: more, of the number itself. The
     slowest pair gives a position up to its period; each faster one refines it, because the error that is
-    left is far below its own period.
+    left is far below its own period. Few pairs show no position as far off as many do.
     Positions from -65,536 to 2,097,152 are found, and within 512 periods of the slowest pair.
     """
     turning = frequencies > 0
@@ -52,7 +53,8 @@ def recover(
         place = place.round()
         angle = ANGLE_ERROR * place.abs() * float(theta[-1])
         allowed = tolerance + angle.clamp_max(_LARGEST_ERROR)
-        fits = (place >= _EARLIEST) & (place <= _LATEST)
+        chance = 2 * place.abs() * ((allowed + share) / math.pi) ** len(theta)
+        fits = (place >= _EARLIEST) & (place <= _LATEST) & (chance <= _MOST_CHANCE)
         for pair in range(len(theta) - 1, -1, -1):
             turned = place * theta[pair]
             for part, wave in ((cos, turned.cos()), (sin, turned.sin())):
@@ -105,16 +107,15 @@ def cause_of(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Cause | N
     """
     if torch.equal(found, expected):
         return None
-    first = int((found != expected).nonzero()[0])
-    here, there = int(found[first]), int(expected[first])
     unknown = found == UNKNOWN
     if bool(unknown.any()):
-        known = ~unknown
-        rest = cause_of(found[known], expected[known]) if bool(known.any()) else None
-        row = int(unknown.nonzero()[0])
-        if rest is None:
-            return Cause("unknown", row, (int(unknown.sum()),))
-        return rest._replace(row=int(known.nonzero()[rest.row]))
+        rest = None if bool(unknown.all()) else cause_of(_continued(found, expected), expected)
+        return rest or Cause("unknown", int(unknown.nonzero()[0]), (int(unknown.sum()),))
+    wrong = (found != expected).nonzero().flatten()
+    first, last = int(wrong[0]), int(wrong[-1])
+    here, there = int(found[first]), int(expected[first])
+    if len(wrong) == 2 and (here, int(found[last])) == (int(expected[last]), there):
+        return Cause("exchanged rows", first, (last,))
     shift = found - expected
     if bool((shift == shift[0]).all()):
         word = "negative start" if int(found[0]) < 0 <= int(expected[0]) else "shifted"
@@ -132,12 +133,24 @@ def cause_of(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Cause | N
         low, high = int(found.min()), int(found.max())
         if high - low < size and not _is_text(expected):
             return Cause("wrapped", first, (here, there, size))
+    if len(wrong) == 1:
+        return Cause("one row", first, (here, there))
+    if last < len(found) - 1 and len(wrong) < len(found) / 2:
+        return Cause("some rows", first, (here, there, len(wrong)))
     if _is_text(expected):
         return _of_text(found, expected, first)
     if torch.equal(found, torch.arange(len(found))):
         return Cause("counted" if there else "not reset", first, (here, there))
     word = "sorted" if torch.equal(found, expected.sort().values) else "other"
     return Cause(word, first, (here, there))
+
+
+def _continued(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Int[Tensor, " t"]:
+    """Return positions with those of unknown rows as far from the ones expected as in the row before."""
+    known = (found != UNKNOWN).nonzero().flatten()
+    rows = torch.arange(len(found))
+    before = known[(torch.searchsorted(known, rows, right=True) - 1).clamp_min(0)]
+    return expected + (found - expected)[before]
 
 
 def _is_text(expected: Int[Tensor, " t"]) -> bool:
@@ -152,6 +165,8 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
     if len(runs) == 1:
         if (last.step, last.position) == (-1, 0):
             return Cause("negated", 0)
+        if (last.step, last.position) == (-1, len(found) - 1):
+            return Cause("reversed", 0)
         if last.step == 0:
             return Cause("stuck", 0, (begin + last.position,))
         return Cause("strided", 0, (last.step, begin + last.position))
@@ -166,10 +181,10 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
         return Cause("reset", second.row, (len(runs), runs[0].length if even else 0))
     if (slices := _slices(runs)) is not None:
         return Cause("context-parallel slice", second.row, slices)
-    if len(runs) > max(8, len(found) // 4):
+    if len(runs) > max(8, len(found) // 4) or second.row != first:
         return Cause("other", first, (int(found[first]), int(expected[first])))
     numbers = (begin + second.position, begin + second.row)
-    if second.position == 2 * second.row and runs[0].position == 0:
+    if second.position == 2 * second.row:
         return Cause("counted twice", second.row, numbers)
     word = "jumps ahead" if second.position > second.row else "goes back"
     return Cause(word, second.row, numbers)

@@ -78,20 +78,21 @@ def usual_configs(
             yield scaling(dim=dim, **numbers, **switch)
 
 
-def changed_scalings(scheme: RopeConfig) -> Iterator[tuple[ScaledRopeConfig, str, str, str]]:
+def changed_scalings(
+    scheme: RopeConfig,
+) -> Iterator[tuple[ScaledRopeConfig, str, float | bool, float | bool]]:
     """Yield a scaling with one of its numbers changed to another usual one.
 
-    With the name of the number, its new value and the scheme's own, as texts.
+    With the name of the field, its new value and the scheme's own.
     """
     if not isinstance(scheme, ScaledRopeConfig):
         return
-    for name, rule in _own_rules(scheme):
+    for name, _ in _own_rules(scheme):
         own = getattr(scheme, name)
         for value in _usual_values(name, own):
             if value != own:
-                texts = rule.label.lower(), fields.described(value), fields.described(own)
                 with contextlib.suppress(ConfigError):
-                    yield scheme.replace(**{name: value}), *texts
+                    yield scheme.replace(**{name: value}), name, value, own
 
 
 def _usual_values(name: str, own: object) -> Sequence[Any]:

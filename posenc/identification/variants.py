@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc import fields
 from posenc.identification.scalings import changed_scalings
 from posenc.limits import MAX_POSITION
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -44,11 +45,14 @@ def variants(scheme: RopeConfig, length: int) -> Iterator[Variant]:
 def other_numbers(scheme: RopeConfig, length: int) -> Iterator[Variant]:
     """Yield the frequencies and factors of a scaling with one of its numbers changed."""
     expected, _ = rope_frequencies(scheme, length=length)
-    for other, label, value, own in changed_scalings(scheme):
+    for other, name, value, own in changed_scalings(scheme):
         scaled = other.at_length(length)
         frequencies = scaled.unscaled().inv_freq / scaled.divisors()
         if not torch.equal(frequencies, expected):
+            label = fields.rules(scheme)[name].label.lower()
             mistake = Mistake("another number", (label, value, own))
+            if name == "truncate":
+                mistake = Mistake("ramp ends", (value,))
             yield Variant(mistake, frequencies, other.attention_scaling())
 
 
@@ -67,6 +71,7 @@ def _mistakes(
         yield from _of_scaling(scheme, expected, plain, length)
     yield from _of_width(scheme, expected)
     yield Mistake("exponent m/d"), plain.sqrt()
+    yield Mistake("reversed pairs"), expected.flip(0)
     for dtype in (torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")
         yield Mistake("rounded frequencies", (name,)), expected.to(dtype).double()

@@ -223,7 +223,7 @@ def test_scalings_that_numbers_do_not_tell_apart_are_all_found(rows: int) -> Non
         ("rope_yarn", {"trained_length": 8_192}, "trained length is 8,192, where the scheme has 32,768"),
         ("rope_yarn", {"beta_fast": 16.0}, "The beta fast is 16, where the scheme has 32"),
         ("rope_yarn", {"beta_slow": 2.0}, "The beta slow is 2, where the scheme has 1"),
-        ("rope_yarn", {"truncate": False}, "The whole pairs is false, where the scheme has true"),
+        ("rope_yarn", {"truncate": False}, "The ends of the ramp are not rounded to whole pairs"),
         ("rope_yarn_paper", {"factor": 4.0}, "The scale factor is 4, where the scheme has 8"),
         ("rope_ntk", {"factor": 8.0}, "The scale factor is 8, where the scheme has 4"),
         ("rope_linear", {"factor": 8.0}, "(position interpolation by 8)"),

@@ -37,12 +37,17 @@ def positions(rows: int) -> Tensor:
     return torch.arange(rows, dtype=torch.float64)[:, None]
 
 
-def yarn(dim: int, base: float, factor: float, trained: int) -> Tensor:
-    """Frequencies of Peng et al. 2023 as in their code, with their 32 and 1 turns, written again."""
+def yarn(dim: int, base: float, factor: float, trained: int, *, whole: bool = True) -> Tensor:
+    """Frequencies of Peng et al. 2023 as in their code, with their 32 and 1 turns, written again.
+
+    whole: whether the ends of the ramp are rounded to whole pairs, as by `truncate`.
+    """
     turns = [
         dim * math.log(trained / (turn * 2 * math.pi)) / (2 * math.log(base)) for turn in (32, 1)
     ]
-    low, high = max(math.floor(turns[0]), 0), min(math.ceil(turns[1]), dim - 1)
+    if whole:
+        turns = [math.floor(turns[0]), math.ceil(turns[1])]
+    low, high = max(turns[0], 0), min(turns[1], dim - 1)
     ramp = ((torch.arange(dim // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
     inv_freq = plain(dim, base)
     return inv_freq / factor * ramp + inv_freq * (1 - ramp)
@@ -244,6 +249,14 @@ def turned(places: Tensor, frequencies: Tensor | None = None, size: float = 1.0)
     return halves(places.double()[:, None] * theta, size)
 
 
+def blanked(tables: Tables, row: int) -> Tables:
+    """Tables with one row of zeros and a half, which no position makes."""
+    for part in tables:
+        part[row] = 0.5
+        part[row, ::2] = 0.0
+    return tables
+
+
 def exchanged(pairs: int) -> Tables:
     """As a sum by angle addition that exchanges cosine and sine in the first pairs."""
     cos, sin = turned(rows(range(64)))
@@ -393,6 +406,40 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
         turned(torch.arange(300), llama3(llama3(plain(128, 5e5)))), LLAMA3, None,
         "scaled twice", "The frequencies are scaled twice by Llama 3 scaling by 8",
     ),
+    "one row": (
+        turned(rows(range(7, 8), range(1, 64))), ROPE, None,
+        "one row", "Row 0 alone stands for another position, 7 in place of 0",
+    ),
+    "the last row": (
+        turned(rows(range(63), range(1))), ROPE, None,
+        "one row", "Row 63 alone stands for another position, 0 in place of 63",
+    ),
+    "some rows": (
+        turned(rows(range(5), range(9, 11), range(7, 64))), ROPE, None,
+        "some rows", "2 rows stand for other positions, the first of them row 5: for 9 in place of 5",
+    ),
+    "two rows exchanged": (
+        turned(rows(range(5), range(9, 10), range(6, 9), range(5, 6), range(10, 64))), ROPE, None,
+        "exchanged rows", "Rows 5 and 9 have changed places",
+    ),
+    "rows in reverse order": (
+        turned(torch.arange(63, -1, -1)), ROPE, None, "reversed", "The rows are in reverse order",
+    ),
+    "packed documents with a bad row": (
+        blanked(turned(rows(range(60), range(40))), 70), ROPE, None,
+        "reset", "Positions begin again at 0 in row 60 (2 parts)",
+    ),
+    "pairs in reverse order": (
+        turned(torch.arange(64), plain(128, 1e4).flip(0)), ROPE, None,
+        "reversed pairs", "The pairs are in reverse order, the slowest first",
+    ),
+    "one number alone": (
+        (torch.ones(64, 128), torch.ones(64, 128)), ROPE, None, "constant", "Every number is 1.",
+    ),
+    "the ends of YaRN's ramp not rounded": (
+        turned(torch.arange(300), yarn(128, 1e6, 4.0, 32_768, whole=False), SIZE_4), QWEN_YARN, None,
+        "ramp ends", "The ends of the ramp are not rounded to whole pairs, as by truncate: false",
+    ),
     "exponent m/d": (
         turned(torch.arange(200), plain(128, 1e4).sqrt()), ROPE, None,
         "exponent m/d", "The exponents are m/d in place of 2m/d",
@@ -463,6 +510,21 @@ def test_attention_factor_in_16_bits_is_rounded_up_to_three_times() -> None:
         size = torch.tensor(SIZE_4, dtype=torch.bfloat16)
         tables = cos.bfloat16() * size, sin.bfloat16() * size
         assert match_model({"all": QWEN_YARN}, *tables).belongs == belongs
+
+
+@pytest.mark.parametrize("pairs", [2, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("change", [1.0005, 1.02, 0.99])
+def test_slightly_wrong_frequencies_are_no_far_positions(
+    change: float, dtype: torch.dtype, pairs: int
+) -> None:
+    """Few pairs come near any number at some far position, by the model's frequencies or a mistake's."""
+    scheme = config_of("rope_linear", dim=2 * pairs, factor=4.0, layout="half")
+    for rows in (12, 40):
+        wrong = change * plain(2 * pairs, 1e4) / 4
+        cos, sin = turned(torch.arange(rows), wrong)
+        found = match_model({"all": scheme}, cos.to(dtype), sin.to(dtype)).matches["all"]
+        assert (found.mistake, found.cause, found.size) == (None, None, None)
 
 
 def test_table_at_the_positions_expected_belongs() -> None:
