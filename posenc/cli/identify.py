@@ -17,7 +17,9 @@ from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.cli.plan import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
+from posenc.identification.columns import TableInput
 from posenc.identification.identify import from_exact
+from posenc.identification.match import expected_positions
 from posenc.identification.sentences import (
     deviation_sentences,
     fit_sentence,
@@ -76,6 +78,9 @@ def identify_table(
     except OSError as error:
         where = error.filename or file
         raise click.ClickException(f"{where} cannot be read: {error.strerror}.") from None
+    if places is not None:  # before a search that may take long
+        source = table.table if vectors is not None else TableInput.of(table.table, second).columns
+        expected_positions(places, source.shape[-2])
     with _search_notice(), fixed_threads(1):
         if vectors is not None:
             belong = _print_rotations(_parts(vectors), _parts(table), schemes, places, as_json)

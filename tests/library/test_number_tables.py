@@ -212,6 +212,23 @@ def test_command_compares_the_positions_expected_and_names_the_cause_first(tmp_p
         assert json.loads(run(*arguments, "--json")[1])["belongs"] == (not status)
 
 
+def test_command_counts_the_positions_before_it_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, positions = tmp_path / "config.json", tmp_path / "positions.txt"
+    config.write_text('{"model_type": "llama", "hidden_size": 128, "num_attention_heads": 4}')
+    positions.write_text("0 1 2")
+    cos, sin = rope_tables(40, 32)
+    for name, part in (("cos", cos), ("sin", sin)):
+        (tmp_path / f"{name}.npy").write_bytes(npy(part.numpy()))
+    monkeypatch.setattr(identify_command, "identify", None)
+    monkeypatch.setattr(identify_command, "rotation_of", None)
+    cosines, options = tmp_path / "cos.npy", ("--config", config, "--positions", positions)
+    for others in (("--sines", tmp_path / "sin.npy"), ("--before", cosines)):
+        message = "Error: positions must be one for each of the 40 rows, got 3.\n"
+        assert run(cosines, *others, *options) == (2, message)
+
+
 def test_command_takes_sines_of_another_file_and_names_of_tensors(tmp_path: Path) -> None:
     cos, sin = rope_tables(64, 32, 5e5)
     both = tmp_path / "both.safetensors"
