@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
 from posenc.hook_arguments import type_and_shape
-from posenc.identification.columns import ARRANGEMENTS, Arrangement, TableInput
+from posenc.identification.columns import Arrangement, TableInput
 from posenc.identification.facts import (
     Arithmetic,
     LowAngles,
@@ -28,6 +28,7 @@ from posenc.identification.frequency_fit import (
     one_rounding,
     rounding,
 )
+from posenc.identification.planes import orders_of, planes_of
 from posenc.identification.positions import UNKNOWN, cause_of, recover
 from posenc.identification.predict import (
     Allowed,
@@ -36,7 +37,14 @@ from posenc.identification.predict import (
     first_difference,
     predict,
 )
-from posenc.identification.variants import Mistake, Variant, divided, other_numbers, variants
+from posenc.identification.variants import (
+    Mistake,
+    Variant,
+    axes_in_turn,
+    divided,
+    other_numbers,
+    variants,
+)
 from posenc.limits import MAX_POSITION
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -45,7 +53,6 @@ from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 _ROUNDINGS = 4  # of numbers with an attention factor: of cosines, the factor and their product
 _VECTOR_ROUNDINGS = 8  # of a quotient of two rounded vectors
 _OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
-_COPIES = 0.02  # largest difference of the columns of one pair
 _FEW_ROWS = 32  # most mistakes show in
 _SAMPLED_ROWS = 256
 _TRIED_ROWS = 12  # whose positions are recovered before those of all
@@ -108,18 +115,6 @@ def match(
 ) -> SchemeMatch:
     """Compare a table with a scheme. positions: of its rows; of_vectors: see `match_model`."""
     return _Comparison(scheme, source, positions, of_vectors).result()
-
-
-def orders_of(source: TableInput, dim: int, layout: str = "half") -> list[Arrangement]:
-    """Return the orders of columns that a rotary cache of a width may have, those of a layout first."""
-    count = source.columns.shape[1]
-    orders = [
-        order
-        for order in ARRANGEMENTS
-        if order.scheme == "rope" and not order.fault and order.form == source.form
-        and order.fits(count) and order.columns(count).dim == dim
-    ]  # fmt: skip
-    return sorted(orders, key=lambda order: order.layout != layout)
 
 
 class _Comparison:
@@ -310,28 +305,10 @@ class _Comparison:
 
     def _planes(self, pairs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield cosines and sines of so many pairs in every order that the columns may have."""
-        seen = set()
-        for order in orders_of(self.source, 2 * pairs, self.scheme.layout):
-            if pairs == len(self.own.frequencies) and order in self.wrong_orders:
-                continue
-            columns = order.columns(self.count)
-            index = (columns.exponents * pairs).round().long()
-            parts = [which.nonzero().flatten() for which in (~columns.sines, columns.sines)]
-            if not all(len(part) for part in parts):
-                continue
-            copies = [
-                torch.stack([part[index[part] == m] for m in range(pairs)], 1) for part in parts
-            ]
-            numbers = self.source.columns
-            if any(
-                bool((numbers[:, every[0]] - numbers[:, every[-1]]).abs().max() > _COPIES)
-                for every in copies
-            ):
-                continue
-            key = tuple(tuple(every[0].tolist()) for every in copies)
-            if key not in seen:
-                seen.add(key)
-                yield numbers[:, copies[0][0]], numbers[:, copies[1][0]]
+        every = orders_of(self.source, 2 * pairs, self.scheme.layout)
+        if pairs == len(self.own.frequencies):
+            every = [order for order in every if order not in self.wrong_orders]
+        return planes_of(self.source, every)
 
     def _exchanged(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return in how many pairs sines and cosines have changed places."""
@@ -446,12 +423,3 @@ class _Comparison:
         if none.first is None or not 0 < none.first.first.row < len(self.positions) - 2:
             return None
         return self._explained(none, self.orders, slice(none.first.first.row, None))
-
-
-def axes_in_turn(scheme: RopeSectionsConfig, interleaved: bool) -> list[int]:
-    """Return the axis of every pair, dealt out in turn or one section after the other."""
-    sizes = scheme.sizes
-    if not interleaved:
-        return [axis for axis, size in enumerate(sizes) for _ in range(size)]
-    count = len(sizes)
-    return [m % count if m < count * sizes[m % count] else 0 for m in range(sum(sizes))]

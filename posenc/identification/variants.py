@@ -14,6 +14,7 @@ from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.rope_scaling.base import RotationRampConfig, ScaledRopeConfig, blended
 from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, larger_base_divisors
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 _DIVISORS = (2, 3, 4, 5, 6, 8, 10, 16, 32, 64)
 
@@ -61,6 +62,15 @@ def divided(scheme: RopeConfig, length: int) -> Iterator[Variant]:
     expected, factor = rope_frequencies(scheme, length=length)
     for divisor in _DIVISORS:
         yield Variant(Mistake("divided", (divisor,)), expected / divisor, factor)
+
+
+def axes_in_turn(scheme: RopeSectionsConfig, interleaved: bool) -> list[int]:
+    """Return the axis of every pair, dealt out in turn or one section after the other."""
+    sizes = scheme.sizes
+    if not interleaved:
+        return [axis for axis, size in enumerate(sizes) for _ in range(size)]
+    count = len(sizes)
+    return [m % count if m < count * sizes[m % count] else 0 for m in range(sum(sizes))]
 
 
 def _mistakes(
