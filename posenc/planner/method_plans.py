@@ -94,38 +94,40 @@ class Extension:
 
 
 def method_plans(
-    asked: Extension, names: Sequence[str]
+    extension: Extension, names: Sequence[str]
 ) -> tuple[list[MethodPlan], tuple[Fact, ...]]:
     """Return a plan of each method, the first in rank first, and why others are left out.
 
     names: keys of METHODS. The scaling of the model's config is a method, too.
     """
-    scheme, trained = asked.scheme, asked.trained
+    scheme, trained = extension.scheme, extension.trained
     plans: list[MethodPlan] = []
     missing: list[Fact] = []
     if scheme != trained:
         # Dynamic NTK leaves frequencies as trained up to the trained length.
-        is_unchanged = scheme.at_length(asked.target).slowest_divisor == 1
+        is_unchanged = scheme.at_length(extension.target).slowest_divisor == 1
         configured = as_configured(
-            asked.target, asked.scaled_length, was_trained=asked.with_scaling or is_unchanged
+            extension.target,
+            extension.scaled_length,
+            was_trained=extension.with_scaling or is_unchanged,
         )
-        plans.append(_method_plan(asked, configured, scheme))
-    for method, config in _configs(asked, names):
+        plans.append(_method_plan(extension, configured, scheme))
+    for method, config in _configs(extension, names):
         known = config == scheme != trained
         if config is None or known:
             why = left_out(
                 method,
                 trained,
-                scheme if known else asked.current,
-                asked.window,
+                scheme if known else extension.current,
+                extension.window,
                 configured=known,
-                searched=asked.searched,
-                behind=_behind_larger_base(names, asked.reach / asked.trained_length),
+                searched=extension.searched,
+                behind=_behind_larger_base(names, extension.reach / extension.trained_length),
             )
             missing.append(why)
         else:
-            plans.append(_method_plan(asked, method, config))
-    return _ranked(plans, asked.reach / asked.trained_length), tuple(missing)
+            plans.append(_method_plan(extension, method, config))
+    return _ranked(plans, extension.reach / extension.trained_length), tuple(missing)
 
 
 def _ranked(plans: Sequence[MethodPlan], stretch: float) -> list[MethodPlan]:
@@ -146,13 +148,15 @@ def _behind_larger_base(names: Sequence[str], factor: float) -> list[str]:
     return labels
 
 
-def _configs(asked: Extension, names: Sequence[str]) -> Iterator[tuple[Method, RopeConfig | None]]:
-    """Yield every method asked for with its config, None where it has none."""
-    trained, scheme, window = asked.trained, asked.scheme, asked.window
-    longer = asked.reach > asked.trained_length
+def _configs(
+    extension: Extension, names: Sequence[str]
+) -> Iterator[tuple[Method, RopeConfig | None]]:
+    """Yield every method of `names` that fits with its config, None where it has none."""
+    trained, scheme, window = extension.trained, extension.scheme, extension.window
+    longer = extension.reach > extension.trained_length
     if not longer and UNSCALED.name in names:
-        no_new = NEW_LENGTH if asked.target > asked.trained_length else NO_NEW_DISTANCE
-        yield no_new, trained if asked.current == trained else None
+        no_new = NEW_LENGTH if extension.target > extension.trained_length else NO_NEW_DISTANCE
+        yield no_new, trained if extension.current == trained else None
     for method in (METHODS[name] for name in names if longer):
         if method is UNSCALED:
             yield method, trained
@@ -163,46 +167,49 @@ def _configs(asked: Extension, names: Sequence[str]) -> Iterator[tuple[Method, R
             scaled = scaled_for(
                 method.scaling,
                 trained,
-                text=asked.target,
-                reach=asked.reach,
-                trained_length=asked.trained_length,
+                text=extension.target,
+                reach=extension.reach,
+                trained_length=extension.trained_length,
             )
             if scaled is not None and scaled.kind == scheme.kind:
-                scaled = _of_own_kind(asked, scaled)
-            if scaled is not None and (least := _factor_of_makers(asked, scaled.kind)) is not None:
+                scaled = _of_own_kind(extension, scaled)
+            if (
+                scaled is not None
+                and (least := _factor_of_makers(extension, scaled.kind)) is not None
+            ):
                 scaled = scaled.replace(factor=least)
             yield method, scaled
 
 
-def _of_own_kind(asked: Extension, scaled: RopeConfig) -> RopeConfig:
+def _of_own_kind(extension: Extension, scaled: RopeConfig) -> RopeConfig:
     """Return the model's own scaling to the target: its ramp and the like stay as they are."""
     # Within its context the model has its scaling already.
-    if asked.current == asked.scheme and asked.reach <= asked.own_length:
-        return asked.scheme
+    if extension.current == extension.scheme and extension.reach <= extension.own_length:
+        return extension.scheme
     changed = ("factor", "trained_length", "length", "attention_factor")
     values = {name: getattr(scaled, name) for name in fields.rules(scaled) if name in changed}
-    return asked.scheme.replace(**values)
+    return extension.scheme.replace(**values)
 
 
-def _factor_of_makers(asked: Extension, kind: str) -> float | None:
+def _factor_of_makers(extension: Extension, kind: str) -> float | None:
     """Return the least factor by which the model's makers recommend a kind of scaling, None for none."""
-    evidence = asked.evidence
+    evidence = extension.evidence
     if evidence is None or evidence.kind != kind:
         return None
-    is_theirs = asked.trained_length == evidence.preset.trained_length
-    return evidence.factor_for(asked.reach) if is_theirs else None
+    is_theirs = extension.trained_length == evidence.preset.trained_length
+    return evidence.factor_for(extension.reach) if is_theirs else None
 
 
-def _method_plan(asked: Extension, method: Method, config: RopeConfig) -> MethodPlan:
+def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> MethodPlan:
     """Return one method's plan, not ranked yet."""
-    evidence = asked.evidence
-    text, reach, length = asked.target, asked.reach, asked.trained_length
+    evidence = extension.evidence
+    text, reach, length = extension.target, extension.reach, extension.trained_length
     longer, factor = reach > length, reach / length
-    measured = _measured(asked, method, config) if longer else ()
+    measured = _measured(extension, method, config) if longer else ()
     advised = longer and evidence is not None and evidence.recommends(config, reach)
     inv_freq, attention_factor = rope_frequencies(config, length=text)
-    weight, softmax = softmax_scale(asked.model.rotary_kind.block_scale, config)
-    pairs = _pairs(asked, method, config)
+    weight, softmax = softmax_scale(extension.model.rotary_kind.block_scale, config)
+    pairs = _pairs(extension, method, config)
     ready = readiness(method.evidence, factor, recommended=advised, measured=measured)
     fine_tuning = method.evidence.fine_tuning(factor)
     distances = sorted({reach // 4, reach // 2, reach - 1})
@@ -212,9 +219,9 @@ def _method_plan(asked: Extension, method: Method, config: RopeConfig) -> Method
         config=config,
         attention_factor=attention_factor,
         pairs=pairs,
-        short=short_cost(asked.current, config, length),
+        short=short_cost(extension.current, config, length),
         kernel=dict(zip(distances, kernel, strict=True)),
-        first_negative=first_negative_offset(inv_freq, asked.scanned),
+        first_negative=first_negative_offset(inv_freq, extension.scanned),
         stale_from=stale_from(config, length, text),
         cosine_error=worst_cosine_error(inv_freq, text),
         code_cosine_error=_error_in_code(config, inv_freq, text),
@@ -228,38 +235,42 @@ def _method_plan(asked: Extension, method: Method, config: RopeConfig) -> Method
             readiness=ready,
             training="none" if ready is Readiness.UNTRAINED else fine_tuning or "light",
             fine_tuning=fine_tuning,
-            precedent=precedent_of(asked.model, method.kind, reach),
+            precedent=precedent_of(extension.model, method.kind, reach),
             released=released_at(method.kind, factor),
             unseen=pairs.unseen_count > 0,
         ),
     )
 
 
-def _measured(asked: Extension, method: Method, config: RopeConfig) -> tuple[MeasuredRatio, ...]:
+def _measured(
+    extension: Extension, method: Method, config: RopeConfig
+) -> tuple[MeasuredRatio, ...]:
     """Return what small models measured of a method without training, as its readiness needs it."""
-    other_base = type(config) is RopeConfig and config != asked.trained
+    other_base = type(config) is RopeConfig and config != extension.trained
     if method.evidence.training not in ("fine-tuning", "fails") or other_base:
         return ()
     kind = method.evidence.measured_as or config.kind
-    return measured_at(kind, asked.reach / asked.trained_length)
+    return measured_at(kind, extension.reach / extension.trained_length)
 
 
-def _pairs(asked: Extension, method: Method, config: RopeConfig) -> Pairs:
+def _pairs(extension: Extension, method: Method, config: RopeConfig) -> Pairs:
     """Return the frequencies of training and those at the target."""
-    sizes = {"text": asked.target, "reach": asked.reach}
-    divisor = asked.reach / asked.trained_length
+    sizes = {"text": extension.target, "reach": extension.reach}
+    divisor = extension.reach / extension.trained_length
     if config != config.as_trained():
-        divisor = config.at_length(asked.target).slowest_divisor
+        divisor = config.at_length(extension.target).slowest_divisor
     pairs = compare_pairs(
-        asked.trained,
+        extension.trained,
         config,
-        trained_length=asked.trained_length,
+        trained_length=extension.trained_length,
         factor=max(divisor, 1.0),
         **sizes,
     )
-    if method.name == CONFIGURED and config == asked.current:
+    if method.name == CONFIGURED and config == extension.current:
         # The model was trained with its scaling, up to the context that this is made for.
-        own = compare_pairs(config, config, trained_length=asked.own_length, factor=1.0, **sizes)
+        own = compare_pairs(
+            config, config, trained_length=extension.own_length, factor=1.0, **sizes
+        )
         pairs = replace(pairs, unseen=own.unseen)
     return pairs
 

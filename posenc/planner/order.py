@@ -37,8 +37,8 @@ def _order(plan: ContextPlan, numbers: bool) -> Iterator[str]:
     methods = {method.method.kind: method for method in plan.methods}
     for method in plan.methods:
         if (precedent := method.standing.precedent) is not None:
-            numbers_of = dataclasses.asdict(precedent)
-            yield _COMPARISONS["precedent"].format(label=method.method.label, **numbers_of)
+            extended = dataclasses.asdict(precedent) | {"label": method.method.label}
+            yield say("comparisons", Fact("precedent", extended))
     for training in get_args(Training):
         pairs = [pair for pair in plan.comparisons if pair.training == training]
         decided = [pair for pair in pairs if pair.verdict in ("first", "second")]
@@ -68,7 +68,7 @@ def study_tables(plan: ContextPlan) -> list[StudyTable]:
         base = ""
         if study.base and LARGER_BASE.kind in planned:
             numbers = {"compared": study.base, "planned": planned[LARGER_BASE.kind].config.base}
-            base = _COMPARISONS["base"].format(**numbers)
+            base = say("comparisons", Fact("base", numbers))
         rows = [
             {"measure": _MEASURES[measure]}
             | {

@@ -56,7 +56,7 @@ def plan(
     plans: list[MethodPlan] = []
     missing: tuple[Fact, ...] = ()
     if isinstance(kind.scheme, RopeConfig) and length is not None:
-        asked = Extension(
+        extension = Extension(
             model=model,
             scheme=kind.scheme,
             evidence=evidence,
@@ -67,7 +67,7 @@ def plan(
             window=window,
             searched=searched,
         )
-        plans, missing = method_plans(asked, names)
+        plans, missing = method_plans(extension, names)
     planned = ContextPlan(
         name=name or model.model_type,
         model=model,

@@ -197,7 +197,7 @@ def _not_longer(plan: ContextPlan, lengths: dict[str, object]) -> Iterator[Fact]
             yield Fact("acts_here_too", {"scheme": own.config.words})
         return
     partly = plan.model.main.scheme != plan.kind.scheme
-    layers = {"layers": "layers with RoPE" if partly else "layers", "reach": plan.reach}
+    layers = {"layers": Fact("rope_layers" if partly else "layers", {}), "reach": plan.reach}
     yield Fact(f"no_new_distance{assumed}", lengths | layers)
     if plan.evidence is not None and not plan.evidence.kind:
         statement = plan.evidence.statement.removesuffix(".")
