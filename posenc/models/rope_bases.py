@@ -9,14 +9,21 @@ from posenc.models.rope_types import THETA
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """The base of a kind of layer; None where the class needs it to be given. See the module."""
+    """The base of a kind of layer.
+
+    default: where the config has no rope block; names: the keys outside of a block that count then.
+    block_default: where it has a block without a base; block_names: the keys outside of the block
+    that count then. Both defaults are None where the class needs the base to be given.
+    takes_scaling: whether a rope_scaling applies. may_be_absent: whether the kind takes its defaults
+    where rope_parameters has blocks of other kinds alone.
+    """
 
     default: float | None
     names: Sequence[str] = (THETA,)
-    bare: float | None
-    bare_names: Sequence[str]
-    scaled: bool = True
-    fills: bool = True
+    block_default: float | None
+    block_names: Sequence[str]
+    takes_scaling: bool = True
+    may_be_absent: bool = True
 
 
 def bases_of(rope: Mapping[str, Any]) -> dict[str, Base]:
@@ -24,7 +31,11 @@ def bases_of(rope: Mapping[str, Any]) -> dict[str, Base]:
     rows = rope.get("bases") or {"": {"default": rope["base"]}}
     return {
         word: Base(
-            **{"bare": row["default"], "bare_names": row.get("names", (THETA,)), **row},
+            **{
+                "block_default": row["default"],
+                "block_names": row.get("names", (THETA,)),
+                **row,
+            },
         )
         for word, row in rows.items()
     }

@@ -9,10 +9,7 @@ share: the default rotated share; absent where the class always rotates the whol
   scaled_share: the default where the block scales. share_names: its keys outside of a block.
   share_of_head: whether it may count the whole head, of which a part is rotated. rotary_key: the
   key under which the config may give the rotated width.
-base: the default base of all kinds; or bases: by kind of layer, `default`, its keys outside of a
-  block (`names`), both where there is a block without a base (`bare`, `bare_names`), whether a
-  rope_scaling applies (`scaled`), and whether a kind that is left out beside others takes its
-  default (`fills`).
+base: the default base of all kinds; or bases: by kind of layer, as posenc.models.rope_bases.Base.
 blocks: the default block by kind of layer, "" for all kinds. trained_length: the default of
   original_max_position_embeddings. takes: the only types that it takes. types: its own words for a
   type.
@@ -98,12 +95,12 @@ class BlockReader:
     def scheme(self) -> RopeConfig | NoneConfig:
         """Return the scheme. Raises ConfigFileError, also where two blocks disagree."""
         record = self.record
-        if record.says(OLD) and not any(base.scaled for base in self.bases.values()):
+        if record.says(OLD) and not any(base.takes_scaling for base in self.bases.values()):
             raise record.error(OLD, f"is not what this class reads: it takes {NEW} alone")
         new, is_null = self._new_block()
         if is_null:
             return NoneConfig()
-        old = record.section(OLD) if self.base.scaled else None
+        old = record.section(OLD) if self.base.takes_scaling else None
         if old is not None and not old.content:
             old = None
         blocks = [block for block in (new, old) if block is not None]
@@ -128,7 +125,7 @@ class BlockReader:
             return self._of_kind(block)
         if self.is_shared:
             return block, False
-        if not block.content and self.base.fills:
+        if not block.content and self.base.may_be_absent:
             return None, False
         raise self.record.error(
             NEW,
@@ -138,7 +135,7 @@ class BlockReader:
     def _of_kind(self, block: Record) -> tuple[Record | None, bool]:
         """Return the block of this kind of layer, and whether it is null."""
         if self.word not in block.content:
-            if self.is_shared or not self.base.fills:
+            if self.is_shared or not self.base.may_be_absent:
                 default = self.rope.get("blocks", {}).get(self.word)
                 raise block.error(
                     self.word,

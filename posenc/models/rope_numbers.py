@@ -180,7 +180,7 @@ class BlockNumbers:
         """Return the base: of the block or around it, else the default of the class."""
         names, default = self.base.names, self.base.default
         if is_given and block.content.get(THETA) is None:
-            names, default = self.base.bare_names, self.base.bare
+            names, default = self.base.block_names, self.base.block_default
         self.outer |= {*names}
         base: float | None = self._inner_or_outer(block, THETA, names, limits.BASE)
         if base is not None:

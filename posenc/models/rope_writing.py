@@ -134,7 +134,7 @@ def first_generation(model_type: str, kinds: Schemes, kept: Mapping[str, float])
         width = {"rotary_dim": schemes[0][1].rotary_dim}
         return width if "rotary_dim" in row["defaults"] else {}
     rope, bases = row["rope"], bases_of(row["rope"])
-    if not any(base.names or base.scaled for base in bases.values()):
+    if not any(base.names or base.takes_scaling for base in bases.values()):
         raise SchemeArgumentError(f"{model_type} knows rope_parameters only.")
     keys: Block = {}
     for word, scheme in schemes:
@@ -161,13 +161,13 @@ def _outer_keys(
         keys[share_names[0]] = block.pop(SHARE_KEY)
     # null would mean the class's own block, where it has one (gpt-oss).
     scaling = None if block == {"rope_type": DEFAULT} and not rope.get("blocks") else block
-    if names := base.names if scaling is None else base.bare_names:
+    if names := base.names if scaling is None else base.block_names:
         keys[names[0]] = theta
     elif theta != base.default:
         raise SchemeArgumentError(
             f"the first generation has no base of the {word} layers of {model_type}."
         )
-    if base.scaled:
+    if base.takes_scaling:
         keys["rope_scaling"] = scaling
     elif scaling is not None:
         raise SchemeArgumentError(

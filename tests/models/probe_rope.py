@@ -55,22 +55,25 @@ def outer_keys(model_type: str, needs: dict[str, Any], default: dict[str, Any]) 
         own = {
             "default": base,
             "names": names(kind, BASES, "rope_theta", VALUE, {}),
-            "bare": blocks(given)[kind].get("rope_theta"),
-            "bare_names": names(kind, BASES, "rope_theta", VALUE, given),
-            "scaled": scaled[kind].get("factor") == 3.5,
-            "fills": not kind or (is_kept and beside[kind].get("rope_theta") == base is not None),
+            "block_default": blocks(given)[kind].get("rope_theta"),
+            "block_names": names(kind, BASES, "rope_theta", VALUE, given),
+            "takes_scaling": scaled[kind].get("factor") == 3.5,
+            "may_be_absent": not kind
+            or (is_kept and beside[kind].get("rope_theta") == base is not None),
         }
         usual = {
-            "names": ["rope_theta"], "bare": base, "bare_names": own["names"], "scaled": True,
-            "fills": True,
+            "names": ["rope_theta"], "block_default": base, "block_names": own["names"],
+            "takes_scaling": True, "may_be_absent": True,
         }  # fmt: skip
         bases[kind] = {
             key: value for key, value in own.items() if key == "default" or value != usual[key]
         }
         shares += names(kind, SHARES, "partial_rotary_factor", 0.125, given)
-        type_alone &= not own["scaled"] or typed[kind].get("rope_type") != "default"
+        type_alone &= not own["takes_scaling"] or typed[kind].get("rope_type") != "default"
     if not any(of_defaults.values()) and not by_kind:
-        bases = {"": {"default": 10_000.0, "names": [], "bare": None, "scaled": False}}
+        bases = {
+            "": {"default": 10_000.0, "names": [], "block_default": None, "takes_scaling": False}
+        }
     known = [name for name in SHARES if name in shares]
     return {
         **_base(bases),

@@ -10,7 +10,8 @@ MUTANTS_OF_MODELS = (
     Mutant("a missing type guessed", "models/rope_types.py",
            "    if first is not None:", "    if first is block:", ("config_refusals",)),
     Mutant("OLMo 3 with its sliding layers scaled", "models/data/families.json",
-           '{"default": 500000.0, "names": [], "scaled": false}', '{"default": 500000.0, "names": []}',
+           '{"default": 500000.0, "names": [], "takes_scaling": false}',
+           '{"default": 500000.0, "names": []}',
            ("published_models",)),
     # The models by name.
     Mutant("a key of position left unread in silence", "models/read_config.py",
