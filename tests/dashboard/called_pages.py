@@ -1,13 +1,16 @@
 """Pages as functions: called with a setting and options, read by their blocks; no Streamlit runs."""
 
+import csv
+import io
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dashboard.blocks import Block, Chart, Data, Matrices, Page, Text
+from dashboard.blocks import Block, Chart, Clocks, Data, Drawer, Matrices, Page, Table, Text, walk
 from dashboard.settings import Setting
+from posenc.text import csv_cell
 from tests.dashboard.independent_kernels import Small
 from tests.dashboard.pages import KINDS
 
@@ -56,3 +59,48 @@ def panel_values(page: Page, key: str) -> dict[str, np.ndarray]:
 def texts(page: Page) -> list[str]:
     """Return every text of a page, of boxes and headings too."""
     return [block.text for block in page.all_blocks if isinstance(block, Text)]
+
+
+def words_of(page: Page) -> list[str]:
+    """Return every text of a page that is read as Markdown, those of closed drawers too."""
+    drawers = [block for block in page.all_blocks if isinstance(block, Drawer)]
+    found = [page.headline, page.beside, *page.reasons.values(), *(one.title for one in drawers)]
+    for block in (*page.all_blocks, *walk([inner for one in drawers for inner in one.make()])):
+        match block:
+            case Text():
+                found += [block.text, block.help]
+            case Table():
+                found += map(str, [*block.frame, *block.frame.to_numpy().ravel()])
+            case Clocks():
+                found += [f"{face.title} {face.subtitle}" for face in block.faces]
+            case Matrices():
+                found += [
+                    block.text,
+                    *(f"{panel.title}; {panel.subtitle}" for panel in block.panels),
+                ]
+    return found
+
+
+def fields_read(node: Any, derived: set[str]) -> set[str]:
+    """Return the columns that a chart's specification reads, and add what it derives to `derived`."""
+    if isinstance(node, list):
+        return set().union(*(fields_read(part, derived) for part in node)) if node else set()
+    if not isinstance(node, dict):
+        return set()
+    derived |= {str(t["as"]) for t in node.get("transform", ()) if isinstance(t.get("as"), str)}
+    own = {node["field"]} if isinstance(node.get("field"), str) else set()
+    return own.union(*(fields_read(part, derived) for part in node.values()))
+
+
+def same_numbers(content: bytes, shown: pd.DataFrame) -> None:
+    """Assert that a CSV holds a table's columns, rows and exact values: they are copied, not computed."""
+    first, *rows = csv.reader(io.StringIO(content.decode()))
+    assert first == list(shown)
+    assert len(rows) == len(shown)
+    for column, texts in zip(shown, zip(*rows, strict=True), strict=True):
+        if shown[column].dtype.kind in "fi":
+            numbers = [float(text or "nan") for text in texts]
+            assert np.array_equal(numbers, shown[column].astype(float), equal_nan=True), column
+        else:
+            words = ["" if pd.isna(cell) else csv_cell(str(cell)) for cell in shown[column]]
+            assert list(texts) == words, column

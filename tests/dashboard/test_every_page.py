@@ -1,10 +1,8 @@
 """Every page at several settings: it draws, its charts, numbers, downloads and words fit together."""
 
 import ast
-import csv
 import functools
 import importlib
-import io
 import json
 import pkgutil
 import re
@@ -31,10 +29,9 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from tests.dashboard import page_texts, pages
-from tests.dashboard.called_pages import PLURAL_OF_ONE
+from tests.dashboard.called_pages import PLURAL_OF_ONE, fields_read, same_numbers
 from tests.dashboard.pages import (
     PLACES,
-    SCHEME_PAGES,
     as_read,
     charts,
     drawn,
@@ -67,12 +64,13 @@ SETTINGS: dict[str, dict[str, str]] = {
     "no position": {"schemes": "none", "dim": "32", "heads": "2", "length": "12"},
     "own choices": OWN_CHOICES | {"dim": "64", "heads": "4", "length": "80"},
 }
-# Pages of other schemes than the chosen ones, or of none, are visited at fewer settings.
-FEW = {"train": ["least"], "learn": ["default"], "claims": ["default", "pinned", "least"]}
-NOT_ALL = {
-    "no position": (*SCHEME_PAGES, "why_position", "measured"),
-    "own choices": ("encoding", "pca", "relative_offsets", "extrapolation"),
-}
+# Pages that are functions are called at many settings by test_pages_as_functions, and visited once.
+FUNCTIONS = ("start", "learn", "overview", "similarity", "pca", "extrapolation", "measured",
+             "why_position", "claims")  # fmt: skip
+SCHEME_PAGES = tuple(page for page in pages.SCHEME_PAGES if page not in FUNCTIONS)
+# Pages of no schemes are visited at fewer settings.
+FEW = {"train": ["least"], **{place: ["default"] for place in FUNCTIONS}}
+NOT_ALL = {"no position": SCHEME_PAGES, "own choices": SCHEME_PAGES}
 VISITS = [
     (place, name)
     for place in PLACES
@@ -115,17 +113,6 @@ def shown_tables(at: AppTest) -> list[str]:
     """Return what a page calls its tables where it opens them."""
     contents = at.session_state["page_contents"]
     return [contents.table_keys.get(name, name) for name in contents.tables]
-
-
-def fields_read(node: Any, derived: set[str]) -> set[str]:
-    """Return the columns that a chart's specification reads, and add what it derives to `derived`."""
-    if isinstance(node, list):
-        return set().union(*(fields_read(part, derived) for part in node)) if node else set()
-    if not isinstance(node, dict):
-        return set()
-    derived |= {str(t["as"]) for t in node.get("transform", ()) if isinstance(t.get("as"), str)}
-    own = {node["field"]} if isinstance(node.get("field"), str) else set()
-    return own.union(*(fields_read(part, derived) for part in node.values()))
 
 
 @pytest.mark.parametrize(("place", "name"), VISITS)
@@ -182,20 +169,6 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         assert not [kind for kind in pages.KINDS[:-1] if pages.LABELS[kind] in headline(at)]
 
 
-def same_numbers(content: bytes, shown: pd.DataFrame) -> None:
-    """Assert that a CSV holds a table's columns, rows and exact values: they are copied, not computed."""
-    first, *rows = csv.reader(io.StringIO(content.decode()))
-    assert first == list(shown)
-    assert len(rows) == len(shown)
-    for column, texts in zip(shown, zip(*rows, strict=True), strict=True):
-        if shown[column].dtype.kind in "fi":
-            numbers = [float(text or "nan") for text in texts]
-            assert np.array_equal(numbers, shown[column].astype(float), equal_nan=True), column
-        else:
-            words = ["" if pd.isna(cell) else str(cell) for cell in shown[column]]
-            assert list(texts) == words, column
-
-
 @pytest.mark.parametrize("place", [place for place in PLACES if place not in page_texts.LEFT_OUT])
 def test_page_text_equals_the_reviewed_text_file(place: str) -> None:
     """`python -m tests.dashboard.page_texts` rewrites the file."""
@@ -207,16 +180,14 @@ def test_page_text_equals_the_reviewed_text_file(place: str) -> None:
     assert len(texts) == len(expected)
 
 
-@pytest.mark.parametrize("place", [*SCHEME_PAGES, "why_position", "claims", "check_my_encoding"])
+@pytest.mark.parametrize("place", [*SCHEME_PAGES, "check_my_encoding"])
 def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
     at, alone = opened_page(place, "pinned").at, opened_page(place, "least").at
     starts = ("A: ", "A (pinned). ")
     assert any(text.startswith(starts) for text in pages.captions(at))
     assert headline(at).startswith(("B: ", r"B\: ", r"B \(current\)"))
     assert headline(at).endswith(headline(alone))
-    if place == "pca":  # its charts are one per scheme and setting
-        return
-    assert charts(at) or place in ("claims", "why_position", "relative_offsets")
+    assert charts(at) or place == "relative_offsets"
     for frame, both in zip(charts(alone), charts(at), strict=True):
         own = both
         if "setting" in both:  # else it is the same in both
@@ -270,8 +241,7 @@ def test_panels_say_real_width_heads_and_rounding(page: str) -> None:
     assert any("head 2 of 3 heads" in note for note in odd)
     # At equal width RoPE has the whole dimension.
     assert sum("96 dimensions" in note for note in odd) >= 2
-    rounded = any("rounded to bfloat16" in note for note in odd)
-    assert rounded == (page != "extrapolation")  # which reads formulas exactly
+    assert any("rounded to bfloat16" in note for note in odd)
 
 
 # Words --------------------------------------------------------------------------------------------

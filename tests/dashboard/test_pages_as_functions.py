@@ -1,10 +1,8 @@
 """Every page that is a function, at the ends of every range: its answer, its blocks, twice the same."""
 
 import ast
-import csv
 import importlib
 import inspect
-import io
 import itertools
 import json
 import re
@@ -26,14 +24,11 @@ from dashboard.blocks import (
     Controls,
     Data,
     Download,
-    Drawer,
     Live,
     Matrices,
     Page,
-    Table,
     Text,
     tables_of,
-    walk,
 )
 from dashboard.charts import csv_file
 from dashboard.compare import identity
@@ -44,8 +39,7 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from dashboard.upload_cache import cache_table
 from posenc import fields, limits
 from posenc.checkpoints import PositionTable
-from posenc.text import csv_cell
-from tests.dashboard.called_pages import PLURAL_OF_ONE
+from tests.dashboard.called_pages import PLURAL_OF_ONE, fields_read, same_numbers, words_of
 from tests.dashboard.hostile_texts import FORMATTING
 from tests.dashboard.hostile_texts import NAMES as HOSTILE
 from tests.dashboard.pages import KINDS, LABELS, as_read
@@ -175,7 +169,7 @@ def test_page_has_an_answer_and_legal_blocks_and_is_the_same_twice(
     for block in page.all_blocks:
         check_block(block)
     for table in tables_of(page.all_blocks):
-        check_csv(table.numbers())
+        same_numbers(csv_file.written(table.numbers()), table.numbers())
     fresh = inspect.unwrap(module.page)(SETTINGS[name], choice)
     assert described(fresh) == described(page)
 
@@ -210,31 +204,6 @@ def check_block(block: Any) -> None:
             assert block.text.endswith(".")
 
 
-def fields_read(node: Any, derived: set[str]) -> set[str]:
-    """Return the columns that a chart's specification reads, and add what it derives to `derived`."""
-    if isinstance(node, list):
-        return set().union(*(fields_read(part, derived) for part in node)) if node else set()
-    if not isinstance(node, dict):
-        return set()
-    derived |= {str(t["as"]) for t in node.get("transform", ()) if isinstance(t.get("as"), str)}
-    own = {node["field"]} if isinstance(node.get("field"), str) else set()
-    return own.union(*(fields_read(part, derived) for part in node.values()))
-
-
-def check_csv(shown: pd.DataFrame) -> None:
-    """Assert that a CSV holds a table's columns, rows and exact values: they are copied, not computed."""
-    first, *rows = csv.reader(io.StringIO(csv_file.written(shown).decode()))
-    assert first == list(shown)
-    assert len(rows) == len(shown)
-    for column, texts in zip(shown, zip(*rows, strict=True), strict=True):
-        if shown[column].dtype.kind in "fi":
-            numbers = [float(text or "nan") for text in texts]
-            assert np.array_equal(numbers, shown[column].astype(float), equal_nan=True), column
-        else:
-            words = ["" if pd.isna(cell) else csv_cell(str(cell)) for cell in shown[column]]
-            assert list(texts) == words, column
-
-
 def described(page: Page) -> list[Any]:
     """Return what a page says and draws, so that two can be compared."""
     parts: list[Any] = [page.title, page.headline, dict(page.reasons), page.guide, page.script]
@@ -252,26 +221,6 @@ def described(page: Page) -> list[Any]:
 
 
 # Words --------------------------------------------------------------------------------------------
-
-
-def words_of(page: Page) -> list[str]:
-    """Return every text of a page that is read as Markdown, those of closed drawers too."""
-    drawers = [block for block in page.all_blocks if isinstance(block, Drawer)]
-    found = [page.headline, page.beside, *page.reasons.values(), *(one.title for one in drawers)]
-    for block in (*page.all_blocks, *walk([inner for one in drawers for inner in one.make()])):
-        match block:
-            case Text():
-                found += [block.text, block.help]
-            case Table():
-                found += map(str, [*block.frame, *block.frame.to_numpy().ravel()])
-            case Clocks():
-                found += [f"{face.title} {face.subtitle}" for face in block.faces]
-            case Matrices():
-                found += [
-                    block.text,
-                    *(f"{panel.title}; {panel.subtitle}" for panel in block.panels),
-                ]
-    return found
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
