@@ -4,12 +4,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from tqdm import tqdm
 
 from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
 from posenc.cli.runs import PLUGIN, STORE
+from posenc.lab.evaluate import Passed, evaluated_tokens
 from posenc.lab.listing import run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
@@ -118,7 +120,7 @@ def train_schemes(
             with tqdm(local_sweep(tasks, workers), total=len(tasks), unit="run") as bar:
                 outcomes = list(bar)
         else:
-            outcomes = list(sweep_here(tasks, _bar))
+            outcomes = list(sweep_here(tasks, _bars))
     except KeyboardInterrupt:
         click.echo("\nStopped. The same command goes on from here.", err=True)
         sys.exit(130)
@@ -151,14 +153,29 @@ def _on_dask(tasks: Sequence[SweepTask], address: str, store: Store) -> list[Out
     return outcomes
 
 
-def _bar(specification: Specification) -> Report:
-    """Return a report that draws a progress bar for the run."""
-    bar = tqdm(total=specification.steps, desc=run_name(specification), unit="step", leave=False)
+def _bars(specification: Specification) -> tuple[Report, Passed]:
+    """Return reports that draw a bar for the steps of a run, then one for its evaluation.
+
+    A bar begins where the run goes on: a run that is resumed has done some steps, or all.
+    """
+    name, total = run_name(specification), evaluated_tokens(specification)
+    bars: list[Any] = []  # the one that is drawn
 
     def report(step: int, loss: float) -> None:
-        bar.update(step - bar.n)
-        bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        if not bars:
+            steps = specification.steps
+            bars.append(tqdm(total=steps, initial=step - 1, desc=name, unit="step", leave=False))
+        bars[-1].update(step - bars[-1].n)
+        bars[-1].set_postfix(loss=f"{loss:.3f}", refresh=False)
         if step == specification.steps:
-            bar.close()
+            bars.pop().close()
 
-    return report
+    def passed(tokens: int) -> None:
+        if not bars:
+            desc = f"{name}, evaluating"
+            bars.append(tqdm(total=total, desc=desc, unit="token", unit_scale=True, leave=False))
+        bars[-1].update(tokens)
+        if bars[-1].n == total:
+            bars.pop().close()
+
+    return report, passed

@@ -5,7 +5,7 @@ al. 2022, arXiv 2108.12409, section 2.2 and appendix B. So only the last targets
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,7 @@ TRAINED = "as trained"
 CLAMPED = "last row repeated"
 COPIES = 200  # strings per length
 RECALLS = 400  # questions per distance
+Passed = Callable[[int], None]  # told how many tokens went through a model
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,21 @@ class Score:
     until: int = 0
 
 
-def evaluate(model: LanguageModel, task: Task, specification: Specification) -> list[Score]:
-    """Return the scores of a trained model on its task."""
+def evaluate(
+    model: LanguageModel, task: Task, specification: Specification, passed: Passed | None = None
+) -> list[Score]:
+    """Return the scores of a trained model on its task.
+
+    passed: called with the number of tokens of every part that went through the model; together these
+    are `evaluated_tokens`.
+    """
+    tell = passed or (lambda tokens: None)
     with torch.inference_mode():
         if isinstance(task, Language):
-            by_context = _by_context(model, task, specification)
-            return [*by_context, *_by_position(model, task, specification)]
+            by_context = _by_context(model, task, specification, tell)
+            return [*by_context, *_by_position(model, task, specification, tell)]
         assert isinstance(task, Recall | Copy)
-        return list(_accuracies(model, task, specification))
+        return list(_accuracies(model, task, specification, tell))
 
 
 def contexts(train_length: int, longest: int) -> list[int]:
@@ -131,12 +139,19 @@ def evaluation_lengths(specification: Specification) -> list[tuple[int, int]]:
     return by_length + [(n, count) for n in by_position]
 
 
+def evaluated_tokens(specification: Specification) -> int:
+    """Return how many tokens `evaluate` passes through the model."""
+    return sum(length * count for length, count in evaluation_lengths(specification))
+
+
 def segment_ends(text: int, context: int, segments: int) -> Int[Tensor, " s"]:
     """Return the last targets of evenly spread segments, each after at least `context` tokens."""
     return torch.linspace(context, text - 1, segments, dtype=torch.float64).round().long()
 
 
-def _by_context(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
+def _by_context(
+    model: LanguageModel, task: Language, spec: Specification, passed: Passed
+) -> Iterator[Score]:
     """Score the last quarter of a training length before each end, at every context length."""
     text = task.corpus.validation
     lengths = contexts(task.train_length, spec.longest)
@@ -146,13 +161,15 @@ def _by_context(model: LanguageModel, task: Language, spec: Specification) -> It
     count = len((ends[:, None] - torch.arange(scored)).unique())
     for length in lengths:
         for variant in variants(model, length, task.train_length, spec.scalings):
-            windows = _windows(model, variant, text, ends, length)
+            windows = _windows(model, variant, text, ends, length, passed)
             losses = [window[:, -scored:] for window in windows]
             mean = torch.cat(losses).double().mean().item()
             yield Score("context", variant.name, length, mean, count)
 
 
-def _by_position(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
+def _by_position(
+    model: LanguageModel, task: Language, spec: Specification, passed: Passed
+) -> Iterator[Score]:
     """Score each position inside one long window, in buckets that double."""
     text = task.corpus.validation
     longest = max(contexts(task.train_length, spec.longest))
@@ -165,7 +182,7 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
     for variant, length in readings:
         total = torch.zeros(length, dtype=torch.float64)
         # A shorter window is the beginning of the longest: the same text at every position.
-        for window in _windows(model, variant, text, ends - longest + length, length):
+        for window in _windows(model, variant, text, ends - longest + length, length, passed):
             total += window.double().sum(dim=0)
         means = total / len(ends)
         for first, end in buckets(length, task.train_length):
@@ -185,7 +202,7 @@ def buckets(length: int, train_length: int) -> Iterator[tuple[int, int]]:
 
 
 def _windows(
-    model: LanguageModel, variant: Variant, text: Tensor, ends: Tensor, length: int
+    model: LanguageModel, variant: Variant, text: Tensor, ends: Tensor, length: int, passed: Passed
 ) -> Iterator[Float[Tensor, "s n"]]:
     """Return the loss of every token of the windows of `length` tokens before each end."""
     back = torch.arange(-length, 1)
@@ -196,6 +213,7 @@ def _windows(
             logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none"
         )
         yield losses.view(len(part), length).cpu()
+        passed(len(part) * length)
 
 
 def distances(train_length: int, longest: int) -> list[int]:
@@ -209,7 +227,9 @@ def distances(train_length: int, longest: int) -> list[int]:
     return sorted(inside | {distance for distance in past if distance > farthest})
 
 
-def _accuracies(model: LanguageModel, task: Recall | Copy, spec: Specification) -> Iterator[Score]:
+def _accuracies(
+    model: LanguageModel, task: Recall | Copy, spec: Specification, passed: Passed
+) -> Iterator[Score]:
     """Score the share of rows whose scored tokens are all correct."""
     # Each letter of a copy follows the correct ones. Writing them singly fails at the same first error.
     trained = task.positions(task.train_length)
@@ -228,4 +248,5 @@ def _accuracies(model: LanguageModel, task: Recall | Copy, spec: Specification) 
             for tokens, wanted in zip(inputs.split(size), targets.split(size), strict=True):
                 best = variant.logits(model, tokens.to(spec.device)).argmax(dim=-1).cpu()
                 correct += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
+                passed(tokens.numel())
             yield Score(task.kind, variant.name, x, correct / len(inputs), len(inputs))

@@ -19,7 +19,7 @@ from torch.nn import functional
 from posenc.checkpoints.file_store import reason, work_folder
 from posenc.device import fixed_threads
 from posenc.errors import DeviceLost, RunError
-from posenc.lab.evaluate import Score, evaluate, evaluation_lengths
+from posenc.lab.evaluate import Passed, Score, evaluate, evaluation_lengths
 from posenc.lab.model import ModelSize
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification, current_versions
@@ -171,11 +171,12 @@ def run_once(
     store: Store,
     *,
     report: Report | None = None,
+    passed: Passed | None = None,
 ) -> Run:
     """Return the run of a specification: from the store, or trained, evaluated and added to it.
 
-    report: see `train`. A second call for the same run on this machine waits for the first and reads its
-    result.
+    report: see `train`. passed: see `evaluate`. A second call for the same run on this machine waits for
+    the first and reads its result.
     """
     run_id = specification.run_id
     checkpoint = checkpoint_of(run_id)
@@ -197,7 +198,7 @@ def run_once(
             scores: list[Score] = []
             if trained.stopped is None:
                 with fixed_threads(specification.threads):
-                    scores = evaluate(trained.model, trained.task, specification)
+                    scores = evaluate(trained.model, trained.task, specification, passed)
         run = Run(
             specification, trained.stopped, trained.seconds, tuple(scores), tuple(trained.losses)
         )

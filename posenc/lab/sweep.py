@@ -18,6 +18,7 @@ from typing import Any
 from posenc import fields, limits
 from posenc.checkpoints.safetensors_file import opened
 from posenc.errors import CheckpointError, ConfigError, CorpusError, PosencError, quoted
+from posenc.lab.evaluate import Passed
 from posenc.lab.model import ModelSize
 from posenc.lab.run_once import run_once
 from posenc.lab.runs import Store
@@ -97,13 +98,18 @@ def specifications(
     return list(distinct)
 
 
-def run_task(task: SweepTask, report: Report | None = None) -> str | None:
-    """Run a task in this process and return why the run stopped early, None if it did not."""
+def run_task(
+    task: SweepTask, report: Report | None = None, passed: Passed | None = None
+) -> str | None:
+    """Run a task in this process and return why the run stopped early, None if it did not.
+
+    report, passed: see `run_once`.
+    """
     for file in task.plugins:
         load_plugin(file)
     specification = Specification.from_record(task.record)
     corpus = read_text(task.text) if specification.task == Language.kind else None
-    return run_once(specification, corpus, Store(task.store), report=report).stopped
+    return run_once(specification, corpus, Store(task.store), report=report, passed=passed).stopped
 
 
 def read_text(path: str | None) -> Corpus:
@@ -182,13 +188,15 @@ def _run_and_leave(task: SweepTask) -> str | None:
 
 
 def sweep_here(
-    tasks: Iterable[SweepTask], report: Callable[[Specification], Report | None]
+    tasks: Iterable[SweepTask], reports: Callable[[Specification], tuple[Report, Passed]]
 ) -> Iterator[Outcome]:
-    """Run the tasks in this process, with a report of every step."""
+    """Run the tasks in this process. reports: returns what is called in the training and the evaluation
+    of a run.
+    """
     for task in tasks:
         specification = Specification.from_record(task.record)
         try:
-            yield Outcome(specification, stopped=run_task(task, report(specification)))
+            yield Outcome(specification, stopped=run_task(task, *reports(specification)))
         except (PosencError, OSError, RuntimeError, MemoryError) as error:  # such as a full device
             yield _failed(specification, error)
 

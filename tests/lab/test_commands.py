@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -23,7 +23,8 @@ from click.testing import CliRunner, Result
 from posenc.__main__ import main
 from posenc.cli import train
 from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
-from posenc.lab.run_once import checkpoint_of
+from posenc.lab.evaluate import evaluated_tokens
+from posenc.lab.run_once import checkpoint_of, run_once
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.train import Trainer
@@ -119,6 +120,52 @@ def test_train_makes_every_combination_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(Trainer, "step")  # a step more would raise
     second = run_train(*words)
     assert (second.exit_code, second.stdout) == (0, first.stdout)
+
+
+class Bar:
+    """A progress bar that draws nothing; `drawn` keeps all."""
+
+    drawn: ClassVar[list["Bar"]] = []
+
+    def __init__(self, *, total: int, desc: str, initial: int = 0, **look: Any) -> None:
+        self.total, self.desc, self.first, self.n = total, desc, initial, initial
+        self.closed = False
+        self.drawn.append(self)
+
+    def update(self, count: int) -> None:
+        assert not self.closed
+        self.n += count
+
+    def set_postfix(self, **values: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("done", [0, 4, 6])
+def test_train_shows_steps_from_where_a_run_goes_on_and_then_its_evaluation(
+    done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "tqdm", Bar)
+    Bar.drawn.clear()
+    (specification,) = specs_of("rope")
+
+    def stop(step: int, loss: float) -> None:
+        if step == done:
+            raise KeyboardInterrupt
+
+    if done:
+        corpus = from_text("text.txt", Path("text.txt").read_bytes())
+        with pytest.raises(KeyboardInterrupt):
+            run_once(specification, corpus, Store(), report=stop)
+    assert run_train("--scheme", "rope").exit_code == 0
+    *steps, evaluation = Bar.drawn
+    assert [(bar.first, bar.n, bar.total) for bar in steps] == ([(done, 6, 6)] if done < 6 else [])
+    assert evaluation.desc.endswith(", evaluating")
+    tokens = evaluated_tokens(specification)
+    assert (evaluation.first, evaluation.n, evaluation.total) == (0, tokens, tokens)
+    assert all(bar.closed for bar in Bar.drawn)
 
 
 def test_failed_run_is_named_and_the_others_are_made() -> None:

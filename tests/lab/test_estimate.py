@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from posenc.lab.evaluate import evaluate, evaluation_lengths
+from posenc.lab.evaluate import evaluate, evaluated_tokens, evaluation_lengths
 from posenc.lab.model import LanguageModel
 from posenc.lab.run_once import Speed, calibrate, multiplications
 from posenc.lab.train import build_model
@@ -32,10 +32,13 @@ def test_estimate_counts_every_sequence_that_is_evaluated(
         return forward(self, tokens, *rest)
 
     monkeypatch.setattr(LanguageModel, "forward", counting)
-    evaluate(build_model(specification, trained_on), trained_on, specification)
+    passed: list[int] = []
+    evaluate(build_model(specification, trained_on), trained_on, specification, passed.append)
     for length, sequences in evaluation_lengths(specification):
         planned[length] += sequences
     assert planned == evaluated
+    tokens = sum(length * sequences for length, sequences in evaluated.items())
+    assert sum(passed) == evaluated_tokens(specification) == tokens
 
 
 def test_estimate_adds_layers_and_multiplications() -> None:
