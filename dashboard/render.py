@@ -41,7 +41,7 @@ from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
 from dashboard.controls import model_picker, sidebar, widgets
 from dashboard.controls.link import RULES
-from dashboard.live import training
+from dashboard.live import checking, training
 from dashboard.server import incidents
 from dashboard.settings.stops import STOPS
 from dashboard.text import plain
@@ -55,6 +55,8 @@ LIVE: dict[str, Callable[..., None]] = {
     "training_text": training.text,
     "start_training": training.start,
     "jobs": training.board,
+    "upload_table": checking.upload_table,
+    "upload_vectors": checking.upload_vectors,
 }
 
 

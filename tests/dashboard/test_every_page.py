@@ -190,7 +190,7 @@ def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
     assert charts(at) or place == "relative_offsets"
     for frame, both in zip(charts(alone), charts(at), strict=True):
         own = both
-        if "setting" in both:  # else it is the same in both
+        if "setting" in both:  # else both have the same chart
             own = both[both["setting"] == "B"].drop(columns="setting").reset_index(drop=True)
         expected = frame[own.columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(own, expected, check_dtype=False, check_categorical=False)

@@ -147,7 +147,7 @@ OWN = config_token(YARN)
 SENTENCE = {"sentence": 'a \'b\' """ \\ {x} \U0001f415 a', "causal": "true", "pattern_head": "3"}
 LEARNED = TINY | {"train_length": "2", "table": "learned"}
 PLAN = {"context": "9000", "methods": "none,yarn"}
-FOUND, BY_DISTANCE = "what this table is", "Position similarity by distance"
+FOUND, BY_DISTANCE = "What this table is", "Position similarity by distance"
 SCRIPTS = [
     ("encoding", ODD | {"learned_source": "random"}, "First entries"),
     ("overview", ODD, "Measured properties"),

@@ -36,7 +36,7 @@ from dashboard.render import LIVE
 from dashboard.settings import Setting
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
-from dashboard.upload_cache import cache_table
+from dashboard.visitor_files import cache_table
 from posenc import fields, limits
 from posenc.checkpoints import PositionTable
 from tests.dashboard.called_pages import PLURAL_OF_ONE, fields_read, same_numbers, words_of
@@ -46,6 +46,7 @@ from tests.dashboard.pages import KINDS, LABELS, as_read
 
 FOLDERS = (
     "at_a_glance",
+    "check_my_encoding",
     "claims",
     "encoding",
     "extend_context",

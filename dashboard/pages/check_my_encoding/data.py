@@ -17,12 +17,18 @@ from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from dashboard.results import one_thread_for_numpy
 from dashboard.settings import Setting
 from dashboard.text import number
-from dashboard.visitor_files import cached_numbers
+from dashboard.visitor_files import UploadedNumbers, cached_numbers
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError, PosencError
-from posenc.identification import Identification, identify, match_rotation, rotation_of
+from posenc.identification import (
+    Identification,
+    identify,
+    match_model,
+    match_rotation,
+    rotation_of,
+)
 from posenc.identification.columns import TableInput
 from posenc.identification.deviations import Differences
 from posenc.identification.facts import ModelMatch
@@ -150,6 +156,15 @@ def _identified(name: str, setting: Setting) -> Answer:
     )
 
 
+@cached
+def model_match(setting: Setting, name: str) -> ModelMatch | None:
+    """Return how the table of a name compares with the setting's real model, None without one."""
+    if setting.real_model is None:
+        return None
+    schemes = {kind.name: kind.scheme for kind in setting.real_model.config.layer_kinds}
+    return match_model(schemes, *tables(name, setting))
+
+
 def with_model(answer: Answer, match: ModelMatch) -> Answer:
     """Return an answer with the cause first, where a table is not that of the chosen model."""
     sentences = match_sentences(match, answer.result)
@@ -242,6 +257,11 @@ def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tu
 
 
 # Layouts ------------------------------------------------------------------------------------
+
+
+def uploaded(*names: str) -> list[UploadedNumbers]:
+    """Return the uploads of these names; raises CheckpointError for one that is gone."""
+    return [cached_numbers.get(name) for name in names if name]
 
 
 def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:

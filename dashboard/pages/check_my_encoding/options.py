@@ -2,17 +2,20 @@
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
-from dashboard.visitor_files import NUMBERS_NAME as UPLOADED
+from dashboard.visitor_files import NUMBERS_NAME
 from posenc import fields
 
 TABLE, LAYOUTS, DECODING = "Your table", "RoPE layouts", "Position decoding"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPart:
-    """Which part of the page is open."""
+class Options:
+    """Which part of the page is open, which table is checked, and what a visitor uploaded besides."""
+
+    UNLINKED: ClassVar[tuple[str, ...]] = ("vectors", "rotated", "refused")
 
     part: str = fields.Choice(
         options=(TABLE, LAYOUTS, DECODING),
@@ -20,15 +23,30 @@ class CheckPart:
         help="A table against its formula, mixed-up layouts of queries and keys, or how well positions "
         "are decoded from vectors.",
     ).field(TABLE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckChoice:
-    """Which table is checked: an example by its name, or an upload."""
-
     table: str = fields.Word(
-        pattern="|".join((*map(re.escape, EXAMPLES), UPLOADED)),
+        pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS_NAME)),
         in_words=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
         label="Try a broken example",
         help="Examples have the sidebar's sizes. Your uploads are listed as array-...",
     ).field("sinusoidal")
+    vectors: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Queries and keys"
+    ).field("")
+    rotated: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?",
+        in_words="the name of an upload",
+        label="Rotated queries and keys",
+    ).field("")
+    refused: str = fields.Word(
+        pattern="(?s).*", in_words="a part, a table and a file", label="Refused"
+    ).field("")
+
+    @property
+    def mark(self) -> str:
+        """What the option `refused` begins with while the part and the table stay that were shown then."""
+        return f"{self.part}, {self.table}: "
+
+    @property
+    def refused_file(self) -> str:
+        """The file that cannot be checked, "" for none, and once something else was chosen."""
+        return self.refused.removeprefix(self.mark) if self.refused.startswith(self.mark) else ""

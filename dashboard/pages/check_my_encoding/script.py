@@ -3,7 +3,7 @@
 from dashboard.limits import MAX_PROBED_ROWS
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.data import FIELDS, without_model
-from dashboard.pages.check_my_encoding.options import DECODING, TABLE, CheckChoice
+from dashboard.pages.check_my_encoding.options import DECODING, Options
 from dashboard.script import to_python
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
@@ -55,7 +55,7 @@ for index, order, numbers in (
 """
 
 
-def script(setting: Setting, chosen: CheckChoice, part: str = TABLE) -> str:
+def script(setting: Setting, chosen: Options) -> str:
     """Return a script that checks the chosen table; an upload is read from its owner's files."""
     if chosen.table in examples.EXAMPLES:
         sizes = without_model(setting).sizes
@@ -72,7 +72,7 @@ def script(setting: Setting, chosen: CheckChoice, part: str = TABLE) -> str:
         imports = "from posenc.checkpoints.array_files import read_number_table"
         table = _of_upload(chosen.table, numbers)
     call, body = "identify(table, sines)", _IDENTIFY.replace("NAMES", repr(["scheme", *FIELDS]))
-    if part == DECODING:
+    if chosen.part == DECODING:
         rows = f"min({MAX_PROBED_ROWS}, {MAX_SHOWN_ELEMENTS} // vectors.shape[1])"
         table += "\nvectors = TableInput.of(table, sines).columns"
         call, body = f"probe(vectors[: {rows}], seed={setting.seed})", _PROBE

@@ -1,0 +1,255 @@
+"""What of Check only a running server can draw: the uploaders of tables, and of queries and keys.
+
+A callback of an uploader reads the file, keeps its numbers under a name made of their content, and chooses
+that name as an option, before the page is made.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from dashboard.blocks import Changes
+from dashboard.controls import sidebar, uploads
+from dashboard.server.incidents import show_callback_errors
+from dashboard.text import plain
+from dashboard.visitor_files import (
+    UploadedNumbers,
+    cache_numbers,
+    cached_numbers,
+    without_extra_rows,
+)
+from posenc.analysis.layout_mixups import MAX_POSITIONS
+from posenc.checkpoints import read_header, unreadable_reason
+from posenc.checkpoints.array_files import name_of_sines, read_number_table
+from posenc.errors import CheckpointError, PickleRefused, PosencError
+from posenc.identification.columns import TableInput
+from posenc.text import printable_name
+
+Change = Callable[[Changes], None]
+MOST_OFFERED = 400  # tensors of one file
+UPLOADED, TAKEN = "check_tables", "check_files_taken"  # names of this visitor's; how many files
+SEVERAL, REFUSED = "check_several", "check_refused"
+# Uploaders of queries and keys: option, label, help.
+VECTORS = (
+    (
+        "vectors",
+        "Your queries and keys (.npy, optional)",
+        "Of one head, before the rotation: an array of 2 x positions x head width, queries first. "
+        "The first 512 positions count. Not saved in links.",
+    ),
+    (
+        "rotated",
+        "The same after your rotation (.npy, optional)",
+        "An array of the same shape. The answer names the layout and the angles of your code.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a file is refused. conversion: the code that makes a readable file of it, "" for none."""
+
+    sentence: str
+    conversion: str = ""
+
+
+@dataclass(frozen=True)
+class Several:
+    """The tables of a file, of which one is read, and the key of their choice."""
+
+    tensors: tuple[str, ...]
+    key: str
+
+
+def upload_table(
+    place: Any,
+    change: Change,
+    *,
+    options: type,
+    examples: Sequence[str],
+    table: str,
+    mark: str,
+    refused: bool,
+) -> None:
+    """Draw the uploader, the choice of a table, and what a file may need besides.
+
+    That is its sines, or which of its tables is meant. examples: names that are always there. table: the
+    chosen one. mark: what the option `refused` begins with. refused: whether the last file was.
+    """
+    upload, choice, second = place.columns([3, 2, 3])
+    key = _key("check_file")
+    uploads.draw(
+        upload,
+        "Upload your table (.npy or .safetensors)",
+        key=key,
+        help="A position table, or a cache of cosines and sines. It is checked at once. The link holds "
+        "a hash of its content and name, never the content.",
+        on_change=take_table,
+        args=(change, key, mark),
+    )
+    several: Several | None = st.session_state.get(SEVERAL)
+    if st.session_state.get(key) is None:  # the file is gone
+        several = None
+    cosines = _cosines(table, examples)
+    if several is not None:
+        second.selectbox(
+            "Several tables", several.tensors, key=several.key, format_func=printable_name,
+            on_change=take_table, args=(change, key, mark),
+        )  # fmt: skip
+    elif cosines is not None:
+        uploads.draw(
+            second,
+            "Sine table (optional)",
+            key=f"{key}_sines",
+            help=f"The sines that belong to {plain(cosines.source)}, as .npy.",
+            on_change=take_sines,
+            args=(change, f"{key}_sines", mark, cosines),
+        )
+    if refused:
+        _refusal(place)
+    own = [name for name in st.session_state.get(UPLOADED, ()) if name in cached_numbers]
+    sidebar.choices(options, {"table": choice}, [*dict.fromkeys((*examples, *own, table))])
+
+
+def upload_vectors(
+    place: Any, change: Change, *, mark: str, refused: bool, uploaded: Sequence[str]
+) -> None:
+    """Draw the uploaders of queries and keys: the second, after a rotation, once the first is read.
+
+    mark, refused: as for a table. uploaded: the names of what was read.
+    """
+    columns = place.columns(2)
+    for column, (option, label, help) in zip(columns, VECTORS[: len(uploaded) + 1], strict=False):
+        key = _key(f"check_{option}")
+        uploads.draw(
+            column,
+            label,
+            key=key,
+            help=help,
+            on_change=take_vectors,
+            args=(change, key, mark, option),
+        )
+    if refused:
+        _refusal(place)
+
+
+@show_callback_errors
+def take_table(change: Change, key: str, mark: str) -> None:
+    """Keep the table of a file, of several the chosen one, and choose it for the page."""
+    _take(change, key, mark, "table", _read_table)
+
+
+@show_callback_errors
+def take_sines(change: Change, key: str, mark: str, cosines: UploadedNumbers) -> None:
+    """Keep cosines with the sines of a file, and choose them."""
+
+    def read(name: str, content: bytes, _key: str) -> UploadedNumbers:
+        sines = read_number_table(content)
+        if sines.sines is not None:
+            raise CheckpointError("it holds two tables.")
+        table = replace(cosines.table, sines=without_extra_rows(sines).table, name="")
+        return UploadedNumbers(table, f"{cosines.source} and {name}", (*cosines.files, name))
+
+    _take(change, key, mark, "table", read)
+
+
+@show_callback_errors
+def take_vectors(change: Change, key: str, mark: str, option: str) -> None:
+    """Keep the first queries and keys of a file, and choose them."""
+
+    def read(name: str, content: bytes, _key: str) -> UploadedNumbers:
+        vectors = read_number_table(content)
+        first = vectors.table[:MAX_POSITIONS].clone()
+        second = None if vectors.sines is None else vectors.sines[:MAX_POSITIONS].clone()
+        return UploadedNumbers(replace(vectors, table=first, sines=second), name, (name,))
+
+    _take(change, key, mark, option, read)
+
+
+def _take(
+    change: Change,
+    key: str,
+    mark: str,
+    option: str,
+    read: Callable[[str, bytes, str], UploadedNumbers],
+) -> None:
+    """Keep what a file holds and set an option to its name; or tell the page that it is refused."""
+    st.session_state[SEVERAL] = st.session_state[REFUSED] = None
+    file, problem = uploads.given(key)
+    if file is None:
+        st.session_state[REFUSED] = Refusal(problem)
+        change({"refused": f"{mark}The file" if problem else ""})
+        return
+    name = printable_name(file.name)
+    try:
+        new = read(name, file.getvalue(), file.file_id)
+        if option == "table":
+            table = without_extra_rows(new.table)
+            TableInput.of(table.table, table.sines)  # raises for what cannot be identified
+            new = replace(new, table=table)
+    except PosencError as error:
+        if isinstance(error, PickleRefused):
+            refusal = Refusal(f"{name}: {error.sentence}", error.conversion)
+        else:
+            refusal = Refusal(f"{name}: {error}")
+        st.session_state[REFUSED] = refusal
+        change({"refused": f"{mark}{name}"})
+        return
+    array = cache_numbers(new, uploads.owner())
+    if option == "table":
+        st.session_state[UPLOADED] = (*st.session_state.get(UPLOADED, ()), array)
+    if new.tensor is None:  # a fresh uploader, so that the file's bytes leave the session's memory
+        st.session_state[TAKEN] = st.session_state.get(TAKEN, 0) + 1
+    change({option: array, "refused": ""})
+
+
+def _key(uploader: str) -> str:
+    return f"{uploader}_{st.session_state.get(TAKEN, 0)}"
+
+
+def _refusal(place: Any) -> None:
+    """Say why the last file is refused."""
+    refusal: Refusal | None = st.session_state.get(REFUSED)
+    if refusal is None:
+        return
+    place.error(plain(refusal.sentence), icon=":material/block:")
+    if refusal.conversion:
+        place.code(refusal.conversion, language="python", wrap_lines=True)
+
+
+def _read_table(name: str, content: bytes, file_id: str) -> UploadedNumbers:
+    """Return the table of a file; of several the one that is chosen, or the first."""
+    tensors = [] if content.startswith(b"\x93NUMPY") else _tensors(content)
+    if len(tensors) < 2:
+        table = read_number_table(content)
+        return UploadedNumbers(table, f"{name}, {table.name}" if table.name else name, (name,))
+    several = Several(tuple(tensors), f"check_tensor_{file_id}")
+    st.session_state[SEVERAL] = several
+    tensor = st.session_state.get(several.key, tensors[0])
+    table = read_number_table(content, tensor)
+    return UploadedNumbers(table, f"{name}, {table.name}", (name,), tensor)
+
+
+def _tensors(content: bytes) -> list[str]:
+    """Return the matrices of a file by name, those of positions first, without sines of cosines."""
+    names = [
+        entry.name
+        for entry in read_header(content).tensors.values()
+        if sum(axis > 1 for axis in entry.shape) == 2 and unreadable_reason(entry) is None
+    ]
+    names = [name for name in names if name not in {name_of_sines(cosines) for cosines in names}]
+    words = ("pos", "wpe", "cos", "rotary", "freqs")
+    return sorted(names, key=lambda name: not any(word in name.lower() for word in words))[
+        :MOST_OFFERED
+    ]
+
+
+def _cosines(table: str, examples: Sequence[str]) -> UploadedNumbers | None:
+    """Return the chosen table where it may be cosines alone: of real numbers, from one .npy file."""
+    if table in examples or table not in cached_numbers:
+        return None
+    numbers = cached_numbers.get(table)
+    alone = numbers.table.sines is None and not numbers.table.table.is_complex()
+    return numbers if alone and numbers.files == (numbers.source,) else None
