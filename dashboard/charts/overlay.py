@@ -59,7 +59,8 @@ def _tell_apart(layer: Spec, legend: Mapping[str, Any]) -> None:
             layer["mark"]["fillOpacity"] = 0.55
         case "bar" | "point" | "circle":
             pale = domain | {"range": [0.45, 1.0]}
-            encoding["opacity"] = _FIELD | {"scale": pale, "legend": legend}
+            shown = {**legend, "symbolType": "circle", "symbolFillColor": "gray"}  # not a stroke
+            encoding["opacity"] = _FIELD | {"scale": pale, "legend": shown}
             if kind == "bar":
                 encoding["xOffset"] = _FIELD
     pivot = next((step for step in layer.get("transform", ()) if "pivot" in step), None)

@@ -400,6 +400,7 @@ def test_bars_and_points_of_a_are_pale_and_tooltips_say_whose_they_are(mark: str
     }  # fmt: skip
     encoding = overlay.of_both(spec, NAMES)["encoding"]
     assert encoding["opacity"]["scale"] == {"domain": ["A", "B"], "range": [0.45, 1.0]}
+    assert encoding["opacity"]["legend"]["symbolType"] == "circle"  # a stroke would not be seen
     assert [row["field"] for row in encoding["tooltip"]] == ["x", "setting", "y"]
     assert ("xOffset" in encoding) == (mark == "bar")
 
