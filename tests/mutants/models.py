@@ -30,6 +30,8 @@ MUTANTS_OF_MODELS = (
     Mutant("an uncontrolled comparison beside controlled ones", "planner/ranking.py",
            "[study for study in counted if study.controlled] or counted", "counted",
            ("ranking",)),
+    Mutant("a method that is tested without training never fine-tuned", "planner/ranking.py",
+           "return [*standings, *tuned]", "return [*standings]", ("ranking",)),
     Mutant("an order where measures disagree", "planner/ranking.py",
            'verdicts.get(frozenset(ahead), "disagree")', 'verdicts[frozenset(sorted(ahead)[:1])]',
            ("ranking",)),
