@@ -61,7 +61,8 @@ class Identification:
     base_within: relative change of the base that makes the same numbers; inf if any base does.
     usual_base: a usual base with another exponent that makes the same numbers, if the base of 2m/d is
     unusual. also: other descriptions of the same numbers. padding: rows of zeros before the first position.
-    positions (rows,): of the rows, None where they rise by 1 from the first one on.
+    positions (rows,): of the rows, None where they rise by 1 from the first one on. constant: the number
+    that the whole table consists of, None if there are several.
     """
 
     dtype: torch.dtype
@@ -80,6 +81,7 @@ class Identification:
     deviations: tuple[Deviation, ...] = ()
     also: tuple[str, ...] = ()
     positions: Int[Tensor, " t"] | None = None
+    constant: float | None = None
 
     @property
     def known(self) -> bool:
@@ -112,7 +114,11 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     best = _nearest(source, dtype)
     if best is None or not best.others.residual <= FITS:
         residual = 1.0 if best is None else best.all.residual
-        return Identification(dtype, rows, source.width, source.padding, residual)
+        first = float(source.columns[0, 0])
+        constant = first if bool((source.columns == first).all()) else None
+        return Identification(
+            dtype, rows, source.width, source.padding, residual, constant=constant
+        )
     source, hypothesis = best.table, best.hypothesis
     dim = dim_of(source, hypothesis)
     config, scaled = _config(hypothesis, source)
@@ -153,6 +159,8 @@ def _nearest(source: TableInput, dtype: torch.dtype) -> Comparison | None:
         return _compare_part(source, dtype, begin, end)
     first, last, outliers = run
     part = _compare_part(source, dtype, begin + first, begin + last, outliers)
+    if part.rows and (moved := _recovered(part, dtype)) is not None and not moved.rows:
+        return moved
     if part.others.residual > FITS and (moved := _recovered(part, dtype)) is not None:
         return moved
     if part.others.largest <= rounding(dtype, len(source.columns), part.hypothesis.size):

@@ -25,6 +25,8 @@ _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 
 def headline(result: Identification) -> str:
     """Return what a table is, in one sentence."""
+    if result.constant is not None:
+        return f"None of these: every number of this table is {result.constant:.6g}."
     if result.hypothesis is None or result.arrangement is None:
         return (
             f"None of these: the nearest sinusoidal table or rotary cache, from positions "

@@ -403,6 +403,9 @@ def test_other_table_is_none_of_these(name: str) -> None:
     found = identify(table)
     assert (found.config, found.hypothesis, record(found)["config"]) == (None, None, None)
     assert headline(found).startswith("None of these")
+    constant = {"zeros": "0", "ones": "1"}.get(name)
+    said = constant is not None and f"every number of this table is {constant}." in headline(found)
+    assert said == (constant is not None)
     assert "2%" in fit_sentence(found)
     with pytest.raises(SchemeArgumentError, match="No formula"):
         reconstruct(found, table)

@@ -62,6 +62,14 @@ PLACES: dict[str, tuple[list[int], str]] = {
         rows(range(40), [0] * 24),
         "; from row 40 on, every row stands for position 0, as where each decoding step counts anew.",
     ),
+    "two rows exchanged": (
+        rows(range(5), [9], range(6, 9), [5], range(10, 60)),
+        "; rows 5 and 9 have changed places.",
+    ),
+    "one row of another position": (
+        rows([7], range(1, 60)),
+        "; row 0 alone stands for another position, 7 in place of 0.",
+    ),
     "an eviction": (
         rows(range(60), range(50, 90)),
         "; row 60 stands for position 50: positions go on from the number of rows kept, as after an ",
@@ -82,7 +90,7 @@ def test_rows_at_other_positions_are_named_beside_the_formula(case: str, form: s
     assert found.positions.tolist() == places
     assert [one.kind for one in found.deviations] == ["positions"]
     assert deviation_sentences(found) == []
-    assert record(found)["start"] == 0
+    assert record(found)["start"] == places[0]
     assert from_exact(found, *tables).largest <= 2.0**-23
     assert_close(reconstruct(found, *tables), torch.cat(tables, 1).double(), atol=2.0**-23)
 
