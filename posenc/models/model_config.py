@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.limits import check_count
-from posenc.models import rope_writing
+from posenc.models import layer_sentences, rope_writing
+from posenc.models.layer_facts import LayerFacts
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import significant
@@ -19,9 +20,9 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 class LayerKind:
     """The layers of a model that encode position in the same way.
 
-    name: the config's term (full_attention, sliding_attention, no_rope), or "all".
+    facts: what tells them from other layers of the model; name and notes are made of it.
     layers: indices of these layers, from 0.
-    scheme: None where this version has no such scheme; `unsupported` then says what the layers do.
+    scheme: None for layers without attention; `unsupported` then says what they do.
     heads, kv_heads: query heads, and heads of keys and values.
     head_dim: width of a query or key, the unrotated part included.
     cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
@@ -29,14 +30,11 @@ class LayerKind:
     it that the rope block sets by mscale_all_dim, None where the class takes none from it.
     window: number of tokens that a query sees at most, itself included; None for all.
     rows: positions in a table of sines that the class makes and never lengthens; None without one.
-    block_name: the config's own word of these layers, under which a rope block of theirs stands.
-    notes: what the model does in addition to `scheme`, a sentence each.
     """
 
-    name: str
+    facts: LayerFacts
     layers: tuple[int, ...]
     scheme: SchemeConfig | None
-    unsupported: str = ""
     heads: int
     kv_heads: int
     head_dim: int
@@ -46,8 +44,26 @@ class LayerKind:
     window: int | None = None
     rows: int | None = None
     state: int = 0
-    block_name: str = ""
-    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The config's term (full_attention, sliding_attention, no_rope), or "all"."""
+        return layer_sentences.name_of(self.facts)
+
+    @property
+    def block_name(self) -> str:
+        """The config's own word of these layers, under which a rope block of theirs stands."""
+        return self.facts.word
+
+    @property
+    def unsupported(self) -> str:
+        """What layers without a scheme do instead, "" for others."""
+        return layer_sentences.unsupported(self.facts, self.state)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the model does in addition to `scheme`, a sentence each."""
+        return tuple(layer_sentences.notes_of(self.facts, self.state))
 
     @property
     def rotary_dim(self) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posenc.models.layer_facts import LayerFacts
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.read_config import read_config
 from posenc.schemes import SCHEMES
@@ -70,7 +71,7 @@ def _model_of_paper(
     """Return a model whose layers are all alike. scheme: its kind and its fields."""
     own = {name: value for name, value in scheme.items() if name != "kind"}
     kind = LayerKind(
-        name="all",
+        facts=LayerFacts(word="", own_notes=tuple(notes)),
         layers=tuple(range(layers)),
         scheme=SCHEMES[scheme["kind"]](**own),
         heads=heads,
@@ -78,7 +79,6 @@ def _model_of_paper(
         head_dim=head_dim,
         cache_width=2 * heads * head_dim,
         softmax_scale=head_dim**-0.5,
-        notes=tuple(notes),
     )
     note = "This model has no config.json; its numbers are those of its paper and code."
     return ModelConfig(

@@ -19,6 +19,7 @@ from posenc.models.family import (
     row_of,
     stacks_of,
 )
+from posenc.models.layer_facts import LayerFacts
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.record import TEXT, Record
 from posenc.models.rope_numbers import NEW, OLD
@@ -201,11 +202,9 @@ def _read(name: str, content: Mapping[str, Any], path: str) -> tuple[ModelConfig
 def _layer_kind(layers: Layers, stack: Stack, all_layers: list[Layers]) -> LayerKind:
     facts = layers.facts
     return LayerKind(
-        name=sentences.name_of(layers, stack, all_layers),
+        facts=_layer_facts(layers, stack, all_layers),
         layers=layers.indices,
-        block_name=layers.word,
         scheme=layers.scheme,
-        unsupported=sentences.unsupported(layers),
         heads=facts.get("heads", 0),
         kv_heads=facts.get("kv_heads", 0),
         head_dim=facts.get("head_dim", 0),
@@ -215,13 +214,36 @@ def _layer_kind(layers: Layers, stack: Stack, all_layers: list[Layers]) -> Layer
         window=facts.get("window"),
         rows=facts.get("rows"),
         state=int(facts["state"]),
-        notes=sentences.layer_notes(layers, stack, all_layers),
+    )
+
+
+def _layer_facts(layers: Layers, stack: Stack, all_layers: list[Layers]) -> LayerFacts:
+    facts, latent, source = layers.facts, None, None
+    has_attention = layers.scheme is not None
+    if has_attention and facts["rope_dim"] < facts["head_dim"]:
+        latent = facts["rope_dim"], facts["head_dim"], stack.value("kv_lora_rank")
+    if layers.is_shared:
+        alike = (each for each in all_layers if each.word == layers.word and not each.is_shared)
+        source = max(index for each in alike for index in each.indices)
+    return LayerFacts(
+        word=layers.word,
+        stack=stack.name,
+        is_only=len(all_layers) == 1,
+        is_full=layers.word == stack.full_word,
+        has_attention=has_attention,
+        in_blocks=bool(stack.rope),
+        rotates=layers.rotates,
+        source=source,
+        base=layers.base,
+        bases_differ=bool(layers.base) and len({each.base for each in all_layers} - {0.0}) > 1,
+        latent=latent,
+        own_notes=sentences.own_notes(layers, stack) if has_attention else (),
     )
 
 
 def _order(kind: LayerKind) -> tuple[bool, bool, bool, tuple[int, ...]]:
     """Return what puts the kind first that sees farthest."""
-    return not kind.heads, kind.window is not None, sentences.NO_ROPE in kind.name, kind.layers
+    return not kind.heads, kind.window is not None, kind.facts.lacks_rope, kind.layers
 
 
 def _trained_length(record: Record) -> int | None:

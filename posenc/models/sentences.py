@@ -1,11 +1,10 @@
-"""Sentences on a model: names of its layers, notes, defaults taken and refusals.
+"""Sentences on a model: notes, defaults taken and refusals.
 
 A row of families.json has the sentences of one class alone, as templates (see
 posenc.models.templates). notes: of its layers, or of a kind of them; about: of the model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from posenc.errors import ConfigFileError, quoted
 from posenc.fields import written
@@ -17,93 +16,23 @@ from posenc.models.record import Record, Taken
 from posenc.models.rope_numbers import NEW
 from posenc.models.rope_types import TRAINED
 from posenc.models.stack import Layers, Stack
-from posenc.models.templates import Entry, filled
+from posenc.models.templates import filled
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.text import joined
 
-NO_ROPE = "no_rope"
 _MAX_NAMES = 5  # keys that a sentence lists
 _MAX_NAME_LENGTH = 60  # characters
-_STATE = "A state does not grow with the text; it is counted in the number type of the cache."
 _BOTH_SIDES = "Every token sees both sides: nothing is cached."
 
 
-def name_of(layers: Layers, stack: Stack, all_layers: Sequence[Layers]) -> str:
-    """Return the name of some layers, in the words of configs."""
-    if not stack.rope:
-        return _name_without_rope(layers, stack, all_layers)
-    word, index, shared = layers.word, "", ""
-    if word == "shared_index":
-        word, index = "indexed_attention", ", shared index"
-    name = word
-    if layers.scheme is not None and not layers.rotates and word != "indexed_attention":
-        name = NO_ROPE if word == stack.full_word else f"{word}, {NO_ROPE}"
-    if layers.is_shared:
-        shared = ", shared cache"
-    bases = {each.base for each in all_layers} - {0.0}
-    base = f", base {layers.base:,.10g}" if layers.base and len(bases) > 1 else ""
-    return f"{name}{shared}{base}{index}"
-
-
-def _name_without_rope(layers: Layers, stack: Stack, all_layers: Sequence[Layers]) -> str:
-    name = "all" if len(all_layers) == 1 else layers.word
-    return ", ".join(filter(None, (stack.name, name))).removesuffix(", all") or name
-
-
-def unsupported(layers: Layers) -> str:
-    """Return what layers without a scheme do instead, "" for others."""
-    if layers.scheme is not None:
-        return ""
-    if layers.word == "cross_attention":
-        return "Queries see the picture alone, whose keys and values do not grow with the text."
-    state = layers.facts["state"]
-    keeps = f"a state of {state:,} numbers per sequence" if state else "nothing is kept"
-    return f"No attention: {keeps}."
-
-
-def layer_notes(layers: Layers, stack: Stack, all_layers: Sequence[Layers]) -> tuple[str, ...]:
-    """Return what some layers do in addition to their scheme."""
-    facts, row = layers.facts, stack.row
-    if layers.scheme is None:
-        return (_STATE,) if facts["state"] else ()
-    notes = []
-    if facts["rope_dim"] < facts["head_dim"]:
-        notes.append(_latent_note(layers, stack))
-    kind = row.get("kinds", {}).get(layers.word, {})
-    notes += _filled((*row.get("notes", ()), *kind.get("notes", ())), stack, facts)
-    if layers.base:
-        notes.append(
-            "layer_rope_theta sets the base of each layer: a new rope_theta alone has no effect."
-        )
-    if layers.is_shared:
-        alike = (each for each in all_layers if each.word == layers.word and not each.is_shared)
-        source = max(index for each in alike for index in each.indices)
-        notes.append(f"These layers use the keys and values of layer {source} and cache none.")
-    if layers.word == "shared_index":
-        notes.append("These layers see the tokens that the index of an earlier layer chose.")
-    if facts["state"]:
-        notes.append(
-            f"Each layer also keeps a state of {facts['state']:,} numbers per sequence. {_STATE}"
-        )
-    return tuple(notes)
-
-
-def _latent_note(layers: Layers, stack: Stack) -> str:
-    facts, latent = layers.facts, stack.value("kv_lora_rank")
-    are, key = "are rotated", "the rotated key"
-    if not layers.rotates:
-        are, key = "are not rotated either", "the key of these"
-    return (
-        f"The last {facts['rope_dim']} features of a head of {facts['head_dim']} {are}, and all heads "
-        f"share {key}; a token's cache is one latent vector of {latent} and that key."
-    )
-
-
-def _filled(entries: Sequence[Entry], stack: Stack, facts: Mapping[str, Any]) -> Iterator[str]:
-    return filled(entries, lambda expression: stack.value(expression, **facts))
+def own_notes(layers: Layers, stack: Stack) -> tuple[str, ...]:
+    """Return the sentences that the row of a class has of some layers."""
+    kind = stack.row.get("kinds", {}).get(layers.word, {})
+    entries = (*stack.row.get("notes", ()), *kind.get("notes", ()))
+    return tuple(filled(entries, lambda expression: stack.value(expression, **layers.facts)))
 
 
 def model_notes(stack: Stack, kinds: Sequence[LayerKind]) -> tuple[str, ...]:
@@ -124,7 +53,7 @@ def model_notes(stack: Stack, kinds: Sequence[LayerKind]) -> tuple[str, ...]:
         notes.append("The base 10,000 is written into the model's code; no key changes it.")
     notes += _reaches(stack, kinds)
     notes += _table_notes(stack, kinds)
-    notes += _filled(stack.row.get("about", ()), stack, {})
+    notes += filled(stack.row.get("about", ()), stack.value)
     if not stack.causal and not stack.name:
         notes.append(_BOTH_SIDES)
     elif not stack.row.get("cached", True):

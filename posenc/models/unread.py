@@ -102,7 +102,7 @@ def _stated(
     if "rope_dim" not in row:  # of a latent head the width is said by its two parts
         widths = ("kv_channels", "attention_head_dim", "head_dim")
         stated |= dict.fromkeys(widths, (main.head_dim,))
-    if main.cache_width and main.name != "decoder":
+    if main.cache_width and main.facts.stack != "decoder":
         stated["is_causal"] = (True,)
     if isinstance(main.scheme, LearnedConfig):
         stated["position_embedding_type"] = ("absolute",)

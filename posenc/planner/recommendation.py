@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from posenc.models.layer_words import CHUNKED
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.evidence import measured_factor
 from posenc.planner.facts import Fact, say
@@ -9,10 +10,6 @@ from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import needless_layers
 from posenc.planner.ranking import NO_TRAINING, Readiness
 from posenc.planner.sentences import layer_notes
-
-_CHUNKED = (
-    "chunked_attention"  # layers of Llama 4 whose text is cut into chunks that see nothing else
-)
 
 
 def recommendation(plan: ContextPlan) -> str:
@@ -215,7 +212,7 @@ def _through_layers(plan: ContextPlan) -> Fact:
     )
     if unlimited:
         return Fact("other_layers", {"count": unlimited})
-    if all(kind.name.startswith(_CHUNKED) for kind in kinds):
+    if all(kind.facts.word == CHUNKED for kind in kinds):  # as Llama 4's: chunks see nothing else
         return Fact("chunks", {})
     # A window holds the token itself, and that of an encoder as many tokens on either side.
     is_encoder = not any(kind.cache_width for kind in kinds)

@@ -117,5 +117,12 @@ def model_record(model: ModelConfig) -> dict[str, Any]:
     """Return what a config says of position as JSON."""
     record = {"assumption": model.assumption} | dataclasses.asdict(model)
     for kind, values in zip(model.layer_kinds, record["layer_kinds"], strict=True):
-        values["rotary_dim"] = kind.rotary_dim
+        del values["facts"]  # the name and the sentences are made of them
+        values |= {
+            "name": kind.name,
+            "block_name": kind.block_name,
+            "unsupported": kind.unsupported,
+            "notes": kind.notes,
+            "rotary_dim": kind.rotary_dim,
+        }
     return record
