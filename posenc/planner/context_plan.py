@@ -135,7 +135,9 @@ class ContextPlan(Shown):
             numbers={
                 "trained length": self.trained_length,
                 "factor": self.factor,
-                "smallest base by B(k)": self.base_window and self.base_window.base,
+                "smallest base by B(k)": None
+                if self.base_window is None
+                else self.base_window.base,
             },
             columns={
                 "method": [one.method.label for one in self.methods],
