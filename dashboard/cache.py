@@ -17,7 +17,7 @@ from posenc.schemes.base import Request
 
 Result = TypeVar("Result")
 
-MAX_BYTES = 160 * 2**20  # of all results; what `memoize_on` derives takes up to twice as much
+MAX_BYTES = 160 * 2**20  # of all results; what is derived of blocks takes as much again
 _SMALL = 64  # bytes of an object beside its arrays
 
 
@@ -124,20 +124,3 @@ def _table_source(argument: Any) -> str:
     if isinstance(argument, Setting):
         return argument.learned_source
     return getattr(argument.config, "source", "") if isinstance(argument, Request) else ""
-
-
-def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:
-    """Compute what is drawn of a result once, and store it on that result for as long as it lives."""
-
-    @functools.wraps(make)
-    def memoized(result: Any, *arguments: Any, **named: Any) -> Result:
-        key = make.__module__, make.__qualname__, *arguments, *named.items()
-        memo: dict[Any, Result] = vars(result).setdefault("_memo", {})
-        if key in memo:
-            return memo[key]
-        derived = make(result, *arguments, **named)
-        if derived is not result:  # referring to itself, it would outlive its eviction
-            memo[key] = derived
-        return derived
-
-    return memoized

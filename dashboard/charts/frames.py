@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dashboard.cache import memoize_on
 from dashboard.results import Array, Similarity
 from dashboard.settings import Setting
 from posenc.schemes import SCHEMES
@@ -65,7 +64,6 @@ def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Da
     return pd.DataFrame(arrays)
 
 
-@memoize_on
 def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
     """Return what a line needs to be drawn: at most `most` values of a column, in 32 bits.
 
@@ -110,7 +108,6 @@ def _is_text(values: "pd.Series[Any]") -> bool:
     return values.dtype.kind == "O" and not isinstance(values.dtype, pd.CategoricalDtype)
 
 
-@memoize_on
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
     words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
@@ -128,16 +125,14 @@ def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
     return shown.rename(columns=dict(renamed))
 
 
-@memoize_on
 def filled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of a frame that hold anything."""
     held = [bool((values.notna() & (values != "")).any()) for _, values in frame.items()]
     return frame if all(held) else frame.loc[:, held]
 
 
-@memoize_on
 def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
-    """Return the frame as it is sent, made once for as long as the frame lives.
+    """Return the frame as it is sent.
 
     In one thread: Arrow would start several for a long frame, which takes longer than its columns. A
     column of words and numbers is no Arrow column; Streamlit makes words of it.

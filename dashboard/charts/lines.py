@@ -6,10 +6,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from dashboard.cache import memoize_on
 from dashboard.charts.theme import (
     HEIGHT,
-    SETTINGS_LEGEND,
     Spec,
     boundary_name,
     boundary_rule,
@@ -37,14 +35,11 @@ def by_offset(
     band: bool = True,
     labels: bool = False,
     height: int = HEIGHT,
-    pinned: bool = False,
 ) -> Spec:
     """Lines over offset or position, on linear axes; the rest as for `line_spec`."""
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    return line_spec(
-        kinds, x, y, x_title, every=True, band=band, labels=labels, height=height, pinned=pinned
-    )
+    return line_spec(kinds, x, y, x_title, every=True, band=band, labels=labels, height=height)
 
 
 def line_spec(
@@ -59,16 +54,15 @@ def line_spec(
     band: bool = False,
     labels: bool = False,
     height: int = HEIGHT,
-    pinned: bool = False,
 ) -> Spec:
     """Return lines, one per scheme, with a band from low to high and the training length.
 
     form: of a value in the tooltip. every: whether x has every whole number. points: whether values are
     dots, too; where they are few. labels: names at the ends of lines. Frame: scheme, x, y; with a band
-    low, high; with labels label_y (`labelled`); boundary, where there is one; pinned: setting, too.
+    low, high; with labels label_y (`labelled`); boundary, where there is one.
     """
     colour = scheme_colour(kinds)
-    chosen, style = shown(kinds, line_style(kinds, pinned))
+    chosen, style = shown(kinds, line_style(kinds))
     dots = alt.OverlayMarkDef(size=25) if points else alt.Undefined
     line = (
         alt.Chart()
@@ -78,27 +72,24 @@ def line_spec(
     )
     names = [SCHEMES[kind].label for kind in kinds]
     layers = [line, boundary_rule(), boundary_name()]
-    layers.append(readout(names, x, x_title, form, pinned, every=every))
+    layers.append(readout(names, x, x_title, form, every=every))
     if band:
         # Where lowest and highest are one there is nothing to fill.
         area = alt.Chart().transform_filter("datum.low < datum.high")
         area = area.mark_area(tooltip=None, description="from lowest to highest")
-        strength = alt.when(chosen).then(alt.value(0.1 if pinned else 0.18)).otherwise(alt.value(0))
-        apart = {"detail": "setting:N"} if pinned else {}
-        area = area.encode(x=x, y="low:Q", y2="high:Q", color=colour, opacity=strength, **apart)
+        strength = alt.when(chosen).then(alt.value(0.18)).otherwise(alt.value(0))
+        area = area.encode(x=x, y="low:Q", y2="high:Q", color=colour, opacity=strength)
         layers.insert(0, area)
-    if labels and not pinned:  # two lines of a scheme leave no room
+    if labels:
         text = alt.Chart().transform_filter("isValid(datum.label_y)")
         text = text.mark_text(align="left", dx=5, fontSize=12, aria=False, tooltip=None)
         text = text.encode(
             x=x, y="label_y:Q", text="scheme:N", color=colour, opacity=style["opacity"]
         )
         layers.append(text)
-    height += SETTINGS_LEGEND if pinned else 0
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 
 
-@memoize_on
 def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of lines with `label_y`, a height for each line's name at its last value.
 
@@ -136,7 +127,6 @@ def _places(group: list[float], gap: float) -> list[float]:
     return [lowest + gap * i for i in range(len(group))]
 
 
-@memoize_on
 def coinciding(frame: pd.DataFrame, x: str = "x", y: str = "y", *, log: bool = False) -> str:
     """Say which lines cannot be told apart, "" where all can.
 

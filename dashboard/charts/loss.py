@@ -159,7 +159,7 @@ def _by_length(
         stop.encode(y="y:Q", **own),
         boundary_rule(),
         boundary_name("farthest in training" if measure == Recall.kind else "training length"),
-        readout(names, x, axes.x, ".3~f", False, "name"),
+        readout(names, x, axes.x, ".3~f", "name"),
     ]
     if bands:
         band = alt.Chart().mark_area(opacity=0.15, tooltip=None)

@@ -89,15 +89,9 @@ def name_settings(spec: Spec, names: Mapping[str, str]) -> Spec:
     return named
 
 
-def line_style(kinds: tuple[str, ...], pinned: bool) -> dict[str, Any]:
-    """Encodings of lines: strokes by scheme; beside a pinned setting B is solid and A is dashed."""
-    if not pinned:
-        return {"strokeDash": scheme_dash(kinds), "size": alt.value(2)}
-    scale = alt.Scale(domain=SETTINGS, range=[[5, 4], [1, 0]])
-    return {
-        "strokeDash": alt.StrokeDash("setting:N", scale=scale, legend=_setting_legend("bottom")),
-        "size": alt.value(2),
-    }
+def line_style(kinds: tuple[str, ...]) -> dict[str, Any]:
+    """Return the encodings of lines whose strokes tell schemes apart, too."""
+    return {"strokeDash": scheme_dash(kinds), "size": alt.value(2)}
 
 
 def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter, dict[str, Any]]:
@@ -112,8 +106,8 @@ def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter,
 
 
 def readout(
-    names: Sequence[str], x: alt.X, x_title: str, form: str, pinned: bool, column: str = "scheme",
-    *, every: bool = False,
+    names: Sequence[str], x: alt.X, x_title: str, form: str, column: str = "scheme", *,
+    every: bool = False,
 ) -> alt.Chart:  # fmt: skip
     """A vertical rule at the pointer whose tooltip names the place once and lists every line.
 
@@ -127,11 +121,6 @@ def readout(
         fields=[field],
     )  # fmt: skip
     step = alt.param(name="step", expr="max(2, scale('x', 1) - scale('x', 0))" if every else "1")
-    chart = alt.Chart()
-    if pinned:
-        names = [f"{name}, {setting}" for name in names for setting in reversed(SETTINGS)]
-        chart = chart.transform_calculate(line=f"datum.{column} + ', ' + datum.setting")
-        column = "line"
     values = {name: f"datum[{json.dumps(name)}]" for name in names}
     texts = {
         n: f"isValid({v}) ? format({v}, abs({v}) < 999.5 ? '{form}' : ',.0f') : '\u2013'"
@@ -142,7 +131,8 @@ def readout(
     ]
     place = alt.Tooltip(str(x.shorthand), title=x_title, format=",")
     return (
-        chart.transform_pivot(column, value="y", groupby=[field])
+        alt.Chart()
+        .transform_pivot(column, value="y", groupby=[field])
         .transform_calculate(**texts)
         .mark_rule(aria=False, color="gray", strokeWidth=alt.ExprRef("step"))
         .encode(

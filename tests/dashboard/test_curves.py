@@ -74,7 +74,7 @@ def test_tooltip_of_a_line_writes_large_values_whole() -> None:
     """Evaluated by Vega, as a text that is drawn."""
     values = {"a": 999.7, "b": 1_234.5, "c": -65_432.1, "d": 999.4, "e": 0.12345, "f": None}
     x = alt.X("x:Q")
-    rule = spec_of(readout([*values], x, "x", ".3g", pinned=False))
+    rule = spec_of(readout([*values], x, "x", ".3g"))
     rows = [{"scheme": name, "x": 1, "y": y} for name, y in values.items()]
     layers = [
         {"mark": "text", "encoding": {"text": {"field": name}, "y": {"value": 20 * n}}}

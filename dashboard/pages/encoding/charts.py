@@ -64,7 +64,7 @@ def wavelengths(kinds: tuple[str, ...]) -> Spec:
                 alt.Tooltip("turns:Q", format=",.3~r", title="turns in training"),
                 alt.Tooltip("share:Q", format=".3~%", title="share of a turn in training"),
             ],
-            **line_style(kinds, False),
+            **line_style(kinds),
         )
     )
     trained = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
