@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.numpy import load
-from streamlit.testing.v1 import AppTest
 
-from tests.dashboard.pages import DEFAULT, KINDS, drawn, opened, visit
+from tests.dashboard.pages import DEFAULT
 from tests.library import independent
 
 Small = dict[str, Any]
@@ -23,15 +22,6 @@ _SMALL = {
                 "learned_source": "minilm"},
 }  # fmt: skip
 SETTINGS: dict[str, Small] = {name: DEFAULT | small for name, small in _SMALL.items()}
-
-
-def open_small(page: str, small: Small, *numbers: str, **more: str) -> AppTest:
-    """Open a page with every scheme, these settings, `more` in the link, and its numbers."""
-    link = {name: str(value).lower() for name, value in small.items()}
-    source = link.pop("learned_source")
-    return drawn(
-        visit(page, link | more, schemes=list(KINDS), learned_source=source, **opened(*numbers))
-    )
 
 
 def in_precision(values: Any, precision: str) -> np.ndarray:
