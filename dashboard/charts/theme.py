@@ -5,8 +5,8 @@ data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
@@ -50,43 +50,6 @@ def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
 
 
 SETTINGS = ("A", "B")
-SETTING_NAMES = {"A": "A (pinned)", "B": "B (current)"}
-
-
-def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[str, Any]:
-    """Encodings that tell A from B by strength and width, where the frame has both.
-
-    orient: where their legend stands.
-    """
-    if not pinned:
-        return {}
-    legend = _setting_legend(orient)
-    return {
-        "opacity": alt.Opacity(
-            "setting:N", scale=alt.Scale(domain=SETTINGS, range=[0.45, 1.0]), legend=legend
-        ),
-        "size": alt.Size(
-            "setting:N", scale=alt.Scale(domain=SETTINGS, range=[4.5, 1.8]), legend=legend
-        ),
-    }
-
-
-def _setting_legend(orient: Literal["top", "bottom"] = "top") -> alt.Legend:
-    words = _setting_words(SETTING_NAMES)
-    return alt.Legend(
-        title=None, orient=orient, labelExpr=words, labelLimit=240, symbolType="stroke"
-    )
-
-
-def _setting_words(names: Mapping[str, str]) -> str:
-    return f"datum.label == 'A' ? {json.dumps(names['A'])} : {json.dumps(names['B'])}"
-
-
-def name_settings(spec: Spec, names: Mapping[str, str]) -> Spec:
-    """Return a specification whose legend says in what A and B differ."""
-    old, new = (json.dumps(_setting_words(settings)) for settings in (SETTING_NAMES, names))
-    named: Spec = json.loads(json.dumps(spec).replace(old, new))
-    return named
 
 
 def line_style(kinds: tuple[str, ...]) -> dict[str, Any]:
