@@ -117,6 +117,12 @@ def test_frequencies_of_a_model_are_those_of_transformers(
             assert own_scale == exact_scale == pytest.approx(scale, rel=1e-15)
 
 
+def test_frequencies_in_sections_have_the_bits_of_plain_rope_in_transformers() -> None:
+    theirs = 1.0 / (1e4 ** (torch.arange(0, 64, 2).float() / 64))
+    config = RopeSectionsConfig(dim=64, grid=0)
+    assert torch.equal(rope_frequencies(config, mode="transformers")[0], theirs)
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_sections_turn_as_those_of_qwen_vl(interleaved: bool) -> None:
     """Qwen2-VL has its sections in blocks, Qwen3-VL in turn; both turn by frame, row and column."""

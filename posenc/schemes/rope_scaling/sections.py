@@ -15,7 +15,7 @@ from posenc import fields, limits, tables
 from posenc.errors import ConfigError
 from posenc.latex import Writer
 from posenc.schemes.base import Head
-from posenc.schemes.rope import At, Rope, RopeConfig, Rows
+from posenc.schemes.rope import At, Rope, RopeConfig, Rows, float32_powers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,9 @@ class RopeSectionsConfig(RopeConfig):
             meaning = rf"\text{{ the place on the pair's axis, in a grid of {self.grid} columns}}"
             lines += (rf"{write.position}:{meaning}",)
         return lines
+
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
+        return 1.0 / float32_powers(self.base, self.rotary_dim)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "RopeOnAxes":
         return RopeOnAxes(self)
