@@ -12,11 +12,11 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard import compare, visitor_files
-from dashboard.blocks import Button, Chart, Code, Data, Matrices, Metric, Page, Text
+from dashboard.blocks import Button, Chart, Code, Controls, Data, Matrices, Metric, Page, Text
 from dashboard.controls import pin as pinned
 from dashboard.pages.check_my_encoding import data
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
-from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, Options
+from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE, Options
 from dashboard.pages.check_my_encoding.page import page
 from dashboard.pages.check_my_encoding.script import script
 from dashboard.settings import Setting
@@ -128,6 +128,17 @@ def test_page_says_whether_a_cache_belongs_to_the_chosen_model() -> None:
         setting = Setting(dim=128, heads=1, length=48, model=model)
         shown = read_texts(page(setting, Options(table="RoPE cache")))
         assert any(f"This table {words} the model" in text for text in shown)
+
+
+def test_every_part_that_reads_the_model_offers_one() -> None:
+    """A table of an example, or an upload, and the layouts; probes read none."""
+    for part in (TABLE, LAYOUTS, DECODING):
+        offered = [
+            name
+            for block in blocks(page(SETTING, Options(part=part)), Controls)
+            for name in block.names
+        ]
+        assert offered.count("model") == (part != DECODING)
 
 
 def test_table_that_no_formula_makes_is_compared_with_the_chosen_model() -> None:

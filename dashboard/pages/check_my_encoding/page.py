@@ -225,6 +225,7 @@ def _layouts(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     if vectors:
         source = f"your upload, {listed([plain(numbers.source) for numbers in vectors])}"
     blocks: list[Block] = [
+        Controls(("model",)),
         *(Text(plain(answer), "info", icon="rotate_right") for answer in answers),
         Text(
             f"{found.sizes} The pictures show the first query and key at every position. If every "
