@@ -29,9 +29,9 @@ def headline(result: Identification) -> str:
         return f"None of these: every number of this table is {result.constant:.6g}."
     if result.hypothesis is None or result.arrangement is None:
         return (
-            f"None of these: the nearest sinusoidal table or rotary cache, from positions "
-            f"{EARLIEST_START} to {LATEST_START:,}, differs from this {result.rows:,} x "
-            f"{result.width:,} table by {min(1.0, result.residual):.0%} of its size."
+            f"No known formula makes this {result.rows:,} x {result.width:,} table: the nearest sinusoidal "
+            f"table or rotary cache, from positions {EARLIEST_START} to {LATEST_START:,}, differs from it "
+            f"by {min(1.0, result.residual):.0%} of its size."
         )
     named = ("padding", "positions")
     faults = sum(deviation.kind not in named for deviation in result.deviations)

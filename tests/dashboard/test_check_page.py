@@ -112,14 +112,19 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
         frame["rounded angles"].max() < frame["exact angles"].max()
     )  # bfloat16 frequencies explain it
     row, column = divmod(int(error.argmax()), 64)
-    worst = f"{error.max():.3g}, in row {row}, column {column % 32} of the "
-    assert any(worst in text for text in texts(shown))
+    worst = f"In row {row}, column {column % 32} of the "
+    assert any(text.startswith(worst) for text in texts(shown))
+    assert as_read(shown.headline).startswith(f"Wrong by up to {error.max():.3g}. RoPE")
     assert [metric.value for metric in blocks(shown, Metric)] == [f"{error.max():.3g}"]
 
 
 def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     assert "1 deviation found" in page(SETTING, Options(table=BFLOAT16)).headline
     exact = page(SETTING, Options())
+    assert as_read(exact.headline).startswith("Matches a known formula. Sinusoidal")
+    shifted = as_read(page(SETTING, Options(table="starts at 1")).headline)  # its numbers are right
+    assert shifted.startswith("Matches a known formula. Sinusoidal")
+    assert shifted.endswith("from position 1; 1 deviation found.")
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
 
 
@@ -152,7 +157,7 @@ def test_table_that_no_formula_makes_is_compared_with_the_chosen_model() -> None
         shown = page(SETTING.replace(model=model), Options(table=hold(cache.numpy(), "mine.npy")))
         words = "belongs to" if belongs else "does not belong to"
         assert any(f"This table {words} the model" in text for text in read_texts(shown))
-        assert ("None of these" in shown.headline) != belongs
+        assert ("No known formula" in shown.headline) != belongs
 
 
 def test_positions_found_and_expected_are_drawn_by_row() -> None:
@@ -186,7 +191,7 @@ def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_num
     np.testing.assert_allclose(values["This table"], expected, atol=1e-7)
     np.testing.assert_allclose(values["Its formula, exact"], expected, atol=1e-7)
     shown = page(SETTING, Options(table="random numbers"))
-    assert "None of these" in shown.headline
+    assert "No known formula" in shown.headline
     assert blocks(shown, Chart) == []
     assert [*panel_values(shown, "check_tables")] == ["This table"]
 
@@ -360,11 +365,11 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     at = open_uploader()
     upload(at, npy(np.random.default_rng(0).normal(size=(40, 6))), "noise.npy")
     assert as_read(headline(drawn(at))).startswith(
-        "noise.npy: None of these"
+        "noise.npy: No known formula"
     )  # a file is checked at once
     drawn(upload(at, npy(interleaved(sin, cos).astype(np.float32)), "mine.npy"))
     sentence = as_read(headline(at))
-    assert sentence.startswith("mine.npy: Sinusoidal, base 500")
+    assert sentence.startswith("mine.npy: Matches a known formula. Sinusoidal, base 500")
     assert "position 1" in sentence
     box: Any = at.main.get("file_uploader")[0]
     assert box.value is None  # the session does not keep the bytes
@@ -419,7 +424,7 @@ def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
         (box,) = [box for box in at.main.selectbox if box.label == "Several tables"]
         assert box.options == ["a.pe", "b.weight"]
         box.set_value("b.weight").run()
-        assert "None of these" in headline(drawn(at))
+        assert "No known formula" in headline(drawn(at))
 
 
 def test_file_that_holds_no_table_is_refused_until_another_table_is_chosen() -> None:

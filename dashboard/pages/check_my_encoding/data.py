@@ -29,13 +29,12 @@ from posenc.identification import (
     match_rotation,
     rotation_of,
 )
-from posenc.identification.columns import TableInput
+from posenc.identification.columns import TableInput, column_words
 from posenc.identification.deviations import Differences
 from posenc.identification.facts import ModelMatch
 from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.sentences import (
-    error_sentence,
     fit_sentence,
     headline,
     match_sentences,
@@ -59,15 +58,17 @@ FIELDS = (
 class Answer:
     """The answer on one table: what it is, how well positions are decoded from it, or a reason for none.
 
-    source: the file of an upload, before the headline. numbers: a row per table that is compared. The rest
-    is of a table that was looked at alone. largest, worst: the largest error against exact angles, and the
-    sentence on where it is; None and "" if no formula fits. notes: what was assumed, how near the formula
+    source: the file of an upload, before the headline. identity: what the table is, the headline without
+    the verdict. numbers: a row per table that is compared. The rest is of a table that was looked at alone.
+    largest, worst: the largest error against exact angles, and the sentence on where it is; None and "" if
+    no formula fits. notes: what was assumed, how near the formula
     comes. by_column: largest differences of each column.
     """
 
     headline: str
     reason: str = ""
     source: str = ""
+    identity: str = ""
     numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
     result: Identification | None = None
     largest: float | None = None
@@ -144,16 +145,35 @@ def _identified(name: str, setting: Setting) -> Answer:
     values = record(result)
     scheme = (values["config"] or {}).get("kind")
     return Answer(
-        headline=f"{source}{headline(result)}",
+        headline=f"{source}{_verdict(result, error)}{headline(result)}",
         source=source,
+        identity=headline(result),
         numbers=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         result=result,
         largest=None if error is None else error.largest,
-        worst="" if error is None else error_sentence(result, error),
+        worst="" if error is None else _place(result, error),
         notes=tuple(notes),
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),
     )
+
+
+def _verdict(result: Identification, error: Differences | None) -> str:
+    """Return by how much a table is wrong, or that it is right, before what it is; "" for no formula."""
+    if error is None:
+        return ""
+    if {"angles", "unexplained"} & {deviation.kind for deviation in result.deviations}:
+        return f"Wrong by up to {number(error.largest)}. "
+    return "Matches a known formula. "
+
+
+def _place(result: Identification, error: Differences) -> str:
+    """Return where the largest error is, in a sentence."""
+    if error.largest == 0:
+        return "Every number is that of the formula, to the last bit."
+    row, column = error.worst
+    form = "table" if result.arrangement is None else result.arrangement.form
+    return f"In row {row:,}, {column_words(form, result.width, column)}."
 
 
 @cached
@@ -176,7 +196,7 @@ def with_model(answer: Answer, match: ModelMatch) -> Answer:
         return answer
     headline, notes = f"{answer.source}{sentences[0]}", answer.notes
     if answer.result is not None and answer.result.known:
-        notes = (f"What it is: {answer.headline.removeprefix(answer.source)}", *notes)
+        notes = (f"What it is: {answer.identity}", *notes)
     else:
         notes = notes[:-1]  # how near a formula must come, which the cause answers
     return replace(answer, headline=headline, notes=notes)

@@ -125,8 +125,9 @@ def _table(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     reason: list[Block] = []
     if answer.reason:
         reason = [Text(plain(answer.reason), "warning", icon="upload_file")]
-    parts = [*_verdict(answer, match), *_positions(match)], _differences(answer, match)
-    blocks: list[Block] = [*reason, Columns(parts, (3, 2))]
+    words = [*_verdict(answer, match), *_belonging(answer, match)]
+    drawn = [*_differences(answer), *_positions(match)]
+    blocks: list[Block] = [*reason, Columns((words, drawn))]
     if answer.tables:
         blocks.append(
             Matrices(
@@ -175,28 +176,33 @@ def _positions(match: ModelMatch | None) -> list[Block]:
     return [Text(f"**{title}**"), chart]
 
 
-def _differences(answer: Answer, match: ModelMatch | None) -> list[Block]:
-    """Return the difference of each column, and whether the table belongs to a model."""
-    blocks: list[Block] = []
+def _differences(answer: Answer) -> list[Block]:
+    """Return the largest error of each column."""
     frame = data.drawn_columns(answer.by_column)
-    if len(frame):
-        blocks.append(
-            Chart(
-                key="check_columns",
-                title="Largest difference by column",
-                frame=frame,
-                names=(),
-                draw=charts.differences,
-                columns={"x": "column", "y": "exact angles"},
-                x="",
-            )
-        )
-    if answer.result is not None:
-        blocks += [Text("**Does this cache belong to a model?**"), Controls(("model",))]
-        if match is not None:
-            icon = "check_circle" if match.belongs else "error"
-            sentence = plain(_sentence(match, answer.result))
-            blocks.append(Text(f":material/{icon}: {sentence}"))
+    if not len(frame):
+        return []
+    title = "Largest error of each column"
+    chart = Chart(
+        key="check_columns",
+        title=title,
+        frame=frame,
+        names=(),
+        draw=charts.differences,
+        columns={"x": "column", "y": "exact angles"},
+        x="",
+    )
+    return [Text(f"**{title}**"), chart]
+
+
+def _belonging(answer: Answer, match: ModelMatch | None) -> list[Block]:
+    """Return the choice of a model, and whether the table belongs to it."""
+    if answer.result is None:
+        return []
+    blocks: list[Block] = [Text("**Does this table belong to a model?**"), Controls(("model",))]
+    if match is not None:
+        icon = "check_circle" if match.belongs else "error"
+        sentence = plain(_sentence(match, answer.result))
+        blocks.append(Text(f":material/{icon}: {sentence}"))
     return blocks
 
 
