@@ -45,7 +45,7 @@ def differences(_names: tuple[str, ...]) -> Spec:
             x=alt.X("x:Q", title="column (of a cache: cosines, then sines)", scale=alt.Scale(nice=False)),
             y=alt.Y(
                 "y:Q", title="largest error", scale=alt.Scale(type="log"),
-                axis=alt.Axis(format=".0e", tickCount=5),
+                axis=theme.decades("~g"),
             ),
             tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g")],
         )

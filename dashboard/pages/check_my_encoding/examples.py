@@ -115,16 +115,16 @@ def _angles(length: int, base: float, exponents: Tensor) -> Tensor:
     return torch.arange(length).double().unsqueeze(1) * base ** -exponents.double()
 
 
-# By name; the docstring says how it is made.
+# By name, broken ones first; the docstring says how it is made.
 EXAMPLES: dict[str, Callable[[posenc.Sizes], Tables]] = {
-    "sinusoidal": _sinusoidal,
-    "tutorial code": _tutorial,
+    "RoPE cache in bfloat16": _bfloat16,
     "starts at 1": _from_one,
     "exponent m/d": _m_over_d,
-    "tensor2tensor": _tensor2tensor,
     "swapped halves": _swapped,
-    "RoPE cache": _cache,
-    "RoPE cache in bfloat16": _bfloat16,
-    "learned": _learned,
+    "tutorial code": _tutorial,
     "random numbers": _random,
+    "sinusoidal": _sinusoidal,
+    "RoPE cache": _cache,
+    "tensor2tensor": _tensor2tensor,
+    "learned": _learned,
 }

@@ -26,9 +26,10 @@ class Options:
     table: str = fields.Word(
         pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS_NAME)),
         in_words=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
-        label="Try a broken example",
-        help="Examples have the sidebar's sizes. Your uploads are listed as array-...",
-    ).field("sinusoidal")
+        label="Try an example",
+        help="The broken ones stand first. Examples have the sidebar's sizes. Your uploads are listed as "
+        "array-...",
+    ).field(next(iter(EXAMPLES)))
     vectors: str = fields.Word(
         pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Queries and keys"
     ).field("")
