@@ -30,11 +30,8 @@ def compact_formula(
     numbers: bool = False,
     head: Head = "mean",
 ) -> str:
-    """Return a scheme's formula narrow enough for a card: small matrices, one equation a line."""
+    """Return a scheme's formula narrow enough for a card: in small type, one equation a line."""
     text = formula(config, notation, numbers=numbers, head=head)
-    text = text.replace(r"\begin{pmatrix}", r"\bigl(\begin{smallmatrix}")
-    text = text.replace(r"\end{pmatrix}", r"\end{smallmatrix}\bigr)")
-    text = text.replace(r"\bigr) = ", r"\bigr) \\ = ")  # three matrices are wider than a card
     text = text.replace(r",\quad", r",\\")
     text = re.sub(r"\\frac\{1\}\{\{?b\}?\^\{([^{}]*)\}\}", r"b^{-\1}", text)  # a line less high
     return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"

@@ -111,6 +111,11 @@ class Writer:
         lines = [rf"{first} &= \sin{angle}", rf"{second} &= \cos{angle}", *self.frequencies(field)]
         return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
+    def bias(self, head: str = "") -> str:
+        """What a scheme adds to the logit of a query and a key. head: the index of a head, "" for none."""
+        index = f"_{{{head}}}" if head else ""
+        return rf"\mathrm{{bias}}{index}({self.position}, {self.key})"
+
     @property
     def frequency(self) -> str:
         """The frequency of a pair: its angle per position."""
@@ -125,22 +130,24 @@ class Writer:
         *,
         clockwise: bool = False,
     ) -> str:
-        """A pair of features of a query or key x, rotated by the pair's angle.
+        """Two equations: a pair of features of a query or key x, rotated by the pair's angle.
 
         lines: the frequency, then definitions of its symbols. factor: of the rotated pair. clockwise:
         whether the angle is negative.
         """
-        first, second = self.features(layout, field)
+        first, second = (f"{{{feature}}}" for feature in self.features(layout, field))
         angle = rf"{self.frequency}\,{self.position}"
-        upper, lower = ("", "-") if clockwise else ("-", "")
-        below = [rf"{self.frequency} = {lines[0]}", *lines[1:]]
-        return (
-            rf"\begin{{gathered}} \begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
-            rf"{factor}\begin{{pmatrix}} \cos {angle} & {upper}\sin {angle} \\ {lower}\sin {angle} & "
-            rf"\cos {angle} \end{{pmatrix}} \begin{{pmatrix}} x_{{{first}}} \\ x_{{{second}}} "
-            r"\end{pmatrix},"
-            r"\\ " + r",\\ ".join(below) + r" \end{gathered}"
-        )
+        minus, plus = ("+", "-") if clockwise else ("-", "+")
+        left, right = (r"\left(", r"\right)") if factor else ("", "")
+        equations = [
+            rf"x'_{first} &= {factor}{left}x_{first} \cos {angle} {minus} x_{second} \sin {angle}{right}",
+            rf"x'_{second} &= {factor}{left}x_{second} \cos {angle} {plus} x_{first} \sin {angle}{right}",
+            rf"{self.frequency} &= {lines[0]}",
+        ]
+        text = r"\begin{aligned} " + r" \\ ".join(equations) + r" \end{aligned}"
+        if len(lines) == 1:
+            return text
+        return rf"\begin{{gathered}} {text} \\ " + r",\\ ".join(lines[1:]) + r" \end{gathered}"
 
 
 def formula(

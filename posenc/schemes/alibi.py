@@ -89,7 +89,7 @@ class AlibiConfig(SchemeConfig):
             slopes = alibi_slopes(self.heads, dtype=torch.float64, device="cpu")
             slope += f" = {number(slopes[head].item())}"
         return (
-            rf"b_{{{h}}}({write.position}, {write.key}) = "
+            rf"{write.bias(h)} = "
             rf"-s_{{{h}}}\,\left|{write.key} - {write.position}\right|,\quad s_{{{h}}} = {slope}"
         )
 

@@ -65,7 +65,7 @@ class CopeConfig(TrainableConfig):
     def formula(self, write: Writer) -> str:
         i, j, d = write.position, write.key, write.value("dim")
         return (
-            rf"b({i}, {j}) = q_{{{i}}} \cdot e\left[\min\left(\sum_{{s={j}}}^{{{i}}} \sigma\left("
+            rf"{write.bias()} = q_{{{i}}} \cdot e\left[\min\left(\sum_{{s={j}}}^{{{i}}} \sigma\left("
             rf"\frac{{q_{{{i}}} \cdot k_s}}{{\sqrt{{{d}}}}}\right),\ {write.value('counted')} - 1"
             r"\right)\right]"
         )

@@ -60,7 +60,7 @@ class FireConfig(TrainableConfig):
     def formula(self, write: Writer) -> str:
         i, j = write.position, write.key
         return (
-            rf"b_h({i}, {j}) = f_h\left(\frac{{\psi({i} - {j})}}{{\psi(\max({i},\,|m|\,"
+            rf"{write.bias('h')} = f_h\left(\frac{{\psi({i} - {j})}}{{\psi(\max({i},\,|m|\,"
             rf"{write.value('threshold')}))}}\right),\quad \psi(x) = \ln(|c\,x| + 1)"
         )
 

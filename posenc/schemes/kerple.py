@@ -70,7 +70,7 @@ class KerplePowerConfig(KerpleConfig):
 
     def formula(self, write: Writer) -> str:
         return (
-            rf"b_h({write.position}, {write.key}) = -r_{{1,h}} "
+            rf"{write.bias('h')} = -r_{{1,h}} "
             rf"\left|{write.key} - {write.position}\right|^{{r_{{2,h}}}},\quad r_{{1,h}} > 0,\ "
             rf"0 < r_{{2,h}} \le 2"
         )
@@ -93,7 +93,7 @@ class KerpleLogConfig(KerpleConfig):
 
     def formula(self, write: Writer) -> str:
         return (
-            rf"b_h({write.position}, {write.key}) = -r_{{1,h}} \ln\left(1 + r_{{2,h}}"
+            rf"{write.bias('h')} = -r_{{1,h}} \ln\left(1 + r_{{2,h}}"
             rf"\left|{write.key} - {write.position}\right|\right),\quad r_{{1,h}}, r_{{2,h}} > 0"
         )
 

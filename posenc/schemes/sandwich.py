@@ -60,7 +60,7 @@ class SandwichConfig(SchemeConfig):
         width = write.value("width")
         half = str(self.width // 2) if write.numbers else "w/2"
         return (
-            rf"b_{{{h}}}({write.position}, {write.key}) = \frac{{{write.value('heads')}}}"
+            rf"{write.bias(h)} = \frac{{{write.value('heads')}}}"
             rf"{{{COMPRESSION} \cdot {h}}} \sum_{{{write.pair}=0}}^{{{half}-1}} \left(\cos\frac"
             rf"{{{write.key} - {write.position}}}{{{{{write.value('base')}}}^{{2{write.pair}/{width}}}}} "
             r"- 1\right)"

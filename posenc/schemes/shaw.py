@@ -72,7 +72,7 @@ class ShawConfig(TrainableConfig):
     def formula(self, write: Writer) -> str:
         clip = write.value("clip")
         return (
-            rf"b({write.position}, {write.key}) = \frac{{q_{{{write.position}}} \cdot "
+            rf"{write.bias()} = \frac{{q_{{{write.position}}} \cdot "
             rf"a_{{\max(-{clip},\, \min({clip},\, {write.key} - {write.position}))}}}}"
             rf"{{\sqrt{{{write.value('dim')}}}}}"
         )

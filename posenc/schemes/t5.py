@@ -133,7 +133,7 @@ class T5Config(TrainableConfig):
         )
         later = rf" + {n}\,[\,{write.key} > {write.position}\,]" if self.bidirectional else ""
         return (
-            rf"\begin{{gathered}} b_h({write.position}, {write.key}) = W_{{\beta(x){later},\,h}},\quad "
+            rf"\begin{{gathered}} {write.bias('h')} = W_{{\beta(x){later},\,h}},\quad "
             rf"x = {x}, \\ \beta(x) = \begin{{cases}} x & x < {e} \\ {far} & x \ge {e} "
             r"\end{cases} \end{gathered}"
         )

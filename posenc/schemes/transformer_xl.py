@@ -89,7 +89,7 @@ class TransformerXLConfig(TrainableConfig):
         row = rf"W_h\,r_{{{i} - {j}}}"
         pair = f"2{write.pair}/{write.value('dim')}"
         return (
-            rf"\begin{{gathered}} b_h({i}, {j}) = \frac{{u_h \cdot k_{{{j}}} + (q_{{{i}}} + v_h) \cdot "
+            rf"\begin{{gathered}} {write.bias('h')} = \frac{{u_h \cdot k_{{{j}}} + (q_{{{i}}} + v_h) \cdot "
             rf"{row}}}{{\sqrt{{{d}}}}}, \\ r_x = \left(\sin\frac{{x}}{{{{{write.value('base')}}}^"
             rf"{{{pair}}}}},\ \cos\frac{{x}}{{{{{write.value('base')}}}^{{{pair}}}}}\right) "
             r"\end{gathered}"

@@ -1,5 +1,6 @@
 """The numbers a scheme puts in, as one matrix; position beside content."""
 
+import cmath
 import math
 import re
 from typing import Any, get_args
@@ -216,7 +217,7 @@ def test_written_slope_of_alibi_has_the_value_of_the_head(heads: int) -> None:
         assert worked_out(match[1]) == pytest.approx(slope, rel=1e-12)
         value = re.sub(r"\((.+) \\cdot 10\^\{(.+)\}\)", r"\1e\2", match[2])
         assert float(value) == pytest.approx(slope, rel=1e-9)
-        assert text.startswith(f"b_{{{head + 1}}}")
+        assert text.startswith(rf"\mathrm{{bias}}_{{{head + 1}}}")
     if heads == 12:  # of all heads at once: two cases
         text = formula(AlibiConfig(heads=12), numbers=True)
         match = re.search(r"(2\^\{[^&]+?\}) & h \\le 8 \\\\ (2\^\{.+?\}) & 8 < h", text)
@@ -239,6 +240,38 @@ def test_written_frequency_has_the_value_of_the_pair(config: RopeConfig) -> None
     rate = config.frequency_formula(Writer(config, numbers=True))[0]
     for pair, theta in enumerate(inv_freq.tolist()):
         assert worked_out(rate, i=pair) == pytest.approx(theta, rel=1e-12)
+
+
+@pytest.mark.parametrize("clockwise", [False, True])
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_written_equations_of_rope_rotate_a_pair(layout: Any, clockwise: bool) -> None:
+    text = formula(RopeConfig(dim=8, layout=layout, clockwise=clockwise), "t, k", numbers=True)
+    equations = re.findall(r"x'_\{(.+?)\} &= (.+?) \\\\", text)
+    assert len(equations) == 2
+    x, position = torch.arange(1.0, 9.0, dtype=torch.float64).tolist(), 3
+    for k in range(4):
+        angle = (-1 if clockwise else 1) * position * 10_000 ** (-2 * k / 8)
+        first, second = (2 * k, 2 * k + 1) if layout == "interleaved" else (k, k + 4)
+        turned = complex(x[first], x[second]) * cmath.exp(1j * angle)
+        for (feature, right), place, value in zip(
+            equations, (first, second), (turned.real, turned.imag), strict=True
+        ):
+            for old, new in (
+                (r"\omega_k\,t", "(angle)"), (r" \cos ", "*cos"), (r" \sin ", "*sin"), ("{", "["),
+                ("}", "]"), ("x_", "x"), ("2k", "2*k"),
+            ):  # fmt: skip
+                right, feature = right.replace(old, new), feature.replace(old, new)
+            names = {"x": x, "k": k, "angle": abs(angle), "cos": math.cos, "sin": math.sin}
+            assert eval(feature, {"__builtins__": {}}, names) == place
+            assert eval(right, {"__builtins__": {}}, names) == pytest.approx(value, rel=1e-12)
+
+
+def test_letter_of_the_base_means_nothing_else() -> None:
+    for name in LAW_VARIANTS:
+        config = SMALL_CONFIGS[name]
+        text = re.sub(r"\\(text|mathrm)\{[^}]*\}|\\[a-z]+", "", formula(config))
+        assert ("b" in text) <= hasattr(config, "base"), name
+        assert "bias" not in text
 
 
 def test_written_position_of_a_grid_is_the_place_on_an_axis() -> None:

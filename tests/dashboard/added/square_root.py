@@ -31,7 +31,7 @@ class SquareRootConfig(TrainableConfig):
         return {"heads": sizes.heads}
 
     def formula(self, write: Writer) -> str:
-        return rf"b_h = -s_h \sqrt{{\left|{write.key} - {write.position}\right|}}"
+        return rf"{write.bias('h')} = -s_h \sqrt{{\left|{write.key} - {write.position}\right|}}"
 
     def initial(self, generator: torch.Generator) -> "SquareRoot":
         return SquareRoot(self, generator)
