@@ -170,6 +170,10 @@ def test_tables_show_the_change_of_every_number() -> None:
     assert both["setting"].tolist() == ["B", "A", "B - A", "B", "A"]
     assert both["error"].tolist()[:3] == [3.0, 1.0, 2.0]
     assert both["note"].fillna("").tolist() == ["a", "c", "", "b", "d"]
+    words = frames.compared(now[["scheme", "note"]], then[["scheme", "note"]])
+    assert words.to_numpy().tolist() == [
+        ["x", "B", "a"], ["x", "A", "c"], ["y", "B", "b"], ["z", "A", "d"],
+    ]  # fmt: skip
 
 
 def test_pinning_and_unpinning_by_hand() -> None:
