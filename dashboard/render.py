@@ -76,23 +76,21 @@ class Renderer:
     drawn: list[Block] = field(default_factory=list)
 
     def page(self, page: Page) -> None:
-        """Draw the headline of a page and its blocks; a fault in one block leaves the others."""
-        for block in page.above:
-            self.block(block, st)
+        """Draw the headline of a page and its blocks."""
+        self.blocks(page.above, st)
         if page.headline:
             st.markdown(f"**{page.headline}**")
         if page.beside:
             st.caption(page.beside)
         for reason in dict.fromkeys(page.reasons.values()):
             st.info(plain(reason), icon=":material/info:")
-        for block in page.blocks:
-            with incidents.show_errors():
-                self.block(block, st)
+        self.blocks(page.blocks, st)
 
     def blocks(self, blocks: Sequence[Block], place: Any) -> None:
-        """Draw blocks under each other."""
+        """Draw blocks under each other; a fault in one leaves the others, and is said in its place."""
         for block in blocks:
-            self.block(block, place)
+            with incidents.show_errors(place=place):
+                self.block(block, place)
 
     def block(self, block: Block, place: Any) -> None:
         """Draw a block."""

@@ -4,6 +4,7 @@ import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import streamlit as st
 
@@ -23,8 +24,11 @@ class PageEnded(Exception):
 
 
 @contextmanager
-def show_errors(what: str = "This page could not be computed.") -> Iterator[None]:
-    """Turn a library error into its sentence, anything else into an incident with an id in the log."""
+def show_errors(what: str = "This page could not be computed.", place: Any = st) -> Iterator[None]:
+    """Turn a library error into its sentence, anything else into an incident with an id in the log.
+
+    what: what failed. place: where the sentence stands.
+    """
     try:
         yield
     except PageEnded:
@@ -33,18 +37,18 @@ def show_errors(what: str = "This page could not be computed.") -> Iterator[None
         # Its operator's affair, and it quotes what is set, which may be a place or a password.
         incident = uuid.uuid4().hex[:8]
         log.error("incident %s: %s", incident, error)
-        st.error(
+        place.error(
             f"This server is not set up so that it can show pages; its log names the reason as incident "
             f"{incident}.",
             icon=":material/error:",
         )
     except PosencError as error:
         # A visitor's file or tensor may be named in it.
-        st.error(plain(str(error)), icon=":material/block:")
+        place.error(plain(str(error)), icon=":material/block:")
     except _ANY_FAULT as error:
         incident = uuid.uuid4().hex[:8]
         log.error("incident %s", incident, exc_info=error)
-        st.error(
+        place.error(
             f"{what} The log of the server names the fault as incident {incident}; other pages and "
             f"settings still work.",
             icon=":material/error:",

@@ -1,4 +1,4 @@
-"""Blocks in Streamlit: what is open is drawn, and what is closed is neither made nor sent."""
+"""Blocks in Streamlit: what is open is drawn, closed parts are not made, a fault stays in its place."""
 
 from streamlit.testing.v1 import AppTest
 
@@ -44,3 +44,28 @@ def test_menu_is_drawn_once_it_is_open() -> None:
     at = AppTest.from_function(page_with_tabs_and_a_menu)
     at.session_state["menu"] = True
     assert drawn_texts(at.run()) == ["Curves alone.", "In the menu."]
+
+
+def page_with_a_fault_in_a_column() -> None:
+    """Draw a page whose left column has a part that the renderer does not know."""
+    from dataclasses import dataclass
+
+    from dashboard.blocks import Columns, Live, Page, Text
+    from dashboard.render import Renderer
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        pass
+
+    columns = Columns(((Live("unknown"), Text("Left.")), (Text("Right."),)))
+    page = Page(title="Title", headline="It is so.", blocks=(columns, Text("Below.")))
+    Renderer(page.title, Options, {}, presenting=False).page(page)
+
+
+def test_fault_in_a_column_is_told_there_and_leaves_every_other_block() -> None:
+    at = AppTest.from_function(page_with_a_fault_in_a_column).run()
+    assert drawn_texts(at) == ["Left.", "Right.", "Below."]
+    left, right = at.columns
+    (told,) = left.error
+    assert told.value.startswith("This page could not be computed.")
+    assert not right.error
