@@ -7,6 +7,7 @@ A claim is one function from sizes to a verdict, decorated with `claim`:
 
 from posenc.claims import distances, order, scale, tables, training
 from posenc.claims.claim import THEMES, Claim, Number, Status, Verdict, claims, figure
+from posenc.claims.proofs import Proof
 
 CLAIMS = claims()  # which the modules above register
 
@@ -15,6 +16,7 @@ __all__ = [
     "THEMES",
     "Claim",
     "Number",
+    "Proof",
     "Status",
     "Verdict",
     "distances",

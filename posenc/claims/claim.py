@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.claims.proofs import Proof
 from posenc.notebook import Shown, View
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
 from posenc.schemes.sizes import Sizes
@@ -97,7 +98,8 @@ class Claim:
     """A sentence that textbooks and posts repeat, and the test that decides it at any sizes.
 
     source: who says so or what decides it. uses: the only fields of Sizes that the test reads,
-    such as "dim" or "rope.layout". steps: other functions that a reader of the test needs.
+    such as "dim" or "rope.layout". steps: other functions that a reader of the test needs. proof: of a
+    claim whose verdict can be THEOREM.
     """
 
     id: str
@@ -108,6 +110,7 @@ class Claim:
     uses: tuple[str, ...]
     steps: tuple[Callable[..., Any], ...]
     url: str
+    proof: Proof | None
 
     @property
     def link(self) -> str:
@@ -143,6 +146,7 @@ def claim(
     uses: tuple[str, ...] = ("dim", "base"),
     steps: tuple[Callable[..., Any], ...] = (),
     url: str = "",
+    proof: Proof | None = None,
 ) -> Callable[[Callable[[Sizes], Verdict]], Callable[[Sizes], Verdict]]:
     """Return a decorator that registers a test as a claim, under the test's name."""
 
@@ -150,7 +154,7 @@ def claim(
         _registry.append(
             Claim(
                 id=test.__name__, sentence=sentence, theme=theme, source=source, test=test,
-                uses=uses, steps=steps, url=url,
+                uses=uses, steps=steps, url=url, proof=proof,
             )
         )  # fmt: skip
         return test

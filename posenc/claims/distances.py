@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis import cosine_curve, first_rise, kendall_tau, verify_map
+from posenc.claims import proofs
 from posenc.claims.claim import (
     EXACT,
     TABLE,
@@ -106,6 +107,7 @@ def falls(sizes: Sizes) -> Verdict:
     theme="distance",
     source=f"{VASWANI}, section 3.5",
     uses=(*TABLE, "seed"),
+    proof=proofs.LINEAR_MAP,
 )
 def linear_map(sizes: Sizes) -> Verdict:
     """Map the table's rows by the closed form M_k; the same M_k must fail on random rows."""
@@ -175,6 +177,7 @@ def two_ahead_hits(weights: Float[Tensor, "n n"]) -> tuple[float, float]:
     source=f"Lectures on {VASWANI}, section 3.5",
     steps=(attend_two_ahead, two_ahead_hits),
     uses=(*TABLE, "length", "seed"),
+    proof=proofs.TWO_RIGHT,
 )
 def two_right(sizes: Sizes) -> Verdict:
     """Count the queries whose largest weight is two to the right under one linear key map."""
@@ -204,6 +207,7 @@ def two_right(sizes: Sizes) -> Verdict:
         *("dim", "heads", "equal_width", "base", "rope.partial_rotary_factor", "precision"),
         *("length", "train_length", "seed", "rope.layout"),
     ),
+    proof=proofs.OFFSET_ONLY,
 )
 def offset_only(sizes: Sizes) -> Verdict:
     """Shift queries and keys together: RoPE's logits must stay, those of added sinusoids must not."""

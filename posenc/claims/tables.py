@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.analysis import spectrum
+from posenc.claims import proofs
 from posenc.claims.claim import (
     TABLE,
     VASWANI,
@@ -90,6 +91,7 @@ def unique(sizes: Sizes) -> Verdict:
     theme="values",
     source=f"Tutorials on {VASWANI}, section 3.5",
     uses=(*TABLE, "seed"),
+    proof=proofs.BOUNDED,
 )
 def bounded(sizes: Sizes) -> Verdict:
     """Compare the largest entry of the table with that of normally distributed numbers."""
@@ -320,6 +322,7 @@ def learned(sizes: Sizes) -> Learned:
     source="PyTorch's documentation of nn.Embedding and nn.Linear",
     url="https://pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
     uses=("dim", "train_length", "learned_source", "seed", "precision"),
+    proof=proofs.ONE_HOT,
 )
 def one_hot(sizes: Sizes) -> Verdict:
     """Compare rows of the learned table with products of one-hot vectors and the table."""
@@ -349,6 +352,7 @@ def one_hot(sizes: Sizes) -> Verdict:
     theme="tables",
     source="Devlin et al. 2018, arXiv 1810.04805",
     uses=("dim", "base", "train_length", "learned_source", "seed"),
+    proof=proofs.ENDS,
 )
 def ends(sizes: Sizes) -> Verdict:
     """Ask the learned table for the row after its last; the sinusoidal formula must have it."""

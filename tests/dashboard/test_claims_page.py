@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dashboard import compare
-from dashboard.blocks import Block, Code, Drawer, Matrices, Page, Table, Text
+from dashboard.blocks import Block, Code, Drawer, Formula, Matrices, Page, Table, Text
 from dashboard.pages.claims import data
 from dashboard.pages.claims.page import Options, page
 from dashboard.settings import Setting
@@ -130,6 +130,17 @@ def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
     # 2 pi 10,000^(510/512), and the 2 pi 10,000 that is often quoted
     _, *numbers = table.frame.iloc[0]
     assert [as_read(text) for text in numbers] == ["60,611 positions", "62,832 positions"]
+
+
+def test_claim_that_is_proven_shows_its_proof_and_a_rounded_one_does_not() -> None:
+    verdicts = {name: claim.test(Sizes()) for name, claim in CLAIMS.items()}
+    proven = [name for name, found in verdicts.items() if found.status is Status.THEOREM]
+    assert {"linear_map", "offset_only"} <= {*proven}
+    for name, claim in CLAIMS.items():
+        formulas = [block.latex for block in opened(name) if isinstance(block, Formula)]
+        assert formulas == ([claim.proof.latex] if name in proven and claim.proof else [])
+    rounded = opened("linear_map", Setting(precision="bfloat16"))
+    assert not [block for block in rounded if isinstance(block, Formula)]
 
 
 def test_claim_that_is_opened_on_the_page_sends_its_evidence_and_no_other() -> None:

@@ -59,6 +59,7 @@ def test_claim_is_decided_at_any_setting_by_the_fields_it_uses(name: str) -> Non
     assert re.fullmatch(r"[A-Zn].*\.", claim.sentence)
     assert claim.source
     assert claim.link.startswith("https://")
+    assert (claim.proof is not None) == (name in CONTROL_FAILS)
     theorems = 0
     for label, changes in SETTINGS.items():
         sizes = Sizes(**changes)

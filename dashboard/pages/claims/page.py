@@ -14,6 +14,7 @@ from dashboard.blocks import (
     Data,
     Definition,
     Drawer,
+    Formula,
     Lines,
     Matrices,
     Page,
@@ -27,7 +28,7 @@ from dashboard.script import to_python, whole_script
 from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc import fields
-from posenc.claims import CLAIMS, THEMES, Claim, Verdict, training
+from posenc.claims import CLAIMS, THEMES, Claim, Status, Verdict, training
 from posenc.schemes.sizes import Sizes
 
 USES = Uses(
@@ -129,6 +130,8 @@ def _evidence(claim: Claim, verdict: Verdict, sizes: Sizes) -> list[Block]:
         Text(plain(verdict.sentence), both="evidence"),
         Text(f"Source: [{plain(claim.source)}]({claim.link})."),  # a caption dims links
     ]
+    if claim.proof is not None and verdict.status is Status.THEOREM:
+        blocks += [Formula(claim.proof.latex), Text(f"**Proof.** {plain(claim.proof.words)}")]
     if claim.id == data.DRAWN and verdict.numbers:
         blocks.append(_picture(sizes))
     if verdict.numbers:
