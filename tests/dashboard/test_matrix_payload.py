@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from dashboard.components.matrix.colours import KINDS, shades
 from dashboard.components.matrix.payload import Panel, Row, Scale, encode
 from dashboard.components.matrix.values import Curve, Full, Triangle, minus, smallest
 from posenc.errors import SchemeArgumentError
@@ -175,3 +176,23 @@ def test_wrong_input_is_refused_with_one_sentence(make: Callable[[], object], me
     with pytest.raises(SchemeArgumentError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def luminance(kind: str) -> np.ndarray:
+    """Return the relative luminance of every shade (WCAG 2.2): what is left of it without colour."""
+    parts = shades(kind) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lightness_alone_orders_the_shades_of_a_ramp(kind: str) -> None:
+    steps = np.diff(luminance(kind))
+    middle = len(steps) // 2 if kind == "diverging" else len(steps)
+    assert (steps[:middle] >= 0).all()
+    assert (steps[middle:] <= 0).all()
+
+
+def test_ends_of_the_diverging_scale_differ_in_greyscale() -> None:
+    low, high = luminance("diverging")[[0, -1]] + 0.05
+    assert high / low > 2
