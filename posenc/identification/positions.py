@@ -128,8 +128,8 @@ def cause_of(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Cause | N
     for block in range(1, 0 if _is_text(expected) else len(found) // 2 + 1):
         if len(found) % block == 0 and torch.equal(found[block:], found[:-block]):
             return Cause("first part again", block, (here, there))
-    size = there - here
-    if size > 1 and torch.equal(found % size, expected % size):
+    size, counted = there - here, torch.equal(found, torch.arange(len(found)))
+    if size > 1 and not counted and torch.equal(found % size, expected % size):
         low, high = int(found.min()), int(found.max())
         if high - low < size and not _is_text(expected):
             return Cause("wrapped", first, (here, there, size))
@@ -139,7 +139,7 @@ def cause_of(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Cause | N
         return Cause("some rows", first, (here, there, len(wrong)))
     if _is_text(expected):
         return _of_text(found, expected, first)
-    if torch.equal(found, torch.arange(len(found))):
+    if counted:
         return Cause("counted" if there else "not reset", first, (here, there))
     word = "sorted" if torch.equal(found, expected.sort().values) else "other"
     return Cause(word, first, (here, there))

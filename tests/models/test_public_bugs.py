@@ -328,6 +328,10 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
         turned(torch.tensor([0, 3, 0, 3])), ROPE, torch.tensor([0, 3, 4, 7]),
         "first part again", "From row 2 on, positions are those of the first 2 rows again",
     ),
+    "slices of context parallelism that are counted": (
+        turned(rows(range(32))), ROPE, rows(range(16), range(48, 64)),
+        "counted", "Rows are counted: row 16 stands for position 16, whichever is asked for, as here 48",
+    ),
     "one rank of context parallelism": (
         turned(rows(range(16), range(48, 64))), ROPE, None,
         "context-parallel slice", "the two slices of rank 0 of 2 in context parallelism",
