@@ -233,7 +233,9 @@ def test_one_of_a_thing_is_no_plural(folder: str) -> None:
     assert [text for text in texts if PLURAL_OF_ONE.search(text)] == []
 
 
-@pytest.mark.parametrize("folder", [one for one in FOLDERS if one not in ("claims", "lessons")])
+@pytest.mark.parametrize(
+    "folder", [one for one in FOLDERS if one not in ("claims", "lessons", "check_my_encoding")]
+)  # the headline of the last names the scheme of its example
 def test_headline_names_no_scheme_that_is_not_chosen(folder: str) -> None:
     module = module_of(folder)
     said = module.page(SETTINGS["no position"], module.Options()).headline

@@ -67,7 +67,10 @@ def ratios(read: Encodings) -> str:
     """Say by which factor each pair is slower than the pair before it, where that is one factor."""
     parts = []
     for kind, scheme in read.with_pairs.items():
-        steps = np.diff(np.log(scheme.frequencies["inv_freq"].to_numpy()))
+        inv_freq = scheme.frequencies["inv_freq"].to_numpy()
+        if not inv_freq.all():  # a pair that stands still is slower by no factor
+            continue
+        steps = np.diff(np.log(inv_freq))
         if len(steps) and np.allclose(steps, steps[0], rtol=1e-6):
             parts.append(f"{number(math.exp(-steps[0]))} ({SCHEMES[kind].label})")
     if not parts:
