@@ -22,40 +22,36 @@ class Proof:
 
 LINEAR_MAP = Proof(
     (
-        r"\begin{pmatrix} \sin(\theta (p + k)) \\ \cos(\theta (p + k)) \end{pmatrix} = "
-        r"\begin{pmatrix} \cos(\theta k) \sin(\theta p) + \sin(\theta k) \cos(\theta p) \\ "
-        r"\cos(\theta k) \cos(\theta p) - \sin(\theta k) \sin(\theta p) \end{pmatrix}",
-        r"= \begin{pmatrix} \cos(\theta k) & \sin(\theta k) \\ "
-        r"-\sin(\theta k) & \cos(\theta k) \end{pmatrix} "
-        r"\begin{pmatrix} \sin(\theta p) \\ \cos(\theta p) \end{pmatrix}",
+        r"\sin(\theta (p + k)) = \cos(\theta k) \sin(\theta p) + \sin(\theta k) \cos(\theta p)",
+        r"\cos(\theta (p + k)) = -\sin(\theta k) \sin(\theta p) + \cos(\theta k) \cos(\theta p)",
+        r"M_k = \begin{pmatrix} \cos(\theta k) & \sin(\theta k) \\ "
+        r"-\sin(\theta k) & \cos(\theta k) \end{pmatrix}",
     ),
-    "These are the two entries of the pair with frequency θ. The addition formulas of sine and cosine "
-    "give the first line. The matrix in the second line contains the offset k, but not the position "
-    "p: it is the same linear map at every position.",
+    "Each pair of the row has a sine and a cosine with the frequency θ. The addition formulas write both "
+    "entries at p + k as sums of both entries at p. The factors form the matrix M_k. They contain the "
+    "offset k, but not the position p, so one matrix works at every position.",
 )
 
 TWO_RIGHT = Proof(
     (
         r"p_i \cdot p_j = \sum_m \cos(\theta_m (i - j)) \le \frac{d}{2} = p_i \cdot p_i",
-        r"p_i \cdot M_{-2} p_j = p_i \cdot p_{j - 2} = \sum_m \cos(\theta_m (i - (j - 2)))",
+        r"p_i \cdot M_{-2} p_j = p_i \cdot p_{j - 2} \le p_i \cdot p_i",
     ),
-    "The row p_i of the sinusoidal table is most similar to itself. The matrix M of offset -2 turns "
-    "the row of position j into the row of position j - 2. So the logit of query i is largest at the "
-    "key j = i + 2. A large constant factor brings its attention weight near 1.",
+    "The first line says that the row p_i of the table is most similar to itself. The key map M moves the "
+    "row of position j to position j - 2. So the logit of query i is largest at the key j = i + 2. A large "
+    "factor on the logits brings the attention weight there near 1.",
 )
 
 OFFSET_ONLY = Proof(
     (
-        r"(R_{\theta i} q)^\top (R_{\theta j} k) = q^\top R_{\theta i}^\top R_{\theta j} k = "
-        r"q^\top R_{\theta (j - i)} k",
-        r"R_\alpha^\top R_\beta = "
-        r"\begin{pmatrix} \cos \alpha & \sin \alpha \\ -\sin \alpha & \cos \alpha \end{pmatrix} "
-        r"\begin{pmatrix} \cos \beta & -\sin \beta \\ \sin \beta & \cos \beta \end{pmatrix} = "
-        r"R_{\beta - \alpha}",
+        r"(R_{\theta i} q)^\top (R_{\theta j} k) = q^\top R_{\theta i}^\top R_{\theta j} k",
+        r"= q^\top R_{\theta (j - i)} k",
+        r"R_\alpha = \begin{pmatrix} \cos \alpha & -\sin \alpha \\ \sin \alpha & \cos \alpha "
+        r"\end{pmatrix}, \quad R_\alpha^\top R_\beta = R_{\beta - \alpha}",
     ),
-    "RoPE rotates each pair of q by the angle θi and each pair of k by θj. The addition formulas of "
-    "sine and cosine give the second line: two rotations leave one, by the difference of their angles. "
-    "So the positions i and j enter the logit only as the offset j - i.",
+    "RoPE rotates each pair of the query by the angle θi and each pair of the key by θj. R is a rotation. "
+    "The transposed rotation turns back, so the two rotations leave one, by the difference of their angles "
+    "(addition formulas). The positions i and j enter the logit only as the offset j - i.",
 )
 
 BOUNDED = Proof(
