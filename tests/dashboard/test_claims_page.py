@@ -13,6 +13,7 @@ from dashboard.blocks import Block, Code, Drawer, Formula, Matrices, Page, Table
 from dashboard.pages.claims import data
 from dashboard.pages.claims.page import Options, page
 from dashboard.settings import Setting
+from posenc import fields
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.schemes.sizes import Sizes
@@ -35,13 +36,13 @@ def opened(name: str, setting: Setting | None = None) -> Sequence[Block]:
 
 
 def by_rank(names: Iterable[str], setting: Setting) -> list[str]:
-    """Claims in the order of the page: false, false in small models, partly true, true, true in small
-    models, undecided."""
+    """Claims in the order of the page: false, false in small models, partly true, true, proven, true in
+    small models, not measured, undecided."""
     groups = (
-        (Status.FALSE,), (Status.NOT_HERE,), (Status.PARTLY,), (Status.HOLDS, Status.THEOREM),
-        (Status.HOLDS_HERE,), (Status.NOT_MEASURED, Status.UNDECIDED),
+        Status.FALSE, Status.NOT_HERE, Status.PARTLY, Status.HOLDS, Status.THEOREM, Status.HOLDS_HERE,
+        Status.NOT_MEASURED, Status.UNDECIDED,
     )  # fmt: skip
-    places = {state: n for n, states in enumerate(groups) for state in states}
+    places = {state: n for n, state in enumerate(groups)}
     last = len(data.FIRST) + 1
 
     def rank(name: str) -> tuple[int, int]:
@@ -76,24 +77,29 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     words = [data.OUTCOMES[verdict.status].word for verdict in verdicts.values()]
     said = shown.headline
     assert said.startswith(f"{len(CLAIMS)} common claims at these settings: ")
-    for heading, own in {
-        "false": ("False",), "false in small models": ("False in small models",),
-        "partly true": ("Partly true",), "true": ("True", "Proven"),
-        "true in small models": ("True in small models",),
-        "undecided": ("Not measured", "Undecided"),
-    }.items():  # fmt: skip
-        count = sum(word in own for word in words)
-        assert re.findall(rf"(\d+) {heading}(?=[,.])", said) == [str(count)] * (count > 0)
+    for word in (
+        "False", "False in small models", "Partly true", "True", "Proven", "True in small models",
+        "Not measured", "Undecided",
+    ):  # fmt: skip
+        count = words.count(word)
+        assert re.findall(rf"(\d+) {word.lower()}(?=[,.])", said) == [str(count)] * (count > 0)
+    headings = [text for text in texts(shown) if text[-1] == ")"]
+    assert headings == [
+        f"{word} ({words.count(word)})"
+        for word in dict.fromkeys(drawer.mark for drawer in lines(shown).values())
+    ]
 
 
 def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
     left: dict[str, set[Status]] = {
-        "all": {*Status}, "holds": {Status.HOLDS, Status.THEOREM, Status.HOLDS_HERE},
-        "partly": {Status.PARTLY},
-        "false": {Status.FALSE},
-        "small": {Status.NOT_HERE},
-        "undecided": {Status.NOT_MEASURED, Status.UNDECIDED},
+        "all": {*Status}, "holds": {Status.HOLDS}, "proven": {Status.THEOREM},
+        "partly": {Status.PARTLY}, "false": {Status.FALSE}, "small": {Status.NOT_HERE},
+        "true_small": {Status.HOLDS_HERE}, "not_measured": {Status.NOT_MEASURED},
+        "undecided": {Status.UNDECIDED},
     }  # fmt: skip
+    rule = fields.rules(Options)["verdict"]
+    assert isinstance(rule, fields.Choice)
+    assert {*left} == {*rule.options}
     setting = Setting(base=500.0)
     states = {name: data.judge(claim, setting).status for name, claim in CLAIMS.items()}
     for verdict, theme in [*product(left, ("all", THEMES[0])), *product(["all"], THEMES)]:
@@ -111,7 +117,7 @@ def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
 
 def test_line_of_b_says_what_a_has_even_where_the_filter_leaves_it_out() -> None:
     gone = Setting(learned_source="table-0123456789ab")
-    b, a = (page(setting, Options(verdict="holds")) for setting in (Setting(), gone))
+    b, a = (page(setting, Options(verdict="proven")) for setting in (Setting(), gone))
     assert "ends" not in lines(a)
     both = compare.pages(b, a, {"A": "A: no table", "B": "B"}, ["table"])
     assert [*lines(both)] == [*lines(b)]

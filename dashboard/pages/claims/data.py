@@ -17,9 +17,8 @@ from posenc.schemes.sizes import Sizes, own_rules
 
 
 class Outcome(NamedTuple):
-    """What the page calls an outcome: its heading, the option of the filter, its word and icon."""
+    """What the page calls an outcome: its option of the filter, its word and its icon."""
 
-    heading: str
     option: str
     word: str
     icon: str
@@ -27,20 +26,16 @@ class Outcome(NamedTuple):
 
 # In the order of the page.
 OUTCOMES = {
-    Status.FALSE: Outcome("False", "false", "False", "close"),
-    Status.NOT_HERE: Outcome(
-        "False in small models", "small", "False in small models", "model_training"
-    ),
-    Status.PARTLY: Outcome("Partly true", "partly", "Partly true", "contrast"),
-    Status.HOLDS: Outcome("True", "holds", "True", "check"),
-    Status.THEOREM: Outcome("True", "holds", "Proven", "done_all"),
-    Status.HOLDS_HERE: Outcome(
-        "True in small models", "holds", "True in small models", "model_training"
-    ),
-    Status.NOT_MEASURED: Outcome("Undecided", "undecided", "Not measured", "hourglass_empty"),
-    Status.UNDECIDED: Outcome("Undecided", "undecided", "Undecided", "remove"),
+    Status.FALSE: Outcome("false", "False", "close"),
+    Status.NOT_HERE: Outcome("small", "False in small models", "model_training"),
+    Status.PARTLY: Outcome("partly", "Partly true", "contrast"),
+    Status.HOLDS: Outcome("holds", "True", "check"),
+    Status.THEOREM: Outcome("proven", "Proven", "done_all"),
+    Status.HOLDS_HERE: Outcome("true_small", "True in small models", "model_training"),
+    Status.NOT_MEASURED: Outcome("not_measured", "Not measured", "hourglass_empty"),
+    Status.UNDECIDED: Outcome("undecided", "Undecided", "remove"),
 }
-HEADINGS = [*dict.fromkeys(outcome.heading for outcome in OUTCOMES.values())]
+_ORDER = [*OUTCOMES]
 # By fame and surprise, numerics last; a claim that is not named here stands before those.
 FIRST = (
     "slowest", "sinusoids_extrapolate", "rope_extrapolates", "alibi_extrapolates", "dominating",
@@ -72,7 +67,7 @@ for name, claim in CLAIMS.items():
 def in_order(verdicts: Mapping[str, Verdict]) -> list[str]:
     """Return the claims in the order of the page: by their verdicts, then by fame."""
     ranked = sorted(verdicts, key=lambda name: _RANKS.get(name, len(FIRST)))
-    return sorted(ranked, key=lambda name: HEADINGS.index(OUTCOMES[verdicts[name].status].heading))
+    return sorted(ranked, key=lambda name: _ORDER.index(verdicts[name].status))
 
 
 def judge(claim: Claim, setting: Setting) -> Verdict:
@@ -118,8 +113,12 @@ def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
 
 def headline(verdicts: Mapping[str, Verdict]) -> str:
     """Count the verdicts in a sentence."""
-    counts = Counter(OUTCOMES[verdict.status].heading for verdict in verdicts.values())
-    parts = [f"{counts[name]} {name.lower()}" for name in HEADINGS if counts[name]]
+    counts = Counter(verdict.status for verdict in verdicts.values())
+    parts = [
+        f"{counts[status]} {outcome.word.lower()}"
+        for status, outcome in OUTCOMES.items()
+        if counts[status]
+    ]
     return f"{len(verdicts)} common claims at these settings: {', '.join(parts)}."
 
 

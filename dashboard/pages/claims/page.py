@@ -58,8 +58,8 @@ class Options:
     """Which claims the page shows."""
 
     verdict: str = fields.Choice(
-        options=("all", "holds", "partly", "false", "small", "undecided"),
-        labels=("all", "true", "partly true", "false", "false in small models", "undecided"),
+        options=("all", *(outcome.option for outcome in data.OUTCOMES.values())),
+        labels=("all", *(outcome.word.lower() for outcome in data.OUTCOMES.values())),
         label="Verdict",
     ).field("all")
     theme: str = fields.Choice(
@@ -99,11 +99,10 @@ def _groups(setting: Setting, verdicts: Mapping[str, Verdict], options: Options)
     if not shown:
         nothing = "No claim has this verdict and this theme here."
         blocks.append(Text(nothing, "info", icon="filter_alt_off"))
-    for heading, group in itertools.groupby(
-        shown, lambda name: data.OUTCOMES[verdicts[name].status].heading
-    ):
+    for status, group in itertools.groupby(shown, lambda name: verdicts[name].status):
         lines = Lines([drawers[name] for name in group])
-        blocks += [Text(f"{heading} ({len(lines.drawers)})", "heading"), lines]
+        heading = f"{data.OUTCOMES[status].word} ({len(lines.drawers)})"
+        blocks += [Text(heading, "heading"), lines]
     return [*blocks, *(drawer for drawer in drawers.values() if not drawer.shown)]
 
 
