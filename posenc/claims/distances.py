@@ -65,7 +65,7 @@ def near(sizes: Sizes) -> Verdict:
     neighbours, further = curve[1].item(), curve[2:].max().item()
     distance = int(curve[2:].argmax()) + 2
     tau = kendall_tau(curve)
-    order = "" if tau is None else f"; the rank correlation with nearness is {figure(tau)}"
+    order = "" if tau is None else f" The rank correlation with nearness is {figure(tau)}."
     status = Status.HOLDS if (tau or 0) > 0 else Status.PARTLY
     return Verdict(
         Status.FALSE if neighbours <= further else status,
@@ -74,8 +74,8 @@ def near(sizes: Sizes) -> Verdict:
             Number(f"largest further out, at distance {distance:,}", further),
             Number("rank correlation with nearness", tau),
         ),
-        f"Neighbours have cosine similarity {neighbours:.4f}; of all distances to "
-        f"{len(curve) - 1:,} the next best is {further:.4f}, at {distance:,}{order}.",
+        f"Neighbours have cosine similarity {neighbours:.4f}. Of all larger distances to "
+        f"{len(curve) - 1:,}, distance {distance:,} has the highest, {further:.4f}.{order}",
     )
 
 
@@ -97,8 +97,8 @@ def falls(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.FALSE,
         (Number("first rise at distance", rise, "positions"), Number("rise", amount)),
-        f"Cosine similarity first rises from distance {rise - 1:,} to {rise:,}, by {figure(amount)}, "
-        f"among distances to {len(curve) - 1:,}.",
+        f"Cosine similarity first rises from distance {rise - 1:,} to {rise:,}, by {figure(amount)}. "
+        f"Distances to {len(curve) - 1:,} are compared.",
     )
 
 
@@ -121,13 +121,13 @@ def linear_map(sizes: Sizes) -> Verdict:
         errors.append(verify_map(rows, matrix, offset))
         controls.append(verify_map(noise, matrix, offset))
     error = max(errors)
-    stored = ", in float64" if sizes.dtype is None else f", held in {sizes.precision}"
+    stored = "in float64" if sizes.dtype is None else f"stored in {sizes.precision}"
     end = "." if error <= EXACT else ", which is the rounding of the table."
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
         (Number("relative error of the map", error),),
-        f"One matrix for each of the offsets {', '.join(map(str, OFFSETS))} moves every one of "
-        f"{count:,} positions that has one there{stored}, with a relative error of "
+        f"For each offset k of {', '.join(map(str, OFFSETS))}, one matrix turns every row PE(pos) of a "
+        f"table of {count:,} rows into the row PE(pos + k), {stored}. The relative error is "
         f"{figure(error)}{end}",
         Number("the same matrix on random rows", min(controls)),
     )
@@ -192,9 +192,9 @@ def two_right(sizes: Sizes) -> Verdict:
             Number("queries that look two to the right", hits, f"of {queries:,}"),
             Number("mean weight there", weight),
         ),
-        f"Without a mask, one key map, position two back times a constant, sends {figure(hits)} of "
-        f"{count_of(queries, 'query', 'queries')} to the key two to the right, with a mean weight of "
-        f"{weight:.4f}.",
+        f"One linear map of the keys moves each by two positions and multiplies it by a constant. Without "
+        f"a mask, {figure(hits)} of {count_of(queries, 'query', 'queries')} then attend most to the key "
+        f"two to the right. The mean weight there is {weight:.4f}.",
         Number("share of queries on random rows", two_ahead_hits(two_ahead_control(sizes))[0]),
     )
 
@@ -226,8 +226,8 @@ def offset_only(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
         (Number("change of the logits", error, unit),),
-        f"Moved along by {count_of(shift, 'position')}, {count**2:,} logits of width {width:,} change "
-        f"by {figure(error)} of the largest logit, {end}.",
+        f"Queries and keys are both moved by {count_of(shift, 'position')}. The {count**2:,} logits of "
+        f"width {width:,} then change by {figure(error)} of the largest logit, {end}.",
         Number("change with sinusoids added instead", relative_change(after, before), unit),
     )
 
@@ -298,24 +298,24 @@ def t5_shaw(sizes: Sizes) -> Verdict:
     control = clip_distance(clipped(BUCKETS // 2, count), count)
     if fit is None:
         sentence = (
-            f"Among offsets to {count - 1:,} T5 has {count_of(used, 'bucket')} and no clipping distance "
-            f"of Shaw's puts the same offsets together: {_first_shared(buckets[count - 1 :])}, where "
-            "Shaw's are told apart up to the distance of clipping."
+            f"T5 puts offsets to {count - 1:,} into {count_of(used, 'bucket')}. Shaw's scheme puts the "
+            f"same offsets together at no clipping distance: in T5 {_first_shared(buckets[count - 1 :])}. "
+            "Shaw's scheme has a class of its own for every distance below the clipping distance."
         )
     else:
         sentence = (
-            f"Offsets to {count - 1:,} are too near to tell the two apart: what T5 puts in one bucket, "
-            "a clipping distance of Shaw's puts together, too."
+            f"Offsets to {count - 1:,} are too small to separate the two schemes: Shaw's scheme groups "
+            "them as T5's buckets do at one clipping distance."
         )
     return Verdict(
         Status.FALSE if fit is None else Status.PARTLY,
         (
-            Number("clipping distances with which Shaw's classes are the same", fit is not None),
+            Number("clipping distances at which Shaw's scheme has T5's groups", fit is not None),
             Number("buckets in use", used, f"of {BUCKETS}"),
             Number("neighbouring offsets that share a bucket", shared, f"of {len(buckets) - 1:,}"),
         ),
-        f"{sentence} A bucket adds one number to the logit whatever the query, Shaw's vector a the "
-        "product q . a; what either learned is not examined.",
+        f"{sentence} T5 adds one number per bucket to the logit, the same for every query. Shaw's scheme "
+        "adds the product q . a of the query with a vector a. Learned values are not examined.",
         Number("clipping distance found for Shaw's own classes", control or 0),
     )
 
@@ -325,6 +325,6 @@ def _first_shared(buckets: list[int]) -> str:
     for distance in range(1, len(buckets) - 1):
         if buckets[distance] == buckets[distance + 1]:
             later = [n for n, x in enumerate(buckets) if n > distance and x != buckets[distance]]
-            end = f", and {later[0]:,} does not" if later else ""
-            return f"{distance:,} and {distance + 1:,} share one{end}"
-    return "none share one"
+            end = f", and {later[0]:,} is in the next" if later else ""
+            return f"distances {distance:,} and {distance + 1:,} share a bucket{end}"
+    return "no distances share a bucket"

@@ -64,16 +64,16 @@ def permutation(sizes: Sizes) -> Verdict:
     mean = relative_change(after.mean(dim=-2), before.mean(dim=-2))
     rope_before, rope_after = (layer(tokens, rope, causal=False) for tokens in (x, x.flip(-2)))
     rope_back = relative_change(rope_after.flip(-2), rope_before)
-    end = "" if back > EXACT else ": outputs move with their tokens, which is equivariance"
+    end = "" if back > EXACT else ": outputs move with their tokens (equivariance)"
     return Verdict(
         Status.FALSE if changed > EXACT else Status.HOLDS,
         (
-            Number("change of the output at each place, tokens reversed", changed, OF_LARGEST),
+            Number("reversed tokens change the outputs by", changed, OF_LARGEST),
             Number("change of each token's own output", back, OF_LARGEST),
             Number("with RoPE, change of each token's own output", rope_back, OF_LARGEST),
         ),
-        f"Reversing {TOKENS} tokens changes the output at each place by up to {figure(changed)} of its "
-        f"largest entry, and each token's own output by {figure(back)}{end}.",
+        f"{TOKENS} tokens are reversed. The output at each place then changes by up to {figure(changed)} "
+        f"of the largest entry. The output that belongs to each token changes by {figure(back)}{end}.",
         Number("change of the mean over tokens, which is invariant", mean, OF_LARGEST),
     )
 
@@ -100,9 +100,9 @@ def blind(sizes: Sizes) -> Verdict:
             Number("change in one layer under a causal mask", first, OF_LARGEST),
             Number("change in two layers without a mask", unmasked, OF_LARGEST),
         ),
-        f"Reversing {TOKENS - 1} tokens changes the last one's output by {figure(unmasked)} without a "
-        f"mask and by {figure(first)} in one causal layer, but by {figure(second)} in two"
-        f"{': a causal mask shows order' if mask_shows else ''}.",
+        f"The first {TOKENS - 1} of {TOKENS} tokens are reversed. The output of the last token then "
+        f"changes by {figure(unmasked)} without a mask and by {figure(first)} in one causal layer, but by "
+        f"{figure(second)} in two causal layers{': a causal mask shows order' if mask_shows else ''}.",
         Number("change in one layer with RoPE, no mask", control, OF_LARGEST),
     )
 

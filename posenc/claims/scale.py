@@ -70,8 +70,9 @@ def sqrt_scale(sizes: Sizes) -> Verdict:
             Number("initializations on one scale", within, f"of {len(ratios)}"),
             *(Number(f"token over position, {name}", x) for name, x in ratios.items()),
         ),
-        f"At width {sizes.dim:,} a token times sqrt(d) is {_list(ratios)} times as long as position; "
-        f"{fraction(within, len(ratios))} usual starts are within a factor of {SAME_SCALE:g}.",
+        f"At width {sizes.dim:,} the norm of a token times sqrt(d), over the norm of position, is "
+        f"{_list(ratios)}. {fraction(within, len(ratios))} usual starts are within a factor of "
+        f"{SAME_SCALE:g}.",
         Number("N(0, 1/d) without the factor", ratios["N(0, 1/d)"] / sizes.dim**0.5),
     )
 
@@ -92,15 +93,15 @@ def dominating(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.PARTLY if larger or larger_scaled else Status.HOLDS,
         (
-            Number("norm of a position vector", norm),
-            Number("starts whose tokens are shorter", larger, of_all),
+            Number("usual starts whose tokens are shorter than position", larger, of_all),
             Number("the same times sqrt(d)", larger_scaled, of_all),
+            Number("norm of a position vector", norm),
             *(Number(f"position over token, {name}", x) for name, x in plain.items()),
             *(Number(f"position over token times sqrt(d), {x}", y) for x, y in scaled.items()),
         ),
-        f"Entries of at most 1 make a vector of norm {figure(norm)} at width {sizes.dim:,}; that is "
-        f"{_list(plain)} times the norm of a token as it starts, without the factor sqrt(d). With that "
-        f"factor (Vaswani et al., section 3.4) it is {_list(scaled)} times.",
+        f"Entries of at most 1 make a position vector of norm {figure(norm)} at width {sizes.dim:,}. Over "
+        f"the norm of a token as it starts, that is {_list(plain)}. With the factor sqrt(d) on tokens "
+        f"(Vaswani et al., section 3.4) it is {_list(scaled)}.",
     )
 
 
@@ -191,7 +192,7 @@ def overwritten(sizes: Sizes) -> Verdict:
         status,
         (
             _strength(
-                f"content over position at which order is lost, median of {count}",
+                f"norm of content over position where order is lost, median of {count}",
                 statistics.median(strengths),
             ),
             _strength("the least of the draws", min(strengths)),
@@ -202,10 +203,10 @@ def overwritten(sizes: Sizes) -> Verdict:
                 statistics.fmean(without_words),
             ),
         ),
-        f"Over {count} of {WORDS} words, added content of {_strengths(strengths)} position's norm "
-        f"leaves {_percent(accuracies)} of pairs in order for a decoder that knows no words, and "
-        f"{_percent(without_words)} for a decoder that removes their span in {sizes.dim:,} dimensions: "
-        f"{reason}",
+        f"Content is added to position and made stronger, in {count} of {WORDS} words. At "
+        f"{_strengths(strengths)} the norm of position, a decoder that knows no words puts "
+        f"{_percent(accuracies)} of pairs in order. A decoder that removes the span of the words in "
+        f"{sizes.dim:,} dimensions puts {_percent(without_words)} in order: {reason}",
         Number("pairs in order where content is concatenated", concatenated),
     )
 

@@ -81,8 +81,8 @@ def unique(sizes: Sizes) -> Verdict:
             Number("different rows", rows, f"of {count:,}"),
             Number(f"different positions in {sizes.precision}", positions, f"of {count:,}"),
         ),
-        f"Of the first {count:,} rows in {sizes.precision}, {rows:,} differ; positions that are "
-        f"themselves counted in {sizes.precision} leave {positions:,} different ones.",
+        f"{rows:,} of the first {count:,} rows in {sizes.precision} are different. Position numbers that "
+        f"are stored in {sizes.precision} have {positions:,} different values.",
     )
 
 
@@ -102,14 +102,14 @@ def bounded(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.THEOREM if largest <= 1 else Status.FALSE,
         (Number("largest absolute value", largest),),
-        f"Over the first {count:,} positions in {sizes.precision} no entry exceeds "
-        f"{figure(largest)} in size: a sine and a cosine cannot.",
+        f"The largest entry of the first {count:,} positions is {figure(largest)} in size, in "
+        f"{sizes.precision}.",
         Number(f"largest of {2 * MAX_POSITIONS:,} entries of token embeddings N(0, 1)", tokens),
     )
 
 
 @claim(
-    "Raising the base, 10,000, to a power directly overflows.",
+    "The powers of the base, 10,000, overflow when they are computed directly.",
     theme="values",
     source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     uses=TABLE,
@@ -128,8 +128,8 @@ def overflow(sizes: Sizes) -> Verdict:
             Number("largest power", top),
             Number(f"largest {sizes.precision} number", limit),
         ),
-        f"The largest power of {figure(sizes.base)} is {figure(top)}; {sizes.precision} reaches "
-        f"{figure(limit)}, so {fraction(count, len(powers))} overflow{base}.",
+        f"The largest power of {figure(sizes.base)} is {figure(top)}. The largest {sizes.precision} "
+        f"number is {figure(limit)}, so {fraction(count, len(powers))} powers overflow{base}.",
     )
 
 
@@ -140,7 +140,7 @@ def frequency_error(inv_freq: Float[Tensor, " pairs"], exact: Float[Tensor, " pa
 
 
 @claim(
-    "Exp of a log is the more accurate way to the frequencies.",
+    "Frequencies are more accurate as the exp of a log than as a power.",
     theme="values",
     source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     steps=(frequency_error,),
@@ -232,8 +232,8 @@ def own_frequency(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.HOLDS if count == len(features) else Status.FALSE,
         (Number("different frequencies", count, of_all),),
-        f"{sizes.dim:,} dimensions share {count_of(count, 'frequency', 'frequencies')}, a sine and a "
-        "cosine each.",
+        f"{sizes.dim:,} dimensions have {count_of(count, 'frequency', 'frequencies')}: a sine and a "
+        "cosine share each one.",
         Number("different frequencies with twice as many pairs", control, of_all),
     )
 
@@ -249,16 +249,16 @@ def slowest(sizes: Sizes) -> Verdict:
     claimed = 2 * math.pi * sizes.base
     excess = claimed / longest - 1
     # tensor2tensor divides by the number of steps between pairs; a single pair has none.
-    whose = " is tensor2tensor's slowest wavelength," if sizes.dim > 2 else " is"
+    code = " The code of tensor2tensor has that wave." if sizes.dim > 2 else ""
     return Verdict(
         Status.HOLDS if abs(excess) <= ONE_PERCENT else Status.FALSE,
         (
             Number("slowest wavelength", longest, "positions"),
             Number("2 pi times the base", claimed, "positions"),
         ),
-        f"At width {sizes.dim:,} and base {figure(sizes.base)} the printed formula ends at "
-        f"{figure(longest)} positions; {figure(claimed)}, 2 pi times the base,{whose} "
-        f'{figure(100 * excess)}% longer. Here "about" means within {ONE_PERCENT:.0%}.',
+        f"At width {sizes.dim:,} and base {figure(sizes.base)} the slowest wave of the printed formula "
+        f"takes {figure(longest)} positions. 2 pi times the base is {figure(claimed)} positions, which is "
+        f'{figure(100 * excess)}% longer.{code} "About" means within {ONE_PERCENT:.0%} here.',
     )
 
 
@@ -279,9 +279,8 @@ def nearly_linear(sizes: Sizes) -> Verdict:
             Number("pairs that stay under a quarter turn", quarter, f"of {pairs:,}"),
             Number("pairs that complete a full turn", full, f"of {pairs:,}"),
         ),
-        f"Of {count_of(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
-        f"{radian:,}; under a quarter turn: {quarter:,}. Pairs that complete a full "
-        f"turn: {full:,}.",
+        f"Within {LINEAR:,} positions {radian:,} of {count_of(pairs, 'pair')} turn by less than one "
+        f"radian, and {quarter:,} by less than a quarter turn. {full:,} of them complete a full turn.",
     )
 
 
@@ -304,8 +303,8 @@ def hour_hand(sizes: Sizes) -> Verdict:
             Number("pairs that never do", pairs - complete, f"of {pairs:,}"),
         ),
         f"Over a training length of {sizes.train_length:,} the slowest pair makes {figure(last)} "
-        f"turns. Of {count_of(pairs, 'pair')}, this many complete one: {complete:,}; do not: "
-        f"{pairs - complete:,}.",
+        f"turns. {complete:,} of {count_of(pairs, 'pair')} complete a turn, and {pairs - complete:,} do "
+        "not.",
     )
 
 
@@ -341,8 +340,8 @@ def one_hot(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.THEOREM if difference == 0 else Status.FALSE,
         (Number("largest difference", difference),),
-        f"Over {count_of(rows, 'row')} of width {width:,}, looking up and multiplying one-hot "
-        f"vectors differ by {figure(difference)}: the same numbers, without the zeros.",
+        f"The largest difference between a row that is looked up and the product of a one-hot vector with "
+        f"the table is {figure(difference)}, over {count_of(rows, 'row')} of width {width:,}.",
         Number("difference of nn.Linear with its default bias", bias.abs().max().item()),
     )
 
@@ -370,6 +369,6 @@ def ends(sizes: Sizes) -> Verdict:
         status,
         (Number("rows of the learned table", limit, "row" if limit == 1 else "rows"),),
         f"This table ({scheme.provenance}) has {count_of(limit, 'row')} of width "
-        f"{width:,}, from position 0; asking for position {rows:,} is an error.",
+        f"{width:,}, from position 0. Asking for position {rows:,} is an error.",
         Number(f"norm of the sinusoidal row at {rows:,}, which exists", row.norm().item()),
     )

@@ -49,9 +49,10 @@ def alike(sizes: Sizes) -> Verdict:
             Number("loss, sinusoidal", sinusoidal, "nats"),
         ),
         f"Models ({_model(curves['learned'])}) reach {learned:.3f} nats with a learned table and "
-        f"{sinusoidal:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}. This is one learning "
-        f"rate ({rate:g}) and one number of steps, and the difference depends on them: with seed 0 and 64 "
-        "tokens it is 0.174 nats at the rate 0.0006 and 0.039 at 0.005. So these models decide nothing. "
+        f"{sinusoidal:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}. The models "
+        f"were trained with one learning rate ({rate:g}) and one number of steps. The difference depends "
+        "on both: with seed 0 and 64 tokens it is 0.174 nats at the rate 0.0006 and 0.039 at 0.005. So these "
+        "models decide nothing. "
         "Vaswani et al. 2017, table 3, found nearly the same results with both "
         "in translation models of 100,000 steps.",
     )
@@ -78,16 +79,17 @@ def extrapolates(sizes: Sizes, kind: str) -> Verdict:
         Effect.DEGRADES: Status.PARTLY,
         Effect.BREAKS: Status.NOT_HERE,
     }
+    base = f"base {figure(sizes.base)}" if "base" in SCHEMES[kind].sizes_used else "no base"
     passes = f"passes 1.1 times at {degraded:,}" if degraded else "never passes 1.1 times"
     return Verdict(
         statuses[outcome],
         (
-            Number(f"perplexity at {last.x:,} over that at {length:,}", times, "times"),
+            Number(f"perplexity at {last.x:,} tokens over that at {length:,}", times, "times"),
             Number("first context past 1.1 times", degraded, "tokens" if degraded else ""),
             Number(f"loss at {length:,}", loss, "nats"),
             Number(f"loss at {last.x:,}", last.mean, "nats"),
         ),
-        f"Models with {NAMES[kind]} ({_model(curve)}) have a loss of {loss:.4f} nats at "
+        f"Models with {NAMES[kind]} ({base}, {_model(curve)}) have a loss of {loss:.4f} nats at "
         f"{count_of(length, 'token')} and {last.mean:.4f} at {last.x:,}, {_seeds(curve.seeds)}: the model "
         f"{outcome} ({outcome.rule}). Perplexity {passes} and ends at {figure(times)} times. The loss on "
         "text says nothing of copying and recall at longer lengths, which other models here measure.",

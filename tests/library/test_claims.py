@@ -214,6 +214,13 @@ def test_claim_without_a_matching_run_is_not_measured() -> None:
         assert found.sentence.startswith("No small model of ")
     partial = verdict("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
     assert partial.status is Status.NOT_MEASURED
+    for name, base in {
+        "rope": "base 10,000",
+        "sinusoids": "base 10,000",
+        "alibi": "no base",
+    }.items():
+        extrapolates = "extrapolate" if name == "sinusoids" else "extrapolates"
+        assert f"({base}, " in verdict(f"{name}_{extrapolates}").sentence
     half = verdict("rope_extrapolates", own=(("rope.layout", "half"),))
     assert half.status is Status.NOT_HERE  # the order of features changes no run
 

@@ -262,6 +262,6 @@ def test_norms_are_compared_with_those_of_random_tokens(start: str, deviation: f
     found = number(dominating, f"position over token, {start}")
     assert found == pytest.approx(plain, rel=0.02)
     # Tokens are shorter than position for three of four starts, with the factor for two.
-    assert (dominating.status, deciding(dominating)) == (Status.PARTLY, pytest.approx(16.0))
-    assert number(dominating, "starts whose tokens are shorter") == 3
+    assert (dominating.status, deciding(dominating)) == (Status.PARTLY, 3)
+    assert number(dominating, "norm of a position vector") == pytest.approx(16.0)
     assert number(dominating, "the same times sqrt(d)") == 2

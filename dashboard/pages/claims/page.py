@@ -36,12 +36,15 @@ USES = Uses(
 )
 SCALE = Scale(0.0, 1.0, "sequential", "attention weight")
 GUIDE = (
-    "A verdict holds at these settings. *True* and *false*: the number decides. *Proven*: true at "
-    "every setting by proof; its control is the same check on something that must fail. *Partly "
-    "true*: one reading of the claim is true and another is not. *True* and *false in small "
-    "models*: the small models trained here bear the claim out or contradict it; larger models may "
-    "differ. *Not measured*: no trained model has this training length and base. *Undecided*: the "
-    "setting is too small for the test, or models were trained with one learning rate only."
+    "A verdict holds at these settings.\n"
+    "- *True* and *false*: the number decides.\n"
+    "- *Proven*: true at every setting; the line opens to the proof. The control is the same test on "
+    "something that must fail it.\n"
+    "- *Partly true*: one reading of the claim is true, another is false.\n"
+    "- *True in small models* and *false in small models*: small models were trained to test the claim. "
+    "Larger models may differ.\n"
+    "- *Not measured*: no trained model has this training length and base.\n"
+    "- *Undecided*: the setting is too small for the test, or one learning rate is too few for a verdict."
 )
 DEFINITION = Definition(
     r"\theta_m = b^{-2m/d}, \quad \lambda_m = \frac{2\pi}{\theta_m}, \quad "
@@ -77,7 +80,7 @@ def page(setting: Setting, options: Options) -> Page:
         title="Claims",
         headline=data.headline(verdicts),
         blocks=(
-            Text("Open a line for evidence, source and code.", "caption"),
+            Text("Open a line for its evidence, proof, source and code.", "caption"),
             Controls(("verdict", "theme")),
             *_groups(setting, verdicts, options),
             Data(title="Claims", frame=data.frame(verdicts)),
