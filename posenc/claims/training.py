@@ -52,8 +52,8 @@ def alike(sizes: Sizes) -> Verdict:
         f"{sinusoidal:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}. The models "
         f"were trained with one learning rate ({rate:g}) and one number of steps. The difference depends "
         "on both: with seed 0 and 64 tokens it is 0.174 nats at the rate 0.0006 and 0.039 at 0.005. So "
-        "these models decide nothing. Vaswani et al. 2017, table 3, found nearly the same results with both "
-        "in translation models of 100,000 steps.",
+        "these models decide nothing. Vaswani et al. 2017, table 3, found nearly the same results with "
+        "both in translation models of 100,000 steps.",
     )
 
 
