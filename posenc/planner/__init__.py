@@ -11,12 +11,11 @@ from posenc.planner.order import order_sentences, study_tables
 from posenc.planner.paste import Paste, paste
 from posenc.planner.plan import plan
 from posenc.planner.ranking import Readiness
-from posenc.planner.recommendation import recommendation
+from posenc.planner.recommendation import recommendation, to_do
 from posenc.planner.record import model_record, plan_record
 from posenc.planner.sentences import (
     RANKING,
     RANKING_RULES,
-    TO_DO,
     Advice,
     LayerNote,
     PlanWarning,
@@ -44,7 +43,6 @@ __all__ = [
     "METHODS",
     "RANKING",
     "RANKING_RULES",
-    "TO_DO",
     "TRADE_OFFS",
     "Advice",
     "Column",
@@ -71,5 +69,6 @@ __all__ = [
     "ranked",
     "recommendation",
     "study_tables",
+    "to_do",
     "warnings_of",
 ]

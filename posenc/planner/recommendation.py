@@ -17,6 +17,14 @@ def recommendation(plan: ContextPlan) -> str:
     return "".join(say("verdict", fact) for fact in recommendation_facts(plan))
 
 
+def to_do(plan: ContextPlan) -> str:
+    """Return what to do first about a longer target, as a clause that names methods; "" without any.
+
+    It is the action of `recommendation`, without reports and measurements.
+    """
+    return "".join(say("to_do", fact) for fact in _to_do(plan))
+
+
 def bound_sentence(plan: ContextPlan) -> str:
     """Return where B(k) falls below 0 and which base prevents it, in sentences; "" without RoPE."""
     return "".join(say("bound", fact) for fact in _bound(plan))
@@ -74,6 +82,23 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
         if plan.own_length and _is_own_kind(plan, method) and method.method.name != CONFIGURED
     )
     return next(iter((*tuned, *own)), first)
+
+
+def _to_do(plan: ContextPlan) -> Iterator[Fact]:
+    if not plan.methods:
+        return
+    first, tuned = plan.methods[0], _fine_tuned(plan)
+    if first.readiness in NO_TRAINING:
+        word, methods = first.readiness.value, plan.first_after("none")
+    elif tuned:
+        word, methods = "fine_tune", tuned
+    elif (choice := suggested(plan)) and plan.own_length and _is_own_kind(plan, choice):
+        word, methods = "larger_factor", (choice,)
+    else:
+        word, methods = "train_and_measure", ()
+    if plan.own_length and plan.reach > plan.own_length:
+        yield Fact("past_own", {"own": plan.own_length})
+    yield Fact(word, {"methods": [method.method.words for method in methods]})
 
 
 def _fine_tuned(plan: ContextPlan) -> tuple[MethodPlan, ...]:

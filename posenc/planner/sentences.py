@@ -8,7 +8,7 @@ from posenc.planner.context_plan import ContextPlan
 from posenc.planner.evidence import Benchmark, Training
 from posenc.planner.facts import TEMPLATES, Fact, say, say_template
 from posenc.planner.layers import layer_facts
-from posenc.planner.ranking import MEASURED_LIMIT, NEAR, Readiness
+from posenc.planner.ranking import MEASURED_LIMIT, NEAR
 from posenc.text import count_of
 
 _LENGTHS: dict[str, str] = TEMPLATES["lengths"]
@@ -16,10 +16,6 @@ RANKING: str = TEMPLATES["ranking"]["summary"]
 RANKING_RULES = tuple(
     rule.format(limit=MEASURED_LIMIT, near=NEAR) for rule in TEMPLATES["ranking"]["rules"]
 )
-
-
-# What a method takes that needs no fine-tuning.
-TO_DO = {Readiness(word): text for word, text in TEMPLATES["to_do"].items()}
 
 
 @dataclass(frozen=True)

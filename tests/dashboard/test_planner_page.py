@@ -105,9 +105,10 @@ def test_page_shows_the_plan_of_the_library_whatever_else_the_setting_says() -> 
     assert recommendation(expected) in as_read(shown.guide)
     assert all(rule in shown.guide for rule in RANKING_RULES)
     (unscaled,) = [row.pairs for row in expected.methods if row.method.name == "none"]
-    seen = f"Unscaled, {unscaled.unseen_count} of {len(unscaled.before)} pairs reach angles unseen"
-    assert as_read(shown.headline).startswith(
-        f"{preset.label} to 16,384 tokens: x2 its trained length. {seen} in training: "
+    seen = f"Without scaling, {unscaled.unseen_count} of {len(unscaled.before)} pairs of features turn to"
+    assert any(text.startswith(seen) for text in read_texts(shown))
+    assert as_read(shown.headline) == (
+        f"{preset.label} to 16,384 tokens: x2 its trained length. Measure YaRN without training first."
     )
     costs = findings(shown, "methods")
     sees = findings(page(setting, Options(context=16_384, picture=COVERAGE)), "methods")
@@ -252,10 +253,36 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     read = data.read(Setting(), Options(methods=("yarn", "ntk")))  # counted without "none", too
     theta = 500_000.0 ** (-np.arange(64) / 64)
     unseen = int((theta * 8_192 < 2 * np.pi).sum())
-    assert read.headline == (
-        f"Llama-3-8B to 131,072 tokens: x16 its trained length. Unscaled, {unseen} of 64 pairs reach "
-        "angles unseen in training: plan to fine-tune."
+    assert read.why == (
+        f"Without scaling, {unseen} of 64 pairs of features turn to angles that training never showed."
     )
+
+
+def test_headline_names_what_the_recommendation_does() -> None:
+    """The methods of the first card that names one, and the makers' or the model's own scaling."""
+    for model, context, todo in (
+        ("llama-3-8b", 131_072, "Fine-tune with a larger base."),
+        ("llama-3-8b", 16_384, "Measure YaRN without training first."),
+        ("qwen2.5-7b", 131_072, "Use YaRN without training, as its makers recommend."),
+        ("llama-3.1-8b", 131_072, "Use its own scaling as it is."),
+        ("llama-2-7b", 1_048_576, "Train and measure, since no source reports a method that works so far."),
+        ("llama-3.1-8b", 262_144, "Measure it as configured first (made for 131,072 tokens); if that is "
+         "not enough, fine-tune with YaRN."),
+    ):  # fmt: skip
+        read = data.read(Setting(model=model), Options(context=context))
+        assert read.headline.endswith(f" its trained length. {todo}")
+        named = [method for one in read.advice for method in (one.method, *one.equal) if method]
+        scaled = {method.method.label: method.method.words for method in read.plan.methods}
+        if "Fine-tune" in todo or "Measure YaRN" in todo:
+            assert scaled[named[0]] in todo
+
+
+def test_text_within_windows_has_a_short_headline_and_the_reasons_under_it() -> None:
+    read = data.read(Setting(model="mistral-7b-v0.1"), Options(context=65_536))
+    assert (
+        read.headline == "Mistral-7B-v0.1 to 65,536 tokens: no distance is new, but measure first."
+    )
+    assert recommendation(read.plan) in read.said
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-7b", "llama-3-8b", "llama-3.1-8b"])
@@ -489,7 +516,7 @@ PLANS = (("gemma-2-9b", 131_072), ("mistral-7b-v0.1", 9_000), ("transformer", 9_
 @pytest.mark.parametrize(("name", "target"), PLANS)
 def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target: int) -> None:
     read = data.read(Setting(model=name), Options(context=target, methods=FIVE))
-    warnings = [one for one in warnings_of(read.plan) if one.sentence not in read.headline]
+    warnings = [one for one in warnings_of(read.plan) if one.sentence not in read.said]
     notes = layer_notes(read.plan.model, target, read.plan.trained_length)
     told = [text for drawer in panels.warnings(read) for text in drawer_texts(drawer)]
     for warning, text in zip(warnings, told, strict=False):
@@ -503,7 +530,7 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
         assert note.source.strip()
         assert text.startswith(f"**{note.layers}**: ")
         assert text.endswith(f" Source: {note.source}.")
-        assert (note.sentence in text) == (note.sentence not in read.headline)
+        assert (note.sentence in text) == (note.sentence not in read.said)
 
 
 def test_drawers_name_every_statement_and_study_with_its_source() -> None:

@@ -15,17 +15,16 @@ from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import (
     COLUMNS,
-    TO_DO,
     Advice,
     ContextPlan,
     advice_of,
     assumed_sentences,
     plan,
     recommendation,
+    to_do,
 )
 from posenc.planner.context_plan import MethodPlan
 from posenc.planner.methods import UNSCALED
-from posenc.planner.ranking import Readiness
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of
@@ -63,13 +62,15 @@ _ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
 class PlannerRead:
     """A plan, and what the page makes of it; frames are empty where the model has no RoPE.
 
-    assumed: what the trained length rests on. partial: what is computed on request alone.
+    headline: what to do. why: what happens without scaling. assumed: what the trained length rests on.
+    partial: what is computed on request alone.
     methods: one row each, ranked. pairs: method, pair, wavelength, inv_freq, ratio, turns. kernel: method,
     x, y. bound: frequencies, x, y (the lowest B(k) of each step).
     """
 
     plan: ContextPlan
     headline: str
+    why: str
     advice: tuple[Advice, ...]
     assumed: str
     partial: str
@@ -77,6 +78,11 @@ class PlannerRead:
     pairs: pd.DataFrame
     kernel: pd.DataFrame
     bound: pd.DataFrame
+
+    @property
+    def said(self) -> str:
+        """What stands over the advice."""
+        return " ".join(filter(None, (self.headline, self.why, self.assumed)))
 
     @property
     def scaled(self) -> dict[str, MethodPlan]:
@@ -143,6 +149,7 @@ def _read(
     return PlannerRead(
         plan=planned,
         headline=_headline(planned),
+        why=_why(planned),
         advice=advice_of(planned),
         assumed=" ".join((*assumed, *planned.model.assumed)),
         partial="" if every or planned.trained is None else _partial(planned),
@@ -156,27 +163,47 @@ def _read(
 
 
 def _headline(planned: ContextPlan) -> str:
-    """Return how much longer the target is, what happens unscaled, and what to plan, in one sentence."""
-    trained, length = planned.trained, planned.trained_length
-    if trained is None or length is None or not planned.longer or not planned.methods:
+    """Return how much longer the target is, and what to do first."""
+    length = planned.trained_length
+    if _is_within_windows(planned):
+        return (
+            f"{planned.name} to {planned.target:,} tokens: no distance is new, but measure first."
+        )
+    if length is None or not planned.longer or not planned.methods:
         return recommendation(planned)
-    stretch = planned.reach / length
+    stretch, todo = planned.reach / length, to_do(planned)
+    return (
+        f"{planned.name} to {planned.target:,} tokens: {as_factor(stretch)} its trained length. "
+        f"{todo[0].upper()}{todo[1:]}."
+    )
+
+
+def _is_within_windows(planned: ContextPlan) -> bool:
+    """Whether a text is longer than those of training, and no layer sees farther than in those."""
+    if planned.trained is None or planned.trained_length is None or planned.longer:
+        return False
+    return planned.target > planned.trained_length
+
+
+def _why(planned: ContextPlan) -> str:
+    """Return what happens to a longer text without scaling; "" where the headline says it."""
+    if _is_within_windows(planned):
+        return recommendation(planned)
+    trained, length = planned.trained, planned.trained_length
+    if trained is None or length is None or not planned.longer:
+        return ""
     unscaled = compare_pairs(
         trained,
         trained,
-        factor=stretch,
+        factor=planned.reach / length,
         trained_length=length,
         text=planned.target,
         reach=planned.reach,
     )
-    verb = "reaches" if unscaled.unseen_count == 1 else "reach"
-    pairs = f"{unscaled.unseen_count} of {count_of(len(unscaled.before), 'pair')} {verb}"
-    is_tuned = any(method.readiness is Readiness.TRAINED for method in planned.methods)
-    otherwise = "plan to fine-tune" if is_tuned else "plan to train and to measure"
-    todo = TO_DO.get(planned.methods[0].readiness, otherwise)
+    verb = "turns" if unscaled.unseen_count == 1 else "turn"
     return (
-        f"{planned.name} to {planned.target:,} tokens: {as_factor(stretch)} its trained length. "
-        f"Unscaled, {pairs} angles unseen in training: {todo}."
+        f"Without scaling, {unscaled.unseen_count} of {count_of(len(unscaled.before), 'pair')} of features "
+        f"{verb} to angles that training never showed."
     )
 
 

@@ -57,23 +57,35 @@ from posenc.text import count_of, joined
 
 def advice(read: PlannerRead) -> list[Block]:
     """Return a recommendation for each amount of training."""
-    assumed: list[Block] = [Text(plain(read.assumed), "caption")] if read.assumed else []
+    why = " ".join(filter(None, (read.why, read.assumed)))
+    above: list[Block] = [Text(plain(why), "caption")] if why else []
+    methods = {method.method.label: method for method in read.plan.methods}
     cells: dict[str, list[Block]] = {}
     for choice in read.advice:
-        cell: list[Block] = [
-            Text(choice.title, "caption"),
-            Text(f"**{plain(choice.method or 'None reported')}**"),
-        ]
+        cell: list[Block] = [Text(choice.title, "caption")]
+        method = methods.get(choice.method)
+        if method is None:
+            cell += [Text("**None reported**"), Text(plain(choice.sentence), "caption")]
+            cells[choice.title] = cell
+            continue
+        cell.append(Text(f"**{plain(choice.method)}**", help=plain(choice.sentence)))
         if choice.equal:
             others = plain(joined(choice.equal, "and"))
             cell.append(Text(f"Of the same rank: {others}. No source puts them in order."))
-        if choice.short:
-            cell.append(Text(f"Logit change on short context: {choice.short}."))
-        cell.append(Text(plain(choice.sentence), "caption"))
-        if choice.source:
-            cell.append(Text(f"Source: {plain(choice.source)}", "caption"))
+        short, pairs = method.short, method.pairs
+        cell.append(
+            Text(
+                f"Cost on short texts: logits change by {short.mean:.3f} on average, {short.worst:.3f} at "
+                "most.",
+                help=f"For comparison: the logit of a token with itself is {short.at_zero:.3g}.",
+            )
+        )
+        if pairs.unseen_count:
+            unseen = f"{pairs.unseen_count} of {count_of(len(pairs.before), 'pair')}"
+            cell.append(Text(f"Risk: {unseen} still turn to unseen angles."))
+        cell.append(Text(f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell
-    return [*assumed, Cards("advice", cells, across=len(cells))] if cells else assumed
+    return [*above, Cards("advice", cells, across=len(cells))] if cells else above
 
 
 # What to paste, and what it costs -------------------------------------------------------------
@@ -123,7 +135,7 @@ def layers(read: PlannerRead) -> list[Block]:
     """Return what the target means for each kind of layer."""
     texts: list[Block] = [Text("Layers", "heading")]
     for note in layer_notes(read.plan.model, read.plan.target, read.plan.trained_length):
-        sentence = "see above." if note.sentence in read.headline else note.sentence
+        sentence = "see above." if note.sentence in read.said else note.sentence
         texts.append(
             Text(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")
         )
@@ -257,7 +269,7 @@ def order(read: PlannerRead) -> list[Block]:
 
 def warnings(read: PlannerRead) -> list[Block]:
     """Return the warnings that the page does not state elsewhere, and the methods that are left out."""
-    listed = [each for each in warnings_of(read.plan) if each.sentence not in read.headline]
+    listed = [each for each in warnings_of(read.plan) if each.sentence not in read.said]
     if not (listed or read.plan.left_out):
         return []
 
