@@ -119,7 +119,10 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     row, column = divmod(int(error.argmax()), 64)
     worst = f"In row {row}, column {column % 32} of the "
     assert any(text.startswith(worst) for text in texts(shown))
-    assert as_read(shown.headline).startswith(f"Wrong by up to {error.max():.3g}. RoPE")
+    assert as_read(shown.headline).startswith(
+        f"Wrong by up to {error.max():.3g}, because it is computed with frequencies kept in bfloat16. "
+        "What it is: RoPE, base 10,000"
+    )
     assert [metric.value for metric in blocks(shown, Metric)] == [f"{error.max():.3g}"]
 
 
@@ -246,6 +249,13 @@ def test_probes_are_those_of_the_chosen_table() -> None:
     assert frame["index error (MAE)"][2] == pytest.approx(found.index_error.control, rel=1e-6)
     assert frame["order accuracy"][0] == pytest.approx(found.order_accuracy.value, abs=1e-6)
     assert frame["positions"][0] == 128
+    chosen = Setting(learned_source=f"run-{run}"), Options(part=DECODING, table="learned")
+    sentence = as_read(page(*chosen).headline)
+    assert (
+        f"with a mean error of {found.index_error.value:.2g} positions; guessing is wrong"
+        in sentence
+    )
+    assert sentence.endswith(f"a map for random numbers by {found.index_error.control:.3g}.")
     assert (
         frame["index error (MAE)"][1]
         < 0.1

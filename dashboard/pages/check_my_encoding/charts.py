@@ -35,6 +35,12 @@ def positions(_names: tuple[str, ...]) -> Spec:
     return theme.spec_of(alt.layer(lines).properties(height=theme.HEIGHT))
 
 
+def _powers() -> alt.Axis:
+    axis = theme.decades("~g")
+    axis.tickCount = 5
+    return axis
+
+
 @functools.cache
 def differences(_names: tuple[str, ...]) -> Spec:
     """Return the largest difference by column, on a log scale. Frame: x, y."""
@@ -45,7 +51,7 @@ def differences(_names: tuple[str, ...]) -> Spec:
             x=alt.X("x:Q", title="column (of a cache: cosines, then sines)", scale=alt.Scale(nice=False)),
             y=alt.Y(
                 "y:Q", title="largest error", scale=alt.Scale(type="log"),
-                axis=theme.decades("~g"),
+                axis=_powers(),
             ),
             tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g")],
         )

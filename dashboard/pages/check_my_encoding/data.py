@@ -162,9 +162,12 @@ def _verdict(result: Identification, error: Differences | None) -> str:
     """Return by how much a table is wrong, or that it is right, before what it is; "" for no formula."""
     if error is None:
         return ""
-    if {"angles", "unexplained"} & {deviation.kind for deviation in result.deviations}:
-        return f"Wrong by up to {number(error.largest)}. "
-    return "Matches a known formula. "
+    kinds = {deviation.kind for deviation in result.deviations}
+    if not {"angles", "unexplained"} & kinds:
+        return "Matches a known formula. "
+    words = "" if result.recipe is None else f", because it is computed with {result.recipe.words}"
+    cause = words if "angles" in kinds else ""
+    return f"Wrong by up to {number(error.largest)}{cause}. What it is: "
 
 
 def _place(result: Identification, error: Differences) -> str:
@@ -353,8 +356,8 @@ def _described(inspection: LayoutInspection, heads: int, width: int, base: float
     pictures += [(title, use.alike, use.words) for title, use in zip(titles, uses, strict=True)]
     both = inspection.mistakes["both"]
     sentence = (
-        f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
-        f"(correlation {both.correlation:.2f}). Tests of norms and offsets do not notice it."
+        f"RoPE's other layout, used for queries and keys alike, changes the scores by {both.change:.0%} of "
+        "their size, and tests of norms and offsets do not notice it."
     )
     if width == 2:
         sentence = "A head of width 2 has one pair, so its two layouts are the same."
@@ -393,19 +396,14 @@ def _decoded(name: str, setting: Setting) -> Answer:
     one_thread_for_numpy()
     probes, sinusoidal = probe_each([vectors, same], seed=setting.seed)
     source = name[0].upper() + name[1:] if name in EXAMPLES else cached_numbers.get(name).source
-    index, order, shape = (
-        probes.index_error,
-        probes.order_accuracy,
-        f"{probes.positions:,} x {width:,}",
-    )
+    index, shape = probes.index_error, f"{probes.positions:,} x {width:,}"
     first = (
         f" (first {probes.positions:,} of {all_rows:,} rows)" if probes.positions < all_rows else ""
     )
     sentence = (
-        f"{source}{first}: a linear map decodes a vector's position with an error of "
-        f"{significant(index.value, 2)} (MAE; guessing: {number(probes.guessing)}, control with random "
-        f"numbers: {number(index.control)}). It orders {order.value:.0%} of pairs of vectors correctly "
-        f"(control: {order.control:.0%})."
+        f"{source}{first}: a linear map reads the position of each vector with a mean error of "
+        f"{significant(index.value, 2)} positions; guessing is wrong by {number(probes.guessing)}, a map "
+        f"for random numbers by {number(index.control)}."
     )
     numbers = [
         _row(f"table: {source}", probes, "value"),

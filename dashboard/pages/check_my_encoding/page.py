@@ -227,7 +227,7 @@ def _layouts(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     except PosencError as error:
         refusal: list[Block] = [Text(plain(str(error)), "error"), *_back_to_random(options)]
         return "Your queries and keys cannot be compared.", refusal
-    source = "random vectors, or your upload"
+    source = "random vectors"
     if vectors:
         source = f"your upload, {listed([plain(numbers.source) for numbers in vectors])}"
     blocks: list[Block] = [
