@@ -71,8 +71,8 @@ class Chart:
 
     names: of its lines or bars. draw: returns the specification of these names. columns: what the data
     call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
-    to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a reader
-    hears instead of a picture that does not describe itself. pinned: the names of A and B where both are
+    to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a screen
+    reader says in place of the title and the ends of the lines. pinned: the names of A and B where both are
     in it. listed: whether its numbers are in the data; not where a `Data` has them in full.
     """
 
@@ -104,6 +104,11 @@ class Chart:
     def sent(self) -> pa.Table | pd.DataFrame:
         """The drawn frame as it travels."""
         return frames.arrow(self.drawn)
+
+    @cached_property
+    def spoken(self) -> str:
+        """What a screen reader says: `alt`, or the title and the ends of the lines."""
+        return self.alt or f"{self.title}. {lines.ends(self.drawn)}".strip()
 
     def numbers(self) -> pd.DataFrame:
         """The rows in full, under the names that people read."""

@@ -183,7 +183,7 @@ class Renderer:
         spec = theme.for_projector(chart.spec) if self.presenting else chart.spec
         spec = theme.titled(spec, chart.title, self.title, projected=self.presenting)
         width = "content" if "width" in chart.spec else "stretch"
-        place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.alt)
+        place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.spoken)
 
     def _drawer(self, drawer: Drawer, place: Any, **look: Any) -> None:
         toggle: Any = "rerun"

@@ -1,6 +1,7 @@
 """Lines by offset, position or component: a line per scheme, all values in one tooltip."""
 
 import functools
+import itertools
 
 import altair as alt
 import numpy as np
@@ -19,7 +20,7 @@ from dashboard.charts.theme import (
     spec_of,
 )
 from dashboard.results import Array
-from dashboard.text import listed
+from dashboard.text import listed, number
 from posenc.schemes import SCHEMES
 
 LABEL_GAP = 0.11  # of the range of all values: what a name at the end of a line takes of the height
@@ -107,6 +108,30 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     heights[last] = y[last]
     heights[right] = apart(y[right], LABEL_GAP * float(np.ptp(y[finite])))
     return frame.assign(label_y=heights)
+
+
+def ends(frame: pd.DataFrame) -> str:
+    """Say where each line begins and ends, "" for a frame without lines.
+
+    Frame: a line after the other; x, y, and what names a line: scheme or name, setting.
+    """
+    names = [column for column in ("name", "scheme", "setting") if column in frame]
+    names = [column for column in names if column != "scheme" or "name" not in names]
+    if not (names and {"x", "y"} <= {*frame}):
+        return ""
+    x, y = (frame[column].to_numpy(float) for column in ("x", "y"))
+    finite = np.flatnonzero(np.isfinite(y))
+    keys = np.stack([frame[column].to_numpy(object)[finite] for column in names])
+    starts = np.flatnonzero([True, *(keys[:, 1:] != keys[:, :-1]).any(axis=0)][: len(finite)])
+    sentences = []
+    for start, stop in itertools.pairwise([*starts, len(finite)]):
+        line = finite[start:stop]
+        first, last = line[x[line].argmin()], line[x[line].argmax()]
+        sentences.append(
+            f"{', '.join(map(str, keys[:, start]))}: {number(y[first])} at {number(x[first])}, "
+            f"{number(y[last])} at {number(x[last])}."
+        )
+    return " ".join(sentences)
 
 
 def apart(heights: Array, gap: float) -> Array:

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from dashboard.charts.lines import LABEL_GAP, coinciding, labelled
+from dashboard.blocks import Chart
+from dashboard.charts.lines import LABEL_GAP, coinciding, ends, labelled
 from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
 from dashboard.charts.theme import readout, spec_of
 from posenc.schemes import SCHEMES
@@ -68,6 +69,25 @@ def test_name_of_a_line_stands_at_its_last_value_and_covers_no_other() -> None:
     assert heights["short"] == 0.5
     assert heights["near"] - heights["low"] == pytest.approx(LABEL_GAP)
     assert (heights["near"] + heights["low"]) / 2 == pytest.approx(0.005)
+
+
+def test_screen_reader_says_the_title_of_a_chart_and_the_ends_of_its_lines() -> None:
+    curves = frame(A=([3.0, 1.0, 2.0], [0.25, 7.0, 9.0]), B=([1.0, 2_048.0], [-0.5, np.nan]))
+    told = "A: 7 at 1, 0.25 at 3. B: -0.5 at 1, -0.5 at 1."
+    assert ends(curves) == told
+    assert ends(curves.assign(setting="A")).startswith("A, A: 7 at 1")
+    assert ends(curves.assign(name=["A, as trained"] * 3 + ["B"] * 2)).startswith(
+        "A, as trained: 7 "
+    )
+    assert ends(curves.drop(columns="x")) == ends(curves[:0]) == ""
+
+    def spoken(alt: str | None = None) -> str:
+        return Chart(
+            key="a", title="Loss", frame=curves, names=("a",), draw=lambda _: {}, x="", alt=alt
+        ).spoken
+
+    assert spoken() == f"Loss. {told}"
+    assert spoken("A picture.") == "A picture."
 
 
 def test_tooltip_of_a_line_writes_large_values_whole() -> None:
