@@ -106,6 +106,23 @@ def past_training(curve: Curve) -> PastTraining:
     return PastTraining(effect, last.mean - loss, f"{effect}: {nats(last.mean - loss)}")
 
 
+def recall_past_training(curve: Curve) -> str:
+    """Return the accuracy of recall at the longest distance in words; none where it was not learned."""
+    last = curve.points[-1]
+    if not summary.learned(curve):
+        return "recall not learned"
+    if last.x <= farthest(curve.specification):
+        return f"recall ends at {last.x:,}"
+    return f"recall {last.mean:.0%}"
+
+
+def at_base(curves: Sequence[Curve]) -> str:
+    """Return at which base models were trained: " at base 10,000", "" where none has a base."""
+    schemes = (curve.specification.record["scheme"] for curve in curves)
+    bases = sorted({scheme["base"] for scheme in schemes if "base" in scheme})
+    return f" at base {listed([f'{base:,.10g}' for base in bases])}" if bases else ""
+
+
 def nats(change: float) -> str:
     """Return a change of loss; its third decimal tells which side of a rule's limit it is on."""
     return f"{change:+.{2 if abs(change) >= 1 else 3}f} nats"

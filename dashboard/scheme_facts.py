@@ -33,7 +33,8 @@ def compact_formula(
     """Return a scheme's formula narrow enough for a card: in small type, one equation a line."""
     text = formula(config, notation, numbers=numbers, head=head)
     text = text.replace(r",\quad", r",\\")
-    text = text.replace(r"\,", "").replace("&= ", r"&\!=\!")  # two equations are as wide as a card
+    # The two equations of a rotation are as wide as a card.
+    text = text.replace(r"\,\mathrm{pos}", r"\mathrm{pos}").replace("&= x", r"&\!=\! x")
     text = re.sub(r"\\frac\{1\}\{\{?b\}?\^\{([^{}]*)\}\}", r"b^{-\1}", text)  # a line less high
     return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"
 

@@ -27,6 +27,7 @@ WHERE = {
 }  # fmt: skip
 LENGTH, LONGEST = 128, 2_048  # of the shipped comparison of the four main schemes
 LOSS = means("language", LENGTH, "context")
+RECALL = means("recall", 32, "recall")  # answers up to 29 tokens away in training
 LIT = {
     "token": diagram.EMBEDDING,
     "q": diagram.ROTATION,
@@ -67,7 +68,12 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
         assert summary.text == SCHEMES[kind].summary
         label, badge = [text.text for text in top.blocks if isinstance(text, Text)]
         assert label == f"**{LABELS[kind]}**"
-        badges += re.findall(r":(\w+)-badge\[(.*?)\]", badge)
+        loss, recall = re.findall(r":(\w+)-badge\[(.*?)\]", badge)
+        badges.append(loss)
+        near = [value for distance, value in RECALL[kind].items() if distance <= 29]
+        learned, (farthest, last) = np.mean(near) >= 0.9, max(RECALL[kind].items())
+        told = f"recall {last:.0%}" if farthest > 29 else "recall ends at 29"
+        assert recall == ("gray", told if learned else "recall not learned")
     expected = [("gray", f"ends at {LENGTH} tokens")]
     for kind in ("sinusoidal", "rope", "alibi"):
         change = LOSS[kind][LONGEST] - LOSS[kind][LENGTH]
@@ -77,7 +83,10 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
         expected.append((colour, f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"))
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
-    assert "small models trained on 128 tokens, evaluated at 2,048." in sentence
+    assert sentence == (
+        "Badges: small models, trained once at base 10,000; they do not follow the sliders. "
+        "Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29."
+    )
     held, degraded = (f"{np.log(times):.3f} nats" for times in (1.05, 1.1))
     words = [block for block in shown.all_blocks if isinstance(block, Text)]
     (rules,) = [text for text in words if text.text.startswith("Holds: ")]
@@ -101,6 +110,16 @@ def test_links_to_pages_have_the_names_of_the_menu() -> None:
     assert [one.query_string for one in links if one.label.startswith("Present")] == [
         "present=true"
     ]
+
+
+def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Page) -> None:
+    other = page(Setting(base=2_500.0, dim=128), Options())
+    measured = [text for text in texts(shown) if "base 10,000" in text]
+    assert len(measured) == 2  # of the badges and of the lines
+    assert [text for text in texts(other) if "base 10,000" in text] == measured
+    of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
+    assert [text for text in of_alibi if "trained once; they do not follow" in text]
+    assert not [text for text in of_alibi if " base" in text]
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

@@ -35,6 +35,12 @@ TITLE = "How Transformers know where words are"
 HEIGHT = 228
 DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
 BADGES = {Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray"}
+NATS = (
+    "Loss in nats per byte: minus the natural logarithm of the probability that the model gives the next "
+    "byte, on average. 1 nat is 1.44 bits; lower is better.\n\nA low loss is not everything: a model that "
+    "ignores far tokens can have it. Recall asks for a value that stands far away and is the share of "
+    "correct answers."
+)
 GUIDE = (
     "Each line of the left picture shows how position similarity changes when query and key "
     "move apart. Content is fixed; only position varies. Compare shapes, not heights. A line "
@@ -61,14 +67,13 @@ def page(setting: Setting, options: Options) -> Page:
     places, _ = results.per_scheme(lambda request: place(request.build("cpu")), requests)
     measured = runs.shipped_loss(setting.schemes)
     curves = {curve.specification.scheme.kind: curve for curve in measured}
+    recalls = runs.shipped_recall(setting.schemes)
+    recalled = {curve.specification.scheme.kind: curve for curve in recalls}
     cards = {
-        kind: _card(setting.config(kind), where, curves.get(kind)) for kind, where in places.items()
+        kind: _card(setting.config(kind), where, curves.get(kind), recalled.get(kind))
+        for kind, where in places.items()
     }
-    badges = []
-    if measured:
-        lengths = run_results.lengths(measured)
-        sentence = f"Badges: change of the loss (nats per byte) in small models {lengths}."
-        badges = [Text(sentence, "caption")]
+    badges = [Text(_badges(measured, recalls), "caption", help=NATS)] if measured else []
     learn = (Link("lessons"), Link("lessons", "Present in class", {"presenting": True}))
     return Page(
         title=TITLE,
@@ -87,12 +92,32 @@ def page(setting: Setting, options: Options) -> Page:
     )
 
 
-def _card(config: SchemeConfig, where: str, curve: Curve | None) -> list[Block]:
+def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
+    """Say which models the badges are of, and at which lengths."""
+    at_base = run_results.at_base(measured)
+    parts = [
+        f"Badges: small models, trained once{at_base}; they do not follow the sliders.",
+        f"Loss: {run_results.lengths(measured)}.",
+    ]
+    if recalls:
+        distance = max(point.x for curve in recalls for point in curve.points)
+        trained = run_results.farthest(recalls[0].specification)
+        parts.append(f"Recall: distance {distance:,}, trained up to {trained:,}.")
+    return " ".join(parts)
+
+
+def _card(
+    config: SchemeConfig, where: str, curve: Curve | None, recall: Curve | None
+) -> list[Block]:
     """Return where a scheme acts, its formula, and how it does past the training length."""
-    top = [Text(f"**{config.label}**")]
+    top, badges = [Text(f"**{config.label}**")], []
     if curve is not None:
         past = run_results.past_training(curve)
-        top.append(Text(f":{BADGES[past.effect]}-badge[{past.text}]"))
+        badges.append(f":{BADGES[past.effect]}-badge[{past.text}]")
+    if recall is not None:
+        badges.append(f":gray-badge[{run_results.recall_past_training(recall)}]")
+    if badges:
+        top.append(Text("  \n".join(badges)))
     return [
         Row(top, spread=True),
         Drawing(
@@ -136,7 +161,8 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
     if not measured:
         return []
     specification = measured[0].specification
-    title = f"Measured loss, trained on {specification.train_length:,} tokens"
+    at_base = run_results.at_base(measured)
+    title = f"Measured loss, trained on {specification.train_length:,} tokens{at_base}"
     frame = loss.frame(measured)
 
     def by_length(kinds: tuple[str, ...]) -> Spec:
@@ -146,7 +172,8 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
         Text(
             title,
             "heading",
-            help=f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
+            help="The models were trained once; they do not follow the sliders. "
+            f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
             f"mean of {measured[0].seeds} seeds. The dashed line is their training length.",
         ),
         Chart(
