@@ -56,6 +56,7 @@ class Similarity:
     low: Array
     high: Array
     undefined: int
+    random_pair: float
 
 
 Result = TypeVar("Result")
@@ -158,6 +159,7 @@ def cosine(request: Request) -> Similarity:
         low=similarity.low.numpy(),
         high=similarity.high.numpy(),
         undefined=similarity.undefined,
+        random_pair=similarity.random_pair,
     )
 
 

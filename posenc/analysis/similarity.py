@@ -70,6 +70,19 @@ class SchemeSimilarity(Shown):
     high: Float[Tensor, " n"]
     undefined: int
 
+    @property
+    def random_pair(self) -> float:
+        """Mean similarity of a query and an earlier key, over every pair that has one; NaN without any."""
+        count = len(self.distances)
+        if self.cosine.ndim == 1:
+            values = self.cosine[: count - 1]  # at offsets -(n-1) .. -1, of 1 .. n-1 pairs
+            pairs = torch.arange(1, count, device=values.device)
+        else:
+            rows, columns = torch.tril_indices(count, count, -1, device=self.cosine.device)
+            values, pairs = self.cosine[rows, columns], torch.ones_like(rows)
+        pairs = pairs * values.isfinite()
+        return float((values.nan_to_num() * pairs).sum() / pairs.sum())
+
     def view(self) -> View:
         return View(
             title=title_of(self),

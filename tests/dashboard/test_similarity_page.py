@@ -7,6 +7,7 @@ import pytest
 from dashboard.blocks import Matrices
 from dashboard.pages.similarity.page import FROM_MINUS_ONE, FROM_ZERO, Options, page
 from dashboard.settings import Setting
+from posenc.analysis import scheme_similarity
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard.called_pages import (
     block_of,
@@ -79,6 +80,18 @@ def test_headline_names_the_distance_of_the_kernel(small: Small) -> None:
         below = [distance for distance, value in enumerate(mean) if value < 0.5]
         stays = f"{LABELS[kind]} does not drop below 0.5 within the positions shown"
         assert (f"{below[0]:,} ({LABELS[kind]}" if below else stays) in shown.headline
+
+
+def test_similarity_of_two_random_positions_is_the_mean_of_all_pairs(small: Small) -> None:
+    (sentence,) = [
+        text for text in texts(page(small_setting(small), Options())) if "random positions" in text
+    ]
+    for kind in KINDS:
+        cosine = cosines(kernel(kind, small))
+        pairs = [cosine[i, j] for i in range(len(cosine)) for j in range(i)]
+        assert f"{np.mean(pairs):.3g} ({LABELS[kind]})" in sentence
+    alone = scheme_similarity(Setting().request("rope", "cpu", 1))
+    assert np.isnan(alone.random_pair)
 
 
 def test_learned_table_is_blank_past_its_last_row() -> None:

@@ -31,6 +31,11 @@ GUIDE = (
     "without a value are hatched: a learned table ends at its last row. The dashed line is "
     "the training length. Click a cell to pin it; the link holds the pinned cell."
 )
+UNRELATED = (
+    "Similarity is a cosine: two vectors of d independent random entries have 0 on average, with a "
+    "standard deviation of $1/\\sqrt{d}$. Positions have more where some of their entries hardly change "
+    "from one to the next, as slow waves do."
+)
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_similarity
@@ -125,6 +130,7 @@ def page(setting: Setting, options: Options) -> Page:
         reasons=reasons,
         blocks=(
             *notes.warnings(similarities),
+            *_random_pair(similarities),
             matrices,
             Controls(("from_zero",)),
             Columns((by_distance, from_one_position)),
@@ -168,6 +174,19 @@ def headline(results: Mapping[str, Similarity]) -> str:
         first = f"Position similarity first drops below 0.5 at distance {', '.join(distances)}."
         sentences.insert(0, first)
     return " ".join(sentences)
+
+
+def _random_pair(results: Mapping[str, Similarity]) -> list[Text]:
+    """Say how similar two random positions are, against which a similarity is high or low."""
+    values = [
+        f"{number(result.random_pair)} ({SCHEMES[kind].label})"
+        for kind, result in results.items()
+        if np.isfinite(result.random_pair)
+    ]
+    if not values:
+        return []
+    sentence = f"For comparison, two random positions on average: {', '.join(values)}."
+    return [Text(sentence, "caption", help=UNRELATED, both="random pair")]
 
 
 def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -> str:
