@@ -106,7 +106,8 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     right = last[x[last] == x.max()]
     heights = np.full(len(y), np.nan, np.float32)
     heights[last] = y[last]
-    heights[right] = apart(y[right], LABEL_GAP * float(np.ptp(y[finite])))
+    low, high = float(y[finite].min()), float(y[finite].max())
+    heights[right] = apart(y[right], LABEL_GAP * (high - low), low, high)
     return frame.assign(label_y=heights)
 
 
@@ -134,16 +135,21 @@ def ends(frame: pd.DataFrame) -> str:
     return " ".join(sentences)
 
 
-def apart(heights: Array, gap: float) -> Array:
-    """Return heights of labels at least a gap apart: those that are closer stand around their mean."""
+def apart(heights: Array, gap: float, low: float, high: float) -> Array:
+    """Return heights of labels at least a gap apart, between the lowest and the highest value.
+
+    Those that are closer stand around their mean, or at the end of the range.
+    """
     groups: list[list[float]] = []
     order = np.argsort(heights)
     for height in heights[order].tolist():
         groups.append([height])
         while len(groups) > 1 and _places(groups[-1], gap)[0] - _places(groups[-2], gap)[-1] < gap:
             groups[-2:] = [groups[-2] + groups[-1]]
+    places = np.array([place for group in groups for place in _places(group, gap)])
+    steps = gap * np.arange(len(heights))
     spaced = np.empty(len(heights))
-    spaced[order] = [place for group in groups for place in _places(group, gap)]
+    spaced[order] = np.minimum(np.maximum(places, low + steps), high - steps[::-1])
     return spaced
 
 

@@ -25,6 +25,7 @@ from posenc.lab.summary import Curve
 from posenc.lab.tasks import Copy, Recall
 
 TALL = 300
+LABEL_WIDTH = 0.12  # of the width of a chart: what a name inside it takes
 LEGEND_ROW = 24  # pixels that a row of a legend takes of the height
 # The chart is as wide as names at the ends of lines need, or is drawn where it has no screen to fit.
 WIDE = "!(containerSize()[0] < 480)"
@@ -83,7 +84,8 @@ def points(curves: Sequence[Curve]) -> pd.DataFrame:
 def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
     """Return the points as they are drawn: with the name of their line, and its label at the last.
 
-    label_y: the height of a label, which no other label covers. early: whether the line ends inside.
+    label_y: the height of a label, which no other label covers. early: whether the line ends inside; then
+    its label ends where the line does.
     """
     drawn = points(curves)
     if perplexity:
@@ -95,15 +97,38 @@ def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
     drawn["early"] = early = last & trained & (drawn["x"] < drawn["x"].max())
     drawn["label"] = name.where(last)
     drawn["label_y"] = drawn["y"].where(last)
+    low, high = float(drawn["y"].min()), float(drawn["y"].max())
     right = drawn.index[last & ~early]
     if len(right):
-        gap = LABEL_GAP * float(np.ptp(drawn["y"]))
-        drawn.loc[right, "label_y"] = apart(drawn.loc[right, "y"].to_numpy(), gap)
-    specification = curves[0].specification
-    drawn["boundary"] = float(farthest(specification))
-    if (chance := AXES[curves[0].measure].chance) is not None:
-        drawn["chance"] = chance
+        drawn.loc[right, "label_y"] = apart(
+            drawn.loc[right, "y"].to_numpy(), LABEL_GAP * (high - low), low, high
+        )
+    axes = AXES[curves[0].measure]
+    for row in drawn.index[early]:
+        drawn.loc[row, "label_y"] = _free_height(drawn, row, low, high, log=axes.log)
+    drawn["boundary"] = float(farthest(curves[0].specification))
+    if axes.chance is not None:
+        drawn["chance"] = axes.chance
     return drawn
+
+
+def _free_height(drawn: pd.DataFrame, row: int, low: float, high: float, *, log: bool) -> float:
+    """Return the height above or below a point that is farther from all lines left of the point.
+
+    low, high: the range of all values, in which it is. log: whether x is drawn on a log scale.
+    """
+    along = np.log2(drawn["x"]) if log else drawn["x"].astype(float)
+    end, y, gap = along[row], drawn["y"][row], 0.8 * LABEL_GAP * (high - low)
+    places = np.linspace(end - LABEL_WIDTH * np.ptp(along), end, 9)
+    lines = [
+        np.interp(places, along[rows], drawn["y"][rows], left=np.nan, right=np.nan)
+        for rows in drawn.groupby("name").groups.values()
+    ]
+
+    def room(height: float) -> float:
+        return float(np.nanmin(np.abs(np.array(lines) - height))) if low <= height <= high else -1.0
+
+    return max(y + gap, y - gap, key=room)
 
 
 def by_length(
@@ -170,14 +195,14 @@ def _by_length(
     named = f"isValid(datum.label) && {WIDE}"
     ends = alt.Chart().transform_filter(f"{named} && !datum.early")
     inside = alt.Chart().transform_filter(f"{named} && datum.early")
+    # Where a name inside the chart covers a line, its edge has the colour of the ground.
+    edge = {"stroke": alt.ExprRef("background"), "strokeWidth": 4}
     texts = [
-        ends.mark_text(align="left", dx=8, fontSize=12, aria=False).encode(x=x),
-        # From the left edge: beyond its end stand the other lines.
-        inside.mark_text(align="left", dx=3, dy=-12, fontSize=12, aria=False).encode(
-            x=alt.value(0)
-        ),
+        ends.mark_text(align="left", dx=8, fontSize=12, aria=False),
+        inside.mark_text(align="right", dx=-6, fontSize=12, aria=False, **edge),
+        inside.mark_text(align="right", dx=-6, fontSize=12, aria=False),
     ]
-    layers += [text.encode(y="label_y:Q", text="label:N", color=colour) for text in texts]
+    layers += [text.encode(x=x, y="label_y:Q", text="label:N", color=colour) for text in texts]
     rows = math.ceil(len(reads) / 2) if len(reads) > 1 else 0  # of the legend below
     layered = alt.layer(*layers).properties(height=height + rows * LEGEND_ROW)
     return spec_of(layered)

@@ -11,7 +11,7 @@ import pytest
 import vl_convert
 
 from dashboard.blocks import Chart
-from dashboard.charts.lines import LABEL_GAP, coinciding, ends, labelled
+from dashboard.charts.lines import LABEL_GAP, apart, coinciding, ends, labelled
 from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
 from dashboard.charts.theme import readout, spec_of
 from posenc.schemes import SCHEMES
@@ -65,10 +65,21 @@ def test_name_of_a_line_stands_at_its_last_value_and_covers_no_other() -> None:
     curves = frame(**{name: (X, y) for name, y in ends.items()}).astype({"scheme": "category"})
     named = labelled(curves).dropna(subset="label_y").set_index("scheme")
     assert named["x"].to_dict() == {"short": 1, "low": 3, "near": 3}
-    heights = named["label_y"]
-    assert heights["short"] == 0.5
-    assert heights["near"] - heights["low"] == pytest.approx(LABEL_GAP)
-    assert (heights["near"] + heights["low"]) / 2 == pytest.approx(0.005)
+    assert named["label_y"].to_dict() == pytest.approx({"short": 0.5, "low": 0, "near": LABEL_GAP})
+
+
+@pytest.mark.parametrize(
+    ("ends", "places"),
+    [
+        ([5, 5], [4.5, 5.5]),  # around their mean
+        ([0, 0, 0], [0, 1, 2]),  # not below the lowest value
+        ([9.9, 2, 10], [9, 2, 10]),  # nor above the highest
+    ],
+)
+def test_names_of_lines_stay_between_the_lowest_and_the_highest_value(
+    ends: list[float], places: list[float]
+) -> None:
+    assert apart(np.array(ends, float), 1, 0, 10).tolist() == pytest.approx(places)
 
 
 def test_screen_reader_says_the_title_of_a_chart_and_the_ends_of_its_lines() -> None:

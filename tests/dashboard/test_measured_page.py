@@ -176,6 +176,28 @@ def test_picture_draws_variants_perplexity_and_positions_where_they_are_chosen(
     assert set(position.frame["x"]) == {11.5}  # the middle of positions 8 to 15
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "above"),
+    [
+        ((1.0, 0.5), (0.0, 0.0), False),  # above its end passes the line itself
+        ((0.5, 0.5), (0.5, 0.45), True),  # below passes the other
+        ((1.0, 1.0), (0.95, 0.9), False),  # above is outside of the chart
+    ],
+)
+def test_name_of_a_line_that_ends_inside_stands_at_its_end_on_the_side_with_more_room(
+    own: tuple[float, float], other: tuple[float, float], above: bool, store: Store
+) -> None:
+    """Copied strings of up to 20 letters of a learned table, of up to 40 of ALiBi."""
+    for kind, (before, last) in {"learned": own, "alibi": other}.items():
+        shares = {1: 1.0, 15: before, 20: last} | ({40: 0.0} if kind == "alibi" else {})
+        scores = (Score("copy", TRAINED, x, share, 200) for x, share in shares.items())
+        add_run(store, small_spec(kind, task="copy", train_length=20), *scores)
+    shown = measured(comparison=comparison(small_spec("alibi", task="copy", train_length=20)))
+    (end,) = picture(shown).frame.query("early").to_dict("records")
+    assert (end["label"], end["x"]) == ("Learned", 20)
+    assert end["label_y"] - own[1] == pytest.approx(0.088 if above else -0.088)
+
+
 def test_every_measured_context_has_a_tick(store: Store) -> None:
     fill(store)
     spec = picture(measured()).spec

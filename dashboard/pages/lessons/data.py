@@ -164,7 +164,7 @@ def lower(head: int) -> Lesson:
     ends = frame.loc[frame[frame["y"] >= LOWEST].groupby("head")["x"].idxmax()]
     right = ends[ends["x"] == distance[-1]]
     frame["label_y"] = ends["y"]
-    frame.loc[right.index, "label_y"] = apart(right["y"].to_numpy(), LABEL_GAP)
+    frame.loc[right.index, "label_y"] = apart(right["y"].to_numpy(), LABEL_GAP, LOWEST, 0)
     return Lesson(
         "Lower distant logits",
         "ALiBi subtracts slope times distance from each logit and changes nothing else. "
