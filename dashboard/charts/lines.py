@@ -16,6 +16,7 @@ from dashboard.charts.theme import (
     line_style,
     readout,
     scheme_colour,
+    scheme_points,
     shown,
     spec_of,
 )
@@ -64,7 +65,7 @@ def line_spec(
     """
     colour = scheme_colour(kinds)
     chosen, style = shown(kinds, line_style(kinds))
-    dots = alt.OverlayMarkDef(size=25) if points else alt.Undefined
+    dots = scheme_points(kinds) if points else alt.Undefined
     line = (
         alt.Chart()
         .mark_line(interpolate="linear", description="a line per scheme", tooltip=None, point=dots)

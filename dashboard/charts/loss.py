@@ -11,11 +11,14 @@ import pandas as pd
 
 from dashboard.charts.lines import LABEL_GAP, apart
 from dashboard.charts.theme import (
+    LEGEND_LINE,
     Spec,
     boundary_name,
     boundary_rule,
     readout,
     scheme_colour,
+    scheme_dash,
+    scheme_points,
     spec_of,
 )
 from dashboard.run_results import UNITS, farthest
@@ -140,8 +143,9 @@ def by_length(
     bands: bool = True,
     height: int = TALL,
 ) -> Spec:
-    """Return the chart of a frame: lines coloured by scheme, dashed by variant, training marked.
+    """Return the chart of a frame: a colour, dash and marker per scheme, training marked.
 
+    Beside variants, which share colour and marker of their scheme, dashes tell the variants apart.
     bands: from the lowest seed to the highest.
     """
     reads = sorted(drawn["read"].unique(), key=lambda read: (read != TRAINED, read))
@@ -170,17 +174,19 @@ def _by_length(
     y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=shares)
     colour = scheme_colour(kinds)
     own = {"x": x, "color": colour, "detail": "name:N"}
-    dashes = alt.Scale(
-        domain=list(reads), range=[DASHES[i % len(DASHES)] for i in range(len(reads))]
-    )
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke")
-    read = alt.StrokeDash("read:N", scale=dashes, legend=None if len(reads) < 2 else legend)
+    dash = scheme_dash(kinds)
+    if len(reads) > 1:
+        dashes = alt.Scale(
+            domain=list(reads), range=[DASHES[i % len(DASHES)] for i in range(len(reads))]
+        )
+        legend = alt.Legend(title=None, orient="bottom", columns=2, **LEGEND_LINE)
+        dash = alt.StrokeDash("read:N", scale=dashes, legend=legend)
     pale = alt.when(f"datum.read == '{TRAINED}'").then(alt.value(1)).otherwise(alt.value(0.55))
-    line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point={"size": 18})
+    line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point=scheme_points(kinds))
     early = alt.Chart().transform_filter("datum.early")
     stop = early.mark_point(shape="cross", filled=True, size=90, tooltip=None)
     layers = [
-        line.encode(y=y, strokeDash=read, opacity=pale, **own),
+        line.encode(y=y, strokeDash=dash, opacity=pale, **own),
         stop.encode(y="y:Q", **own),
         boundary_rule(),
         boundary_name("farthest in training" if measure == Recall.kind else "training length"),

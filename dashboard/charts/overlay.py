@@ -8,11 +8,10 @@ Frame: the rows of B, then those of A, with a column `setting`.
 import copy
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
-from dashboard.charts.theme import SETTINGS, SETTINGS_LEGEND, Spec
+from dashboard.charts.theme import LEGEND_LINE, SETTINGS, SETTINGS_LEGEND, Spec
 
 LONG_NAME = 24  # letters of a setting's name, of which two do not fit beside each other
 SMALL = 200  # pixels: a lower chart stands in a narrow place, where no two names fit
@@ -31,7 +30,7 @@ def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
     in_lines = spec["height"] < SMALL or max(map(len, names.values())) > LONG_NAME
     text = f"datum.label == 'A' ? {json.dumps(names['A'])} : {json.dumps(names['B'])}"
     legend = {
-        "title": None, "orient": "bottom", "labelExpr": text, "labelLimit": 240, "symbolType": "stroke",
+        "title": None, "orient": "bottom", "labelExpr": text, "labelLimit": 240,
         "columns": 1 if in_lines else 2,
     }  # fmt: skip
     spec = copy.deepcopy(spec)
@@ -44,7 +43,7 @@ def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
     return spec
 
 
-def _tell_apart(layer: Spec, legend: Mapping[str, Any]) -> None:
+def _tell_apart(layer: Spec, legend: Spec) -> None:
     """Tell the marks of a layer apart by setting, in place."""
     if not _draws_rows(layer):
         return
@@ -53,13 +52,13 @@ def _tell_apart(layer: Spec, legend: Mapping[str, Any]) -> None:
     match kind:
         case "line":
             dashes = domain | {"range": [[5, 4], [1, 0]]}
-            encoding["strokeDash"] = _FIELD | {"scale": dashes, "legend": legend}
+            encoding["strokeDash"] = _FIELD | {"scale": dashes, "legend": legend | LEGEND_LINE}
         case "area":
             encoding["detail"] = _FIELD
             layer["mark"]["fillOpacity"] = 0.55
         case "bar" | "point" | "circle":
             pale = domain | {"range": [0.45, 1.0]}
-            shown = {**legend, "symbolType": "circle", "symbolFillColor": "gray"}  # not a stroke
+            shown = {**legend, "symbolType": "circle", "symbolFillColor": "gray"}
             encoding["opacity"] = _FIELD | {"scale": pale, "legend": shown}
             if kind == "bar":
                 encoding["xOffset"] = _FIELD

@@ -1,4 +1,4 @@
-"""One colour and one stroke per scheme, the same on every page and ground.
+"""One colour, one stroke and one marker per scheme, the same on every page and ground.
 
 The first five are Okabe and Ito's (2008, "Color universal design"), moved to one lightness so that each
 reads on white and on near-black. Those after them were taken one by one from the sRGB colours of at
@@ -21,6 +21,9 @@ DASHES = (
     [1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [16, 3, 2, 3, 2, 3], [3, 6],
     [14, 6], [6, 2, 6, 2, 1, 2],
 )  # fmt: skip
+SHAPES = (
+    "circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left",
+)  # fmt: skip
 
 # The schemes in the order in which they took their colours. A new one is added at the end: whatever its
 # place in the registry, it changes no colour of the others.
@@ -32,17 +35,18 @@ ORDER = (
 )  # fmt: skip
 
 
-def looks(kinds: Iterable[str]) -> dict[str, tuple[str, list[int]]]:
-    """Return the colour and the stroke of each scheme, those that ORDER does not name last."""
+def looks(kinds: Iterable[str]) -> dict[str, tuple[str, list[int], str]]:
+    """Return colour, stroke and marker of each scheme, those that ORDER does not name last."""
     names = tuple(kinds)
     ordered = (*ORDER, *(kind for kind in names if kind not in ORDER))
     places = {kind: n for n, kind in enumerate(ordered)}
     return {
-        kind: (PALETTE[places[kind] % len(PALETTE)], DASHES[places[kind] % len(DASHES)])
-        for kind in names
+        kind: (PALETTE[n % len(PALETTE)], DASHES[n % len(DASHES)], SHAPES[n % len(SHAPES)])
+        for kind, n in ((kind, places[kind]) for kind in names)
     }
 
 
 _LOOKS = looks(SCHEMES)
-COLOURS = {kind: colour for kind, (colour, _) in _LOOKS.items()}
-STROKES = {kind: dash for kind, (_, dash) in _LOOKS.items()}
+COLOURS = {kind: colour for kind, (colour, _, _) in _LOOKS.items()}
+STROKES = {kind: dash for kind, (_, dash, _) in _LOOKS.items()}
+MARKERS = {kind: shape for kind, (_, _, shape) in _LOOKS.items()}

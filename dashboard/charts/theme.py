@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 
 from dashboard.charts.palette import COLOURS as COLOURS
-from dashboard.charts.palette import STROKES
+from dashboard.charts.palette import MARKERS, STROKES
 from posenc.schemes import SCHEMES
 
 HEIGHT = 280
@@ -20,10 +20,13 @@ SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
 
 Spec = dict[str, Any]
 
-# The same for colour and dash, so that Vega merges both into one legend.
+# A line in a legend, 30 pixels long, which shows its dashes; Vega's own is as long as it is high.
+LEGEND_LINE: dict[str, Any] = {"symbolType": "M-1,0L5,0", "symbolSize": 100, "labelOffset": 23}
+# The same for colour and dash, so that Vega merges both into one legend; on a phone in two columns.
 _LEGEND = alt.Legend(
-    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1
-)
+    title=None, orient="top", symbolStrokeWidth=2.5, symbolOpacity=1,
+    columns=alt.ExprRef("containerSize()[0] < 480 ? 2 : 0"), **LEGEND_LINE,
+)  # fmt: skip
 
 
 def scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
@@ -47,6 +50,15 @@ def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
         ),
         legend=_LEGEND,
     )
+
+
+def scheme_points(kinds: tuple[str, ...]) -> alt.OverlayMarkDef:
+    """Return the points of lines, a shape per scheme.
+
+    Not as an encoding: the legend would then show shapes in place of lines and their dashes.
+    """
+    shapes = {SCHEMES[kind].label: MARKERS[kind] for kind in kinds}
+    return alt.OverlayMarkDef(size=40, shape=alt.ExprRef(f"{json.dumps(shapes)}[datum.scheme]"))
 
 
 SETTINGS = ("A", "B")

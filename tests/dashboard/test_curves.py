@@ -12,7 +12,7 @@ import vl_convert
 
 from dashboard.blocks import Chart
 from dashboard.charts.lines import LABEL_GAP, apart, coinciding, ends, labelled
-from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
+from dashboard.charts.palette import COLOURS, DASHES, MARKERS, ORDER, PALETTE, STROKES, looks
 from dashboard.charts.theme import readout, spec_of
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, drawn, visit
@@ -144,12 +144,14 @@ def test_every_colour_has_contrast_on_both_themes() -> None:
             assert contrast(colour, THEME[theme]["backgroundColor"]) >= 3, (theme, colour)
 
 
-def test_colour_and_stroke_tell_all_schemes_apart() -> None:
+def test_colour_and_stroke_or_stroke_and_marker_tell_all_schemes_apart() -> None:
     assert len(set(PALETTE)) == len(PALETTE) >= len(SCHEMES)
     assert list(COLOURS) == list(STROKES) == list(SCHEMES)
     # Strokes differ in what is drawn of them: parts, length or first dash.
     assert len({(len(dash), sum(dash), dash[:1]) for dash in map(tuple, DASHES)}) == len(DASHES)
     assert len({(COLOURS[kind], tuple(STROKES[kind])) for kind in SCHEMES}) == len(SCHEMES)
+    without_colour = {(tuple(STROKES[kind]), MARKERS[kind]) for kind in SCHEMES}
+    assert len(without_colour) == len(SCHEMES)
 
 
 def test_new_scheme_anywhere_in_the_registry_recolours_no_other() -> None:
@@ -158,4 +160,4 @@ def test_new_scheme_anywhere_in_the_registry_recolours_no_other() -> None:
     for place in (0, 3, len(kinds)):
         more = looks([*kinds[:place], "new", *kinds[place:]])
         assert more.pop("new")[0] not in COLOURS.values()
-        assert more == {kind: (COLOURS[kind], STROKES[kind]) for kind in kinds}
+        assert more == {kind: (COLOURS[kind], STROKES[kind], MARKERS[kind]) for kind in kinds}

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,8 +15,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dashboard import runs
+from dashboard import pictures, runs
 from dashboard.blocks import Chart, Controls, Findings, Page, Text
+from dashboard.charts.palette import COLOURS, STROKES
 from dashboard.pages.extrapolation.measured import OF_SHIPPED
 from dashboard.pages.extrapolation.page import Options, page
 from dashboard.pages.start.page import Options as StartOptions
@@ -174,6 +176,23 @@ def test_picture_draws_variants_perplexity_and_positions_where_they_are_chosen(
         assert as_perplexity[name].tolist() == pytest.approx(expected)
     position = picture(measured(axis="position"))
     assert set(position.frame["x"]) == {11.5}  # the middle of positions 8 to 15
+
+
+def test_measured_lines_have_the_dash_and_the_marker_of_their_scheme(store: Store) -> None:
+    """As Vega draws them: the line, its legend, and points whose shape no other scheme has."""
+    fill(store)
+    chart = picture(measured())
+    svg = pictures.svg(pictures.chart(chart.spec, chart.drawn))
+    shapes = []
+    for kind in ("rope", "alibi", "learned"):
+        dash = ",".join(map(str, STROKES[kind]))
+        dashed = f'stroke="{COLOURS[kind]}" stroke-width="[0-9.]+" stroke-dasharray="{dash}"'
+        assert len(re.findall(f'"line mark" d="[^"]+" {dashed}', svg)) == 1, kind
+        assert len(re.findall(f'd="M-5,0L25,0" fill="{COLOURS[kind]}" {dashed}', svg)) == 1, kind
+        points = re.findall(f'd="([^"]+)" fill="{COLOURS[kind]}" stroke-width="2"', svg)
+        shapes.append(points[0])
+        assert points.count(points[0]) == (2 if kind == "learned" else 4), kind
+    assert len({*shapes}) == 3
 
 
 @pytest.mark.parametrize(
