@@ -81,7 +81,7 @@ def usual_configs(
 def changed_scalings(
     scheme: RopeConfig,
 ) -> Iterator[tuple[ScaledRopeConfig, str, float | bool, float | bool]]:
-    """Yield a scaling with one of its numbers changed to another usual one.
+    """Yield a scaling with one of its numbers changed to another usual one, doubled or halved.
 
     With the name of the field, its new value and the scheme's own.
     """
@@ -95,10 +95,12 @@ def changed_scalings(
                     yield scheme.replace(**{name: value}), name, value, own
 
 
-def _usual_values(name: str, own: object) -> Sequence[Any]:
+def _usual_values(name: str, own: float | bool) -> Sequence[Any]:
     if isinstance(own, bool):
         return (not own,)
-    return {"factor": (1.0, *_FACTORS), "trained_length": _TRAINED_LENGTHS}.get(name, _USUAL_TURNS)
+    usual = {"factor": (1.0, *_FACTORS), "trained_length": _TRAINED_LENGTHS}.get(name, _USUAL_TURNS)
+    halved = own // 2 if isinstance(own, int) else own / 2
+    return [*dict.fromkeys((*usual, 2 * own, halved))]
 
 
 def scaling_words(scheme: RopeConfig) -> str:

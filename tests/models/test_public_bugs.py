@@ -230,6 +230,7 @@ def test_bug_of_public_code_is_named(bug: str) -> None:
 
 ROPE = config_of("rope", dim=128, layout="half")
 DYNAMIC = config_of("rope_dynamic", dim=64, factor=4.0, trained_length=2_048, layout="half")
+LINEAR = config_of("rope_linear", dim=128, factor=2.5, layout="half")
 YARN_40 = config_of("rope_yarn", dim=64, factor=40.0, trained_length=4_096, layout="half")
 SHARED = config_of("rope", dim=256, base=1e7, partial_rotary_factor=0.25, layout="half")
 GLM = config_of("rope", dim=128, partial_rotary_factor=0.5, layout="interleaved")
@@ -405,6 +406,10 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     "YaRN by 8 in place of 4, with both factors": (
         turned(torch.arange(300), yarn(128, 1e6, 8.0, 32_768), SIZE_4 * SIZE_8), QWEN_YARN, None,
         "another number", "is multiplied by both attention factors, 1.208 and 1.139",
+    ),
+    "an unusual factor of linear scaling doubled": (
+        turned(torch.arange(300), plain(128, 1e4) / 5), LINEAR, None,
+        "another number", "The scale factor is 5, where the scheme has 2.5.",
     ),
     "Llama 3 applied twice": (
         turned(torch.arange(300), llama3(llama3(plain(128, 5e5)))), LLAMA3, None,
