@@ -34,7 +34,7 @@ def by_scheme(texts: Mapping[str, str]) -> str:
 
 
 def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
-    """Say what a panel really is: its width and where its numbers come from.
+    """Say what a panel really is: its width, its base and where its numbers come from.
 
     rounded: whether the panel's numbers went through the precision that was asked for.
     """
@@ -50,6 +50,9 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
         parts.append(
             f"{getattr(config, 'dim', setting.dim):,} dimensions{' per head' if per_head else ''}"
         )
+    base = getattr(config, "base", None)
+    if base is not None and not any("base" in part for part in parts):  # of a model it is there
+        parts = [", ".join((*parts, f"base {base:,.10g}"))]
     if "heads" in config_fields.rules(config):
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         heads = getattr(config, "heads", setting.heads)

@@ -119,7 +119,8 @@ def _clocks(read: Encodings) -> list[Block]:
     faces = [
         Face(
             title=notes.label(kind),
-            subtitle=_numbers(setting, kind),
+            subtitle=f"{notes.panel_note(setting, kind, rounded=False)}; training length "
+            f"{setting.train_length:,}",
             color=theme.COLOURS[kind],
             pairs=scheme.pairs,
             inv_freq=scheme.frequencies["inv_freq"].to_numpy()[[*scheme.pairs]],
@@ -142,10 +143,3 @@ def _clocks(read: Encodings) -> list[Block]:
     )
     ratios = sentences.ratios(read)
     return [clocks, *([Text(ratios, "caption", both="ratios")] if ratios else [])]
-
-
-def _numbers(setting: Setting, kind: str) -> str:
-    """Return the width and the base of a scheme, which a lecturer sees while the controls are closed."""
-    text = notes.panel_note(setting, kind, rounded=False)
-    base = getattr(setting.config(kind), "base", None)
-    return text if base is None or "base" in text else f"{text}, base {base:,.10g}"
