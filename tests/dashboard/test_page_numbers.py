@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard import compare
-from dashboard.blocks import Block, Cards, Chart, Drawer, Page, Text
+from dashboard.blocks import Block, Cards, Chart, Drawer, Matrices, Page, Text
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.extrapolation import page as extrapolation
 from dashboard.pages.extrapolation.options import NEAREST, TURNS
@@ -354,7 +354,8 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     page = relative_offsets.page(small_setting(small), options)
     maps = called_pages.data(page, "One matrix per offset")
     claims = called_pages.data(page, "Offset only and straight line")
-    pictures = panel_values(page, "offset_maps")
+    pictures, composed = panel_values(page, "offset_maps"), composed_maps(page)
+    assert page.headline.startswith(f"One matrix moves every position by {OFFSET} for ")
     assert "straight line with distance for ALiBi only." in page.headline
     check_lines(claims, small)
     check_cards(page, maps, claims)
@@ -366,8 +367,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
         assert np.allclose(pictures[LABELS[kind]], shift.to_dense()[:32, :32], atol=1e-7)
         angles = frequencies(kind, small) * (OFFSET + 3)
         both: Any = pair_matrix(angles.cos(), angles.sin(), "interleaved", first, 0)
-        composed = pictures[f"{LABELS[kind]}, composed"]
-        assert np.allclose(composed, both.to_dense()[:32, :32], atol=1e-7)
+        assert np.allclose(composed[LABELS[kind]], both.to_dense()[:32, :32], atol=1e-7)
         (own,) = of(maps, kind).to_dict("records")
         error = analysis.verify_map(tensor(by_hand.entries(kind, small)), shift, OFFSET)
         assert own["closed form"] == pytest.approx(error, rel=1e-6, abs=1e-14)
@@ -390,6 +390,14 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert ("too few positions" in own["verdict"]) == few
     assert np.isnan(own["closed form"])
     assert np.isnan(of(maps, "none")["closed form"][0])
+
+
+def composed_maps(page: Page) -> dict[str, np.ndarray]:
+    """Return the product of two matrices of every scheme, which a closed drawer holds."""
+    drawer: Drawer = block_of(page, Drawer, "composition")
+    assert drawer.title == "Two moves in a row: M\u2086M\u2083"
+    (row,) = [block for block in drawer.make() if isinstance(block, Matrices)]
+    return {panel.title: panel.values.dense() for panel in row.panels}
 
 
 def check_cards(page: Page, maps: pd.DataFrame, claims: pd.DataFrame) -> None:

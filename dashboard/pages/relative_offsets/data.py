@@ -132,17 +132,17 @@ def verdicts(
     return {LINEAR: linear, ALONE: alone, STRAIGHT: straight}
 
 
-def headline(found: Mapping[str, Mapping[str, Verdict]]) -> str:
-    """Say which schemes meet which of the three claims."""
+def headline(found: Mapping[str, Mapping[str, Verdict]], offset: int) -> str:
+    """Say which schemes meet which of the three claims. offset: of the first."""
     linear, alone, straight = (
         [SCHEMES[kind].label for kind, verdict in found[claim].items() if verdict.holds]
         for claim in (LINEAR, ALONE, STRAIGHT)
     )
     nothing = ["no scheme here"]
     return (
-        f"A shift is exactly linear for {listed(linear or nothing)}. The position kernel depends on the "
-        f"offset only for {listed(alone or nothing)}. The logit falls in a straight line with distance for "
-        f"{listed(straight or nothing)}{' only' if straight else ''}."
+        f"One matrix moves every position by {offset} for {listed(linear or nothing)}. The position "
+        f"kernel depends on nothing but the offset for {listed(alone or nothing)}. The logit falls in a "
+        f"straight line with distance for {listed(straight or nothing)}{' only' if straight else ''}."
     )
 
 

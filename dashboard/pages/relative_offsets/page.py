@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import altair as alt
+from torch import Tensor
 
 from dashboard import notes, results
 from dashboard.blocks import (
@@ -54,24 +55,28 @@ GUIDE = (
     "offset alone has an exact shift matrix. The question is whether one finite matrix, "
     "fitted on some positions, also fits the others. Every fit stands beside the same fit on "
     "a random table. A closed form is checked, not fitted: where it is true, its error is "
-    "rounding. In the dense fit, a rank below the width means that the fit interpolates. "
-    "Later positions come after all fitted positions."
+    "rounding. A fit by least squares whose rank is below the width leaves entries of the "
+    "matrix open: read its error on held-out positions. Later positions come after all "
+    "fitted positions."
 )
-# Of each claim: its question, what its number is, and what its control is.
+# Of each claim: its question, its formula, what its number is, and what its control is.
 QUESTIONS = {
     LINEAR: (
-        r"**Is a shift linear?** $\varphi(i+k) = M_k\,\varphi(i)$",
-        "Relative residual: 0 is exact.",
+        "Does one matrix move every position?",
+        r"$\varphi(i+k) = M_k\,\varphi(i)$ for every $i$",
+        "Relative residual: 0 is exact, 1 is no better than predicting zero.",
         "a random table",
     ),
     ALONE: (
-        r"**Depends on the offset only?** $K(i, i+k) = f(k)$",
+        "Does only the offset count?",
+        r"$K(i, i+k) = f(k)$ for every $i$",
         "Spread along diagonals over overall spread: 0 is yes. $K$ is of positions alone: with "
         "content, a table that is added brings in the absolute position.",
         "a random table",
     ),
     STRAIGHT: (
-        r"**A straight line?** $\ell(k) = a - s\,k$",
+        "Does the logit fall in a straight line?",
+        r"$\ell(k) = a - s\,k$ for every $k$",
         r"$R^2$ of the logit $\ell$ against the distance: only 1 is a line.",
         "noise",
     ),
@@ -94,7 +99,7 @@ class Options:
         low=1,
         high=64,
         label="Second offset",
-        help="b in the composition M_a M_b; a is the offset k.",
+        help="The number of positions of the move before it.",
     ).field(2)
     dense: bool = fields.Flag(
         label="Fit by least squares",
@@ -117,15 +122,27 @@ def page(setting: Setting, options: Options) -> Page:
     sources = {kind: results.provenance(request) for kind, request in requests.items()}
     title_help = filter(None, (PHI, notes.panel_notes(setting, sources)))
     found = data.verdicts(maps, claims)
+    sizes = {kind: notes.panel_note(setting, kind, source) for kind, source in sources.items()}
     return Page(
         title=TITLE,
-        headline=data.headline(found),
+        headline=data.headline(found, options.offset),
         reasons=reasons,
         blocks=(
-            Text("The matrix that moves a position", "heading", help="\n\n".join(title_help)),
-            Columns(([Controls(("offset", "second"))], [Text(composition(maps, options))]), (3, 2)),
-            *_matrices(maps, options),
+            Columns(
+                (
+                    [Controls(("offset",))],
+                    [Text(moved(maps, options.offset), help="\n\n".join(title_help))],
+                ),
+                (2, 3),
+            ),
+            *_matrices("offset_maps", options.offset, corners(maps), sizes),
             Cards("claim_cards", {claim: _card(claim, found[claim]) for claim in found}, across=3),
+            Drawer(
+                "composition",
+                f"Two moves in a row: {name_of(options.offset)}{name_of(options.second)}",
+                lambda: _composition(maps, options, sizes),
+                icon="stacks",
+            ),
             Drawer(
                 "map_errors_open",
                 "Residual by offset",
@@ -149,15 +166,21 @@ def page(setting: Setting, options: Options) -> Page:
     )
 
 
-def composition(maps: Mapping[str, OffsetMap], options: Options) -> str:
-    """Say how well two shifts compose, and which schemes have no matrix."""
-    residuals = [found.composed for found in maps.values() if found.composed is not None]
-    residual = f"{number(max(residuals))} at most" if residuals else "of no scheme here"
-    a, b = options.offset, options.second
-    sentences = [
-        rf"$M_k$ moves a position by $k$. $M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual "
-        f"{residual}."
-    ]
+def name_of(offset: int) -> str:
+    """Return the name of the matrix that moves by an offset, such as M with a small 12."""
+    return f"M{offset}".translate(SUBSCRIPTS)
+
+
+def corners(maps: Mapping[str, OffsetMap]) -> dict[str, Tensor]:
+    """Return the first entries of the matrix of every scheme that has one."""
+    return {kind: found.corner for kind, found in maps.items() if found.corner is not None}
+
+
+def moved(maps: Mapping[str, OffsetMap], offset: int) -> str:
+    """Say what the drawn matrices do, and which schemes have none."""
+    sentences = [rf"$M_{{{offset}}}$ moves the vector of every position by {offset}."]
+    if drawn := corners(maps).values():
+        sentences.append(f"Drawn: its first {max(map(len, drawn))} features.")
     undrawn = {kind: found.exists for kind, found in maps.items() if found.corner is None}
     if none := tuple(kind for kind, exists in undrawn.items() if exists is False):
         sentences.append(f"No exact matrix: {notes.names(none)}.")
@@ -166,46 +189,67 @@ def composition(maps: Mapping[str, OffsetMap], options: Options) -> str:
     return " ".join(sentences)
 
 
-def _matrices(maps: Mapping[str, OffsetMap], options: Options) -> list[Block]:
-    """Return the first entries of every scheme's M_a and of M_a M_b."""
+def _composition(
+    maps: Mapping[str, OffsetMap], options: Options, sizes: Mapping[str, str]
+) -> list[Block]:
+    """Return the first entries of every scheme's M_a M_b, and how far they are from M_(a+b)."""
     a, b = options.offset, options.second
-    first, second = (f"M{offset}".translate(SUBSCRIPTS) for offset in (a, b))
+    residuals = [found.composed for found in maps.values() if found.composed is not None]
+    residual = f"{number(max(residuals))} at most" if residuals else "of no scheme here"
+    composed = {
+        kind: found.composed_corner
+        for kind, found in maps.items()
+        if found.composed_corner is not None
+    }
+    return [
+        Controls(("second",)),
+        Text(
+            f"First by {b}, then by {a}: the product of two matrices moves by {a + b}. "
+            rf"$M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual {residual}.",
+            both="composition",
+        ),
+        *_matrices("composed_maps", a + b, composed, sizes),
+    ]
+
+
+def _matrices(
+    key: str, offset: int, corners: Mapping[str, Tensor], sizes: Mapping[str, str]
+) -> list[Block]:
+    """Return the first entries of every scheme's matrix. sizes: what each scheme is made of."""
+    if not corners:
+        return []
     panels = [
         Panel(
-            title=notes.label(kind) + added,
+            title=notes.label(kind),
             values=Full(corner.numpy()),
-            subtitle=f"{moved} further, first {len(corner)} features",
+            subtitle=f"{name_of(offset)}; {sizes[kind]}",
             color=theme.COLOURS[kind],
         )
-        for kind, found in maps.items()
-        for added, moved, corner in (
-            ("", f"{first}: {a}", found.corner),
-            (", composed", f"{first}{second}: {a + b}", found.composed_corner),
-        )
-        if corner is not None
+        for kind, corner in corners.items()
     ]
-    if not panels:
-        return []
     return [
         Matrices(
-            key="offset_maps",
+            key=key,
             panels=panels,
             scale=ENTRY,
             unit="entries",
             row_label="feature after",
             column_label="feature before",
-            together=2,
             height=HEIGHT,
-            text=f"The matrix that moves every position by {a}, and by {b} before that, for "
-            f"{', '.join(panel.title for panel in panels[::2])}: entries from -1 to 1.",
+            text=f"The matrix that moves every position by {offset}, for "
+            f"{notes.names(tuple(corners))}: entries from -1 to 1.",
         )
     ]
 
 
 def _card(claim: str, verdicts: Mapping[str, Verdict]) -> list[Block]:
     """Return the question of a claim, and per scheme verdict, number and control."""
-    question, meaning, control = QUESTIONS[claim]
-    texts = [question, *(_line(kind, found, control) for kind, found in verdicts.items())]
+    question, formula, meaning, control = QUESTIONS[claim]
+    texts = [
+        f"**{question}**",
+        formula,
+        *(_line(kind, found, control) for kind, found in verdicts.items()),
+    ]
     said = notes.by_scheme({kind: found.note for kind, found in verdicts.items()})
     return [
         Text("\n\n".join(texts), both=claim),
