@@ -45,7 +45,7 @@ ADDRESSES = {
 if get_script_run_ctx(suppress_warning=True) is None:
     from starlette.middleware import Middleware
 
-    from dashboard.server import hosting
+    from dashboard.server import hosting, incidents
     from dashboard.server.upload_limit import UploadLimit
     from posenc.errors import PluginError
     from posenc.plugins import load_plugin
@@ -57,8 +57,13 @@ if get_script_run_ctx(suppress_warning=True) is None:
             load_plugin(file)
     except PluginError as error:
         sys.exit(f"posenc: {error}")
-    app = st.App(__file__, lifespan=hosting.lifespan, middleware=[Middleware(UploadLimit)])
+    app = st.App(
+        __file__,
+        lifespan=hosting.lifespan,
+        middleware=[Middleware(UploadLimit)],
+        on_script_error=incidents.tell,
+    )
 else:
-    from dashboard.frame import run
+    from dashboard import run
 
     run.draw(SECTIONS, ADDRESSES)

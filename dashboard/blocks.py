@@ -465,6 +465,11 @@ def tables_of(blocks: Sequence[Block]) -> list[Chart | Data]:
     ]
 
 
+def pictures_of(blocks: Sequence[Block]) -> list[Chart | Matrices]:
+    """Return the blocks that can be saved as pictures."""
+    return [block for block in blocks if isinstance(block, Chart | Matrices)]
+
+
 def line_chart(*, y: str = "y", log: bool = False, **chart: Any) -> list[Block]:
     """Return a chart of lines, and a sentence on which of them coincide.
 

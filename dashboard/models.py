@@ -1,9 +1,26 @@
 """Models in words: where their numbers come from, what they are, which layers are not shown."""
 
-from dashboard.settings import ChosenModel
+from dashboard.settings import ChosenModel, Setting, chosen_model
 from dashboard.text import listed
+from posenc.models.presets import MODELS
+from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.trainable import TrainableConfig
 from posenc.text import count_of
+
+
+def by_age() -> list[str]:
+    """Return the names of the known models, the newest first."""
+    return sorted(MODELS, key=lambda token: (-MODELS[token].year, MODELS[token].label.lower()))
+
+
+def option(token: str) -> str:
+    """Return a model as a list has it: year, name, scheme, a check mark for checked numbers."""
+    model = chosen_model(token)
+    scheme = model.layer_kind.scheme
+    verified = " ✓" if model.preset.source and not model.preset.unverified else ""
+    year = f"{model.preset.year}: " if model.preset.year else ""
+    return f"{year}{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
 
 
 def about(model: ChosenModel) -> str:
@@ -55,8 +72,37 @@ def other_layers(model: ChosenModel) -> str:
     return f"That is of its {shown}, which see farthest. Not shown: {' and '.join(names)}."
 
 
+def place_of(setting: Setting, model: ChosenModel) -> str:
+    """Say which panel shows the model of a setting, or why none does."""
+    scheme = model.scheme
+    if scheme is None:
+        return f"No panel shows it. {model.layer_kind.unsupported or model.too_large}"
+    if scheme.kind not in setting.schemes:
+        return f"Its scheme, {scheme.label}, is not among those shown."
+    if isinstance(scheme, LearnedConfig):
+        return (
+            "Its config holds the shape of the learned table, not its rows: a random start has that "
+            "shape; upload its checkpoint for the rows."
+        )
+    numbers = numbers_of(model) or f"{getattr(scheme, 'heads', 0):,} heads"
+    if isinstance(scheme, TrainableConfig):
+        return (
+            f"The {scheme.label} panel has its {numbers}; its config holds no trained numbers, so a "
+            "random start of that shape is shown."
+        )
+    return f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
+
+
 def other_facts(model: ChosenModel) -> list[str]:
     """Return what a model's config says besides its scheme, and what was not read of it."""
     config = model.config
     sentences = [*config.notes, *model.layer_kind.notes]
     return [*sentences, f"Not read: {listed(config.ignored)}."] if config.ignored else sentences
+
+
+def read_as(model: ChosenModel) -> str:
+    """Say what a config was read as, before it is used."""
+    scheme = model.scheme
+    shown = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
+    read = f"{model.preset.label}, {model.config.layers:,} layers, {shown}"
+    return f"Read, but not used yet: {read}. Press Use this config to see its numbers."

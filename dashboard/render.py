@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard import controls, pickers, session, state
 from dashboard.blocks import (
     Block,
     Button,
@@ -39,16 +40,14 @@ from dashboard.charts import theme
 from dashboard.charts.frames import arrow, filled
 from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
-from dashboard.controls import model_picker, sidebar, widgets
-from dashboard.controls.link import RULES
 from dashboard.live import checking, training
 from dashboard.server import incidents
+from dashboard.settings import record
 from dashboard.settings.stops import STOPS
 from dashboard.text import plain
-from posenc import fields
 
-PRESENT = "present"  # of links
 DIAL = 135  # CSS pixels of a slider beside others
+MENU = 340  # of a closed menu of models in a page, whose name must not be cut
 LONG_NAME = 18  # letters of a name that needs a wide column
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
 LIVE: dict[str, Callable[..., None]] = {
@@ -64,14 +63,13 @@ LIVE: dict[str, Callable[..., None]] = {
 class Renderer:
     """Draws the blocks of one page for one visitor.
 
-    title: of the page. options: the class of its options. pages: all pages by folder, for links.
-    presenting: whether type is larger. drawn: what was drawn so far,
-    that of open drawers too.
+    title: of the page. pages: all pages by folder, for links. kind_of: returns the class of a page's
+    options. presenting: whether type is larger. drawn: what was drawn so far, that of open drawers too.
     """
 
     title: str
-    options: type
     pages: Mapping[str, Any]
+    kind_of: Callable[[str], type]
     presenting: bool
     drawn: list[Block] = field(default_factory=list)
 
@@ -102,7 +100,7 @@ class Renderer:
                 self._chart(block, place)
             case Matrices():
                 watch = block.takes_cell and functools.partial(
-                    take_cell, block.key, block.takes_cell, self.options
+                    take_cell, block.key, block.takes_cell
                 )
                 with place.container(gap=None):
                     matrix_row(block.row(self.title), watch or None)
@@ -122,7 +120,7 @@ class Renderer:
                 place.image(block.svg, width=block.width, alt=block.alt)
             case Button():
                 place.button(
-                    block.label, key=block.key, on_click=change, args=(self.options, block.changes),
+                    block.label, key=block.key, on_click=session.change, args=(block.changes,),
                     disabled=block.disabled, shortcut=block.shortcut or None,
                     icon=_icon(block.icon), help=block.help or None,
                 )  # fmt: skip
@@ -132,8 +130,11 @@ class Renderer:
                     on_click="ignore", icon=":material/download:", help=block.help or None,
                 )  # fmt: skip
             case Tabs():
-                widgets.show(block.option, block.opened)
-                tabs = place.tabs(block.labels, key=block.option, bind="query-params")
+                session.show(block.option, block.opened)
+                tabs = place.tabs(
+                    block.labels, default=block.opened, key=block.option, on_change=session.take,
+                    args=(block.option, block.option),
+                )  # fmt: skip
                 self.blocks(block.blocks, tabs[list(block.labels).index(block.opened)])
             case Drawer() if block.shown:
                 self._drawer(block, place)
@@ -142,14 +143,11 @@ class Renderer:
                 for drawer in block.drawers:
                     self._drawer(drawer, lines, type="compact")
             case Link():
-                query = {
-                    _name(name): fields.written(value) for name, value in block.changes.items()
-                }
                 place.page_link(
-                    self.pages[block.page], label=block.label, query_params=query or None
+                    self.pages[block.page], label=block.label, query_params=self._query(block)
                 )
             case Live():
-                LIVE[block.name](place, functools.partial(change, self.options), **block.values)
+                LIVE[block.name](place, session.change, **block.values)
             case Row():
                 row = place.container(
                     horizontal=True, vertical_alignment=block.align, border=block.border,
@@ -188,8 +186,8 @@ class Renderer:
     def _drawer(self, drawer: Drawer, place: Any, **look: Any) -> None:
         toggle: Any = "rerun"
         if drawer.changes is not None:
-            widgets.show(drawer.key, drawer.opened)
-            toggle = functools.partial(take_toggle, drawer.key, self.options, *drawer.changes)
+            session.show(drawer.key, drawer.opened)
+            toggle = functools.partial(take_toggle, drawer.key, *drawer.changes)
         draw = place.popover if drawer.menu else place.expander
         opened = draw(
             drawer.title, key=drawer.key, on_change=toggle, icon=_icon(drawer.icon), **look
@@ -202,19 +200,28 @@ class Renderer:
         row = place
         if len(block.names) > 1:
             row = place.container(horizontal=True, vertical_alignment="bottom")
-        own = fields.rules(self.options)
+        values = record(session.current().setting) | session.options()
         for name in block.names:
             if name == "model":
-                model_picker.draw_here(row, block.empty.get(name, "None"))
-            elif name in own:
-                sidebar.choices(
-                    self.options, {name: row}, empty=block.empty, narrowed=block.narrowed
-                )
-            else:
-                slider = name in STOPS and row is not place
-                widgets.control(row.container(width=DIAL) if slider else row, name, RULES[name])
-        if "model" in block.names:
-            model_picker.draw_own_config_here(place)
+                setting = session.current().setting
+                pickers.draw(name, setting, row, block.empty.get(name, "none"), MENU)
+                continue
+            dial = name in STOPS and row is not place
+            controls.control(
+                row.container(width=DIAL) if dial else row,
+                name,
+                values[name],
+                offered=block.narrowed.get(name),
+                empty=block.empty.get(name, ""),
+            )
+
+    def _query(self, link: Link) -> dict[str, list[str]] | None:
+        """Return the parameters of a link; one that changes nothing leads to what is chosen anyway."""
+        if not link.changes:
+            return None
+        kind = self.kind_of(link.page)
+        changed = session.current().changed(link.page, kind, link.changes)
+        return state.to_query(changed, link.page, kind) or {state.VERSIONED: [state.VERSION]}
 
 
 def findings(frame: pd.DataFrame, place: Any) -> None:
@@ -237,10 +244,6 @@ def _icon(name: str) -> str | None:
     return f":material/{name}:" if name else None
 
 
-def _name(changed: str) -> str:
-    return PRESENT if changed == "presenting" else changed
-
-
 def _text(text: Text, place: Any) -> None:
     help = text.help or None
     match text.look:
@@ -258,24 +261,15 @@ def _text(text: Text, place: Any) -> None:
             place.markdown(text.text, help=help)
 
 
-@incidents.show_callback_errors
-def change(options: type, changes: Changes | Callable[[], Changes]) -> None:
-    """Change options of a page where their controls keep them, as the callback of a button."""
-    rules = fields.rules(options)
-    for name, value in (changes() if callable(changes) else changes).items():
-        st.session_state[name] = widgets.widget_value(rules[name], value)
-
-
-def take_toggle(key: str, options: type, opening: Changes, closing: Changes) -> None:
+@session.callback
+def take_toggle(key: str, opening: Changes, closing: Changes) -> None:
     """Change what opening, or closing, a drawer changes, as the callback of that drawer."""
-    change(options, opening if st.session_state[key] else closing)
+    session.change(opening if st.session_state[key] else closing)
 
 
-@incidents.show_callback_errors
-def take_cell(key: str, names: tuple[str, str], options: type) -> None:
+@session.callback
+def take_cell(key: str, names: tuple[str, str]) -> None:
     """Take the cell that a visitor pinned in a row of matrices as two options of the page."""
     cell = st.session_state[key].cell
-    rules = fields.rules(options)
-    for name, position in zip(names, cell or (), strict=False):
-        if rules[name].accepts(position):
-            st.session_state[name] = position
+    if cell:
+        session.change(dict(zip(names, cell, strict=True)))

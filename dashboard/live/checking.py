@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard import controls, session
 from dashboard.blocks import Changes
-from dashboard.controls import sidebar, uploads
-from dashboard.server.incidents import show_callback_errors
+from dashboard.server import uploaders
 from dashboard.text import plain
 from dashboard.visitor_files import (
     UploadedNumbers,
@@ -29,8 +29,8 @@ from posenc.text import printable_name
 
 Change = Callable[[Changes], None]
 MOST_OFFERED = 400  # tensors of one file
-UPLOADED, TAKEN = "check_tables", "check_files_taken"  # names of this visitor's; how many files
-SEVERAL, REFUSED = "check_several", "check_refused"
+UPLOADED, TAKEN = "_check_tables", "_check_files_taken"  # names of this visitor's; how many files
+SEVERAL, REFUSED = "_check_several", "_check_refused"
 # Uploaders of queries and keys: option, label, help.
 VECTORS = (
     (
@@ -67,7 +67,6 @@ def upload_table(
     place: Any,
     change: Change,
     *,
-    options: type,
     examples: Sequence[str],
     table: str,
     mark: str,
@@ -80,7 +79,7 @@ def upload_table(
     """
     upload, choice, second = place.columns([3, 2, 3])
     key = _key("check_file")
-    uploads.draw(
+    uploaders.draw(
         upload,
         "Upload your table (.npy or .safetensors)",
         key=key,
@@ -99,7 +98,7 @@ def upload_table(
             on_change=take_table, args=(change, key, mark),
         )  # fmt: skip
     elif cosines is not None:
-        uploads.draw(
+        uploaders.draw(
             second,
             "Sine table (optional)",
             key=f"{key}_sines",
@@ -110,7 +109,8 @@ def upload_table(
     if refused:
         _refusal(place)
     own = [name for name in st.session_state.get(UPLOADED, ()) if name in cached_numbers]
-    sidebar.choices(options, {"table": choice}, [*dict.fromkeys((*examples, *own, table))])
+    offered = [*dict.fromkeys((*examples, *own, table))]
+    controls.control(choice, "table", table, offered=offered)
 
 
 def upload_vectors(
@@ -123,7 +123,7 @@ def upload_vectors(
     columns = place.columns(2)
     for column, (option, label, help) in zip(columns, VECTORS[: len(uploaded) + 1], strict=False):
         key = _key(f"check_{option}")
-        uploads.draw(
+        uploaders.draw(
             column,
             label,
             key=key,
@@ -135,13 +135,13 @@ def upload_vectors(
         _refusal(place)
 
 
-@show_callback_errors
+@session.callback
 def take_table(change: Change, key: str, mark: str) -> None:
     """Keep the table of a file, of several the chosen one, and choose it for the page."""
     _take(change, key, mark, "table", _read_table)
 
 
-@show_callback_errors
+@session.callback
 def take_sines(change: Change, key: str, mark: str, cosines: UploadedNumbers) -> None:
     """Keep cosines with the sines of a file, and choose them."""
 
@@ -155,7 +155,7 @@ def take_sines(change: Change, key: str, mark: str, cosines: UploadedNumbers) ->
     _take(change, key, mark, "table", read)
 
 
-@show_callback_errors
+@session.callback
 def take_vectors(change: Change, key: str, mark: str, option: str) -> None:
     """Keep the first queries and keys of a file, and choose them."""
 
@@ -177,7 +177,7 @@ def _take(
 ) -> None:
     """Keep what a file holds and set an option to its name; or tell the page that it is refused."""
     st.session_state[SEVERAL] = st.session_state[REFUSED] = None
-    file, problem = uploads.given(key)
+    file, problem = uploaders.given(key)
     if file is None:
         st.session_state[REFUSED] = Refusal(problem)
         change({"refused": f"{mark}The file" if problem else ""})
@@ -197,7 +197,7 @@ def _take(
         st.session_state[REFUSED] = refusal
         change({"refused": f"{mark}{name}"})
         return
-    array = cache_numbers(new, uploads.owner())
+    array = cache_numbers(new, uploaders.owner())
     if option == "table":
         st.session_state[UPLOADED] = (*st.session_state.get(UPLOADED, ()), array)
     if new.tensor is None:  # a fresh uploader, so that the file's bytes leave the session's memory

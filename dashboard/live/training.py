@@ -8,17 +8,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import training_text, training_time
+from dashboard import session, training_text, training_time
 from dashboard.blocks import Changes
 from dashboard.charts.theme import COLOURS
-from dashboard.controls import uploads
-from dashboard.controls.widgets import button
 from dashboard.run_descriptions import description
-from dashboard.server import identity, incidents, jobs, settings
+from dashboard.server import identity, incidents, jobs, settings, uploaders
 from dashboard.server.jobs import Job, Progress
 from dashboard.server.training_process import server_process
 from dashboard.text import duration, listed, plain
-from posenc.errors import PosencError, QueueUnwritable
+from posenc.errors import QueueUnwritable
 from posenc.lab.specification import Specification
 from posenc.text import count_of, printable_name
 
@@ -32,7 +30,7 @@ def text(place: Any, change: Callable[[Changes], None], *, held: str) -> None:
     if not settings.current().training:
         return
     with place.expander("Text to learn: the source of Python's standard library, or your own"):
-        file = uploads.uploader(
+        file = uploaders.uploader(
             st,
             "Your own text",
             key="text_upload",
@@ -89,24 +87,20 @@ def start(
                 "schemes, or a smaller model.",
                 icon=":material/block:",
             )
-        if button(
-            st,
-            "Start",
-            key="start_training",
-            icon=":material/play_arrow:",
-            disabled=seconds > allowed.run_seconds,
-        ):
-            try:
-                _add(new, text, steps, evaluations)
-            except PosencError as error:
-                st.error(plain(str(error)), icon=":material/block:")
+        st.button(
+            "Start", key="start_training", icon=":material/play_arrow:", on_click=_start,
+            args=(new, text, steps, evaluations), disabled=seconds > allowed.run_seconds,
+        )  # fmt: skip
 
 
-def _add(runs: Sequence[Specification], key: str, steps: float, evaluations: float) -> None:
-    """Add a job for these runs. Raises PosencError where that cannot be done.
+@session.callback
+def _start(runs: Sequence[Specification], key: str, steps: float, evaluations: float) -> None:
+    """Add a job for these runs, on a server that trains.
 
     key: of an own text. steps, evaluations: the seconds that they take.
     """
+    if not settings.current().training:
+        return
     process = server_process()
     own = training_text.held(key) if key else None
     jobs.add(
@@ -121,7 +115,6 @@ def _add(runs: Sequence[Specification], key: str, steps: float, evaluations: flo
     )
     with contextlib.suppress(QueueUnwritable):  # the board says so
         process.start_if_needed()
-    st.rerun()
 
 
 def board(place: Any, _change: Callable[[Changes], None]) -> None:
@@ -195,8 +188,19 @@ def _draw_job(place: Path, job: Job) -> None:
 def _draw_stop(place: Path, job: Job, *, begun: bool) -> None:
     """Draw the button that stops a job, or removes one that failed. begun: it has trained some steps."""
     word = "Remove" if job.error else "Stop"
-    if button(st, word, key=f"stop_{job.name}", icon=":material/stop:"):
-        jobs.cancel(place, job.name)
-        if begun and not job.error:
-            st.toast("Stopped. The same job started again continues from here.")
-        st.rerun()
+    st.button(
+        word,
+        key=f"stop_{job.name}",
+        icon=":material/stop:",
+        on_click=_stop,
+        args=(place, job, begun),
+    )
+
+
+@session.callback
+def _stop(place: Path, job: Job, begun: bool) -> None:
+    if not settings.current().training:
+        return
+    jobs.cancel(place, job.name)
+    if begun and not job.error:
+        st.toast("Stopped. The same job started again continues from here.")

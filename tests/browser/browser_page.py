@@ -55,8 +55,9 @@ def lines(page: Page) -> list[str]:
 
 
 def asked(page: Page) -> dict[str, Any]:
-    """Return what the address asks for; numbers as numbers, 20000.0 being 20000."""
+    """Return what the address asks for, without its version; numbers as numbers, 20000.0 being 20000."""
     found = {name: texts[0] for name, texts in parse_qs(urlparse(page.url).query).items()}
+    assert found.pop("v", None) == ("1" if found else None), page.url
     number = re.compile(r"[\d.]+")
     return {name: float(text) if number.fullmatch(text) else text for name, text in found.items()}
 
@@ -112,9 +113,12 @@ def unfold(page: Page, name: str) -> None:
     expect(closed).to_have_count(0)
 
 
-def menu(page: Page, name: str) -> Locator:
-    """Open a menu of the toolbar, again if the page is drawn anew meanwhile, and return what it shows."""
-    button = page.get_by_test_id("stMain").get_by_test_id("stPopover").filter(has_text=name)
+def menu(page: Page, name: str, within: str = "stMain") -> Locator:
+    """Open a menu, again if the page is drawn anew meanwhile, and return what it shows.
+
+    within: the test id of the part of the page that has it.
+    """
+    button = page.get_by_test_id(within).get_by_test_id("stPopover").filter(has_text=name)
     body = page.get_by_test_id("stPopoverBody")
     for _ in range(10):
         with suppress(TimeoutError):
@@ -124,6 +128,11 @@ def menu(page: Page, name: str) -> Locator:
             break
     expect(body).to_be_visible()
     return body
+
+
+def picker(page: Page, name: str) -> Locator:
+    """Open the menu of the sidebar that chooses the model or the learned table."""
+    return menu(page, f"{name}: ", "stSidebar")
 
 
 def close_menu(page: Page) -> None:
@@ -169,18 +178,15 @@ def press(page: Page, name: str, key: str, times: int = 1) -> None:
 
 
 def paste(page: Page, text: str) -> None:
-    """Type a model's config into the sidebar and ask for it."""
-    unfold(page, "Your own model")
-    page.get_by_role("textbox", name="Paste its config.json").fill(text)
-    click(page, page.get_by_role("button", name="Use this config"))
+    """Paste a model's config into the menu of models and use it."""
+    body = picker(page, "Model")
+    body.get_by_role("textbox", name="Or paste a config.json").fill(text)
+    click(page, body.get_by_role("button", name="Use this config"))
 
 
 def upload(page: Page, name: str, content: bytes, *, model: bool = False) -> None:
-    """Give a file to the sidebar's uploader of a table, or to that of a model."""
-    title = "Your own model" if model else "Upload a table"
-    unfold(page, title)
-    drawer = page.get_by_test_id("stExpander")
-    drawer = drawer.filter(has=page.locator("summary").filter(has_text=title))
-    drawer.locator("input[type=file]").set_input_files(
+    """Give a file to the menu of learned tables, or to that of models."""
+    body = picker(page, "Model" if model else "Learned table")
+    body.locator("input[type=file]").set_input_files(
         {"name": name, "mimeType": "application/octet-stream", "buffer": content}
     )

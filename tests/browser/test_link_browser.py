@@ -38,9 +38,11 @@ def test_copied_link_with_every_number_and_choice_opens_the_same_view(visitor: V
     browser_page.choose(page, "Schemes", "NoPE")
     page.keyboard.press("Escape")  # its list stays open for more
     settled(page)
+    browser_page.picker(page, "Learned table")
     browser_page.choose(page, "Learned table", "MiniLM")
     expect(row(page, "similarity").locator(".subtitle").first).to_contain_text("512x384")
     settled(page)
+    browser_page.close_menu(page)
     link = copied_link(page)
     other = visitor().open(link)
     assert alerts(other) == []
@@ -138,7 +140,7 @@ def test_back_and_forward_lead_through_pages_not_through_dial_moves(visitor: Vis
     expect(title).to_have_text("PCA")
     expect(base).to_contain_text("500")
     settled(page)
-    assert asked(page) == {"base": 500, "fit": "all positions"}
+    assert asked(page) == {"base": 500, "fit": "all"}
     expect(page.get_by_role("radio", name="all positions")).to_be_checked()
     page.go_forward()
     expect(title).to_have_text("Similarity")

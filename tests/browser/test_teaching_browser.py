@@ -5,8 +5,8 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import expect
 
-from dashboard.controls import pin
 from dashboard.settings import Setting
+from dashboard.state import to_token
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
 from tests.browser.browser import PAGES, Visit, dial, go, headline, settled
@@ -104,7 +104,7 @@ def test_presented_table_shows_every_scheme_on_a_narrow_screen(visitor: Visit, w
 
 def test_charts_of_a_and_b_stand_in_one_row_and_their_legends_name_both(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1440, "height": 900}).open(
-        f"overview?base=2500&a={pin.to_token(Setting())}"
+        f"overview?base=2500&a={to_token(Setting())}"
     )
     charts = page.locator(".st-key-curves .stVegaLiteChart")
     expect(charts).to_have_count(4)

@@ -17,7 +17,17 @@ from dashboard.text import JOINER
 from posenc.models import config_token
 from tests.browser import browser_page
 from tests.browser.browser import Visit, go, headline, row, settled
-from tests.browser.browser_page import alerts, choose, click, lines, paste, pixels, upload
+from tests.browser.browser_page import (
+    alerts,
+    choose,
+    click,
+    close_menu,
+    lines,
+    menu,
+    paste,
+    pixels,
+    upload,
+)
 from tests.library.crafted_files import zipped_pickle
 from tests.server.hostile_numbers import LLAMA
 
@@ -60,18 +70,20 @@ def test_pasted_config_is_drawn_and_its_copied_link_shows_the_same(visitor: Visi
 def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: Visit) -> None:
     page = visitor().open(f"similarity?{SMALL}")
     upload(page, "config.json", json.dumps(CONFIG).encode(), model=True)
-    expect(page.get_by_test_id("stSidebar")).to_contain_text("Your model (llama), 24 layers")
+    expect(page.get_by_test_id("stPopoverBody")).to_contain_text("Your model (llama), 24 layers")
     click(page, page.get_by_role("button", name="Use this config").last)
     expect(row(page, "similarity").locator(".title")).to_have_text(["RoPE", "ALiBi", "RoPE YaRN"])
-    settled(page)
+    close_menu(page)
     go(page, "context_planner")
     # No long search is started for it before it is asked for.
     expect(headline(page)).to_have_text(read(Setting(model=WORD), Options()).headline)
+    menu(page, "Model: ")
     choose(page, "Model", "Llama-2-7B")
     expected = read(Setting(model="llama-2-7b"), Options()).headline
     expect(headline(page)).to_have_text(expected)
     settled(page)
     assert parse_qs(urlparse(page.url).query)["model"] == ["llama-2-7b"]
+    close_menu(page)
     go(page, "similarity")
     assert "Llama-2-7B" in subtitle(page, "RoPE")
 
@@ -112,16 +124,19 @@ def test_pickle_is_refused_and_hostile_names_are_shown_as_text(visitor: Visit) -
     text = quote(WORST)
     link = "similarity?length=40&train_length=16&schemes=RoPE&schemes=Learned"
     page = visitor().open(f"{link}&base={text}&model={text}&a={text}&x={text}")
-    sidebar = page.get_by_test_id("stSidebar")
+    body = page.get_by_test_id("stPopoverBody")
     upload(page, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
-    expect(sidebar.get_by_test_id("stAlertContainer")).to_contain_text(PICKLE)
+    expect(body.get_by_test_id("stAlertContainer")).to_contain_text(PICKLE)
     expect(page.get_by_role("button", name="Use this table")).to_have_count(0)
+    close_menu(page)
     paste(page, json.dumps(LLAMA | {"model_type": WORST, f"rope_{WORST}": 1}))
     click(page, page.get_by_text("Read it as a Llama model"))
-    expect(sidebar).to_contain_text("on request", timeout=60_000)
+    expect(body).to_contain_text("on request", timeout=60_000)
     click(page, page.get_by_role("button", name="Use this config"))
-    expect(sidebar).to_contain_text("the config.json that was pasted", timeout=60_000)
+    expect(body).to_have_count(0)  # its name has changed
+    expect(browser_page.picker(page, "Model")).to_contain_text("the config.json that was pasted")
     assert "<img src=x onerror=window" in page.locator("body").inner_text().replace(JOINER, "")
+    close_menu(page)
     name = f"{WORST[:60]}.safetensors".replace("/", "")
     upload(page, name, save({f"{WORST}.wpe.weight": TABLE}))
     click(page, page.get_by_role("button", name="Use this table"))

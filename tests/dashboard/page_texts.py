@@ -9,7 +9,7 @@ from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
-from dashboard.frame.drawers import HOW_TO_READ
+from dashboard.drawers import HOW_TO_READ
 from tests.dashboard.pages import PLACES, as_read, drawn, visit_place
 
 FILE = Path(__file__).with_name("page_texts.txt")

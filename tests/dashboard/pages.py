@@ -3,26 +3,30 @@
 import importlib
 import io
 import json
-import pkgutil
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pyarrow
 from streamlit.components.v2.component_manager import BidiComponentManager
-from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1 import AppTest, app_test
+from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 from streamlit.util import calc_hash
 
-import dashboard
-from dashboard.frame.drawers import ICONS
+from dashboard import drawers
+from dashboard import state as states
+from dashboard.blocks import Block, Page, tables_of
+from dashboard.drawers import ICONS
+from dashboard.export import archive, file_name
+from dashboard.server import incidents
 from dashboard.settings import Setting
+from dashboard.state import State
 from dashboard.text import JOINER
-from posenc import fields
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 SCHEME_PAGES = ("start", "encoding", "overview", "similarity", "pca", "relative_offsets",
@@ -49,18 +53,31 @@ DEFAULT = {
 VIEWS = {"extrapolation": {"half": "formula"}}
 
 
-def _option_classes() -> tuple[type, ...]:
-    """Return every class of page options: what pages and their frame define with ruled fields."""
-    found: list[type] = []
-    for entry in pkgutil.walk_packages(dashboard.__path__, "dashboard."):
-        if entry.name.split(".")[1] in ("pages", "frame", "controls"):
-            module = vars(importlib.import_module(entry.name))
-            classes = [one for one in module.values() if isinstance(one, type)]
-            found += [one for one in classes if one.__module__ == entry.name and is_dataclass(one)]
-    return tuple(one for one in found if fields.rules(one))
+# The folder of every page by its address.
+FOLDERS = {page: page for page in PAGES} | {
+    "learn": "lessons", "why_position": "why_order_matters", "overview": "at_a_glance",
+    "context_planner": "extend_context",
+}  # fmt: skip
 
 
-OPTIONS = _option_classes()
+def kind_of(page: str) -> type:
+    """The class of the options of the page at an address."""
+    kind: type = importlib.import_module(f"dashboard.pages.{FOLDERS[page]}.page").Options
+    return kind
+
+
+OPTIONS = {page: kind_of(page) for page in PAGES}
+
+
+class Runner(LocalScriptRunner):
+    """Runs a script as the server does, which tells faults in its own way."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._on_script_error = incidents.tell
+
+
+app_test.LocalScriptRunner = Runner  # type: ignore[misc]
 
 
 def turn_to(at: AppTest, page: str) -> AppTest:
@@ -127,18 +144,62 @@ def notices(at: AppTest) -> list[str]:
     return [line.removeprefix("- ") for line in lines if not line.endswith("values were changed:")]
 
 
-def copied_link(at: AppTest) -> dict[str, Any]:
-    """The parameters of the link that the page offers; several values of one as a list."""
-    sent = [element.proto for element in at.run().get("bidi_component")]
-    (button,) = [one for one in sent if one.component_name.endswith("posenc_copy_link")]
-    text = json.loads(button.json)["link"]
-    query = parse_qs(text.partition("?")[2], keep_blank_values=True, strict_parsing=True)
-    return {name: values if len(values) > 1 else values[0] for name, values in query.items()}
+def state(at: AppTest) -> State:
+    """What the visitor has chosen."""
+    found: State = at.session_state["_state"]
+    return found
 
 
 def setting(at: AppTest) -> Setting:
-    found: Setting = at.session_state["setting"]
-    return found
+    return state(at).setting
+
+
+def options(at: AppTest) -> Any:
+    """The options of the page at hand."""
+    return state(at).of(at.session_state["_page"], at.session_state["_kind"])
+
+
+def link_of(at: AppTest) -> dict[str, list[str]]:
+    """The parameters of the address of the page at hand."""
+    return states.to_query(state(at), at.session_state["_page"], at.session_state["_kind"])
+
+
+def made(at: AppTest) -> tuple[Page, Sequence[Block]]:
+    """The page of one more run as a value, and the blocks that are drawn, those of open drawers too."""
+    seen: list[tuple[Page, Sequence[Block]]] = []
+    draw = drawers.draw
+
+    def record(page: Page, blocks: Sequence[Block]) -> None:
+        seen.append((page, blocks))
+        draw(page, blocks)
+
+    with mock.patch.object(drawers, "draw", record):
+        at.run()
+    return seen[-1]
+
+
+def script_of(at: AppTest) -> str:
+    """The Python that the page offers."""
+    return made(at)[0].script
+
+
+def tables_shown(at: AppTest) -> dict[str, pd.DataFrame]:
+    """The numbers of the page by their title, as the drawer Data and the export have them."""
+    return {table.title: table.numbers() for table in tables_of(made(at)[1])}
+
+
+def exported(at: AppTest) -> dict[str, bytes]:
+    """The files of the zip of the page."""
+    (page, blocks), now = made(at), state(at)
+    packed = archive(page, blocks, now.setting, now.a, "the link")
+    with zipfile.ZipFile(io.BytesIO(packed)) as folder:
+        assert folder.testzip() is None
+        return {name: folder.read(name) for name in folder.namelist()}
+
+
+def table_keys(at: AppTest) -> list[str]:
+    """What `opened` calls the tables of the page that is drawn."""
+    return [vars(table).get("key", table.title) for table in tables_of(made(at)[1])]
 
 
 def charts(at: AppTest) -> list[pd.DataFrame]:
@@ -227,13 +288,16 @@ def texts_of(message: Any) -> Iterator[tuple[str, str]]:
 
 
 def opened(*names: str) -> dict[str, Any]:
-    """The state in which a visitor has opened every drawer of a page, and these tables of its data."""
-    return {"drawers": [*ICONS]} | {f"numbers_{name.replace(' ', '_')}": True for name in names}
+    """The state in which a visitor has opened every drawer of a page, and these tables of its data.
+
+    names: keys of charts, titles of other tables.
+    """
+    return {"drawers": [*ICONS]} | {f"numbers_{file_name(name)}": True for name in names}
 
 
 def table(at: AppTest, name: str) -> pd.DataFrame:
-    """The full numbers under a page, opened by their name."""
-    *_, drawer = [one for one in at.expander if one.label == name[:1].upper() + name[1:]]  # of Data
+    """The full numbers under a page, opened by their title."""
+    *_, drawer = [one for one in at.expander if one.label == name]  # of Data
     return drawer.dataframe[0].value
 
 

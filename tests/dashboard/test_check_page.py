@@ -13,13 +13,13 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import compare, visitor_files
 from dashboard.blocks import Button, Chart, Code, Controls, Data, Matrices, Metric, Page, Text
-from dashboard.controls import pin as pinned
 from dashboard.pages.check_my_encoding import data
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE, Options
 from dashboard.pages.check_my_encoding.page import page
 from dashboard.pages.check_my_encoding.script import script
 from dashboard.settings import Setting
+from dashboard.state import to_token
 from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
@@ -335,7 +335,7 @@ def test_queries_and_keys_are_read_once_they_are_given_and_let_go_by_a_button() 
     assert any("your upload, qk.npy" in text for text in pages.captions(at))
     drawn(upload(at, npy(turned.astype(np.float32)), "rotated.npy", sines=True))
     assert [as_read(info.value).split(":")[0] for info in at.info] == ["Your queries", "Your keys"]
-    assert "vectors" not in pages.copied_link(at)
+    assert "vectors" not in pages.link_of(at)
     assert headline(drawn(at.button(key="check_random").click().run())) == random
     upload(at, b"no array", "qk.npy")
     assert as_read(headline(at)) == "qk.npy cannot be checked."
@@ -390,7 +390,7 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     assert box.value is None  # the session does not keep the bytes
     name = str(at.selectbox(key="table").value)
     assert name.startswith("array-")
-    pin = pinned.to_token(Setting(base=500.0))
+    pin = to_token(Setting(base=500.0))
     other = drawn(visit(PAGE, {"table": name, "base": "77", "dim": "64", "a": pin}))
     # Settings do not change an uploaded table.
     assert as_read(headline(other)) == f"B: model dimension 64, base 77. {sentence}"

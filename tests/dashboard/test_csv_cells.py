@@ -8,11 +8,11 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dashboard import export
 from dashboard.charts import csv_file
 from dashboard.components.matrix import Row, Scale
 from dashboard.components.matrix.payload import Panel
 from dashboard.components.matrix.values import Full
-from dashboard.frame import export
 from posenc.text import csv_cell
 
 CELLS = {

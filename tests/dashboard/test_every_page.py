@@ -18,14 +18,14 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 import dashboard
-from dashboard import results
-from dashboard.controls import pin
-from dashboard.frame import drawers
-from dashboard.frame.export import file_name
+from dashboard import drawers, results
+from dashboard.export import file_name
 from dashboard.pages.pca import data as pca
-from dashboard.settings import Setting
+from dashboard.settings import Setting, record
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
+from dashboard.settings.field_text import read
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
+from dashboard.state import RULES, to_token
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from tests.dashboard import page_texts, pages
@@ -48,7 +48,7 @@ ODD = {
     "equal_width": "true", "alibi_head": "2", "precision": "bfloat16", "device": "cpu",
     "sinusoidal.layout": "half", "rope.layout": "half", "rope.partial_rotary_factor": "0.5",
 }  # fmt: skip
-PINNED = pin.to_token(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
+PINNED = to_token(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
 ALL = {"schemes": ",".join(pages.KINDS)}
 SMALL = LEAST | ALL | {"learned_source": "random", "pair": "0", "places": "fastest"}
 OWN_CHOICES = {
@@ -103,16 +103,10 @@ def opened_page(place: str, name: str) -> Visit:
         at = drawn(pages.visit_place(place, SETTINGS[name], **page_texts.OPEN))
         sentences = page_texts.page_texts(at)
         assert files == {}  # nothing is sent while its drawer is closed
-        for key, value in pages.opened(*shown_tables(at)).items():
+        for key, value in pages.opened(*pages.table_keys(at)).items():
             at.session_state[key] = value
         drawn(at.run())
     return Visit(at, files, sentences)
-
-
-def shown_tables(at: AppTest) -> list[str]:
-    """Return what a page calls its tables where it opens them."""
-    contents = at.session_state["page_contents"]
-    return [contents.table_keys.get(name, name) for name in contents.tables]
 
 
 @pytest.mark.parametrize(("place", "name"), VISITS)
@@ -148,9 +142,9 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
     for code in codes:
         ast.parse(code)
     # Every table has its numbers as CSV, in full.
-    names = list(at.session_state["page_contents"].tables)
+    names = [*pages.tables_shown(at)]
     boxes = {box.label: box for box in at.expander}
-    tables = [boxes[name[:1].upper() + name[1:]] for name in names]
+    tables = [boxes[name] for name in names]
     files = [f"posenc-{file_name(table)}.csv" for table in names]
     assert {*page.files} == {*files}
     for file, box in zip(files, tables, strict=True):
@@ -162,9 +156,7 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         assert [text for text in texts if PLURAL_OF_ONE.search(text)] == []
     if name == "odd" and place in (*SCHEME_PAGES, "check_my_encoding"):
         for control, text in ODD.items():  # the link is taken as it is
-            value = at.session_state[control]
-            assert str(value).lower() == text or float(text) == value
-            assert at.query_params[control] in (text, [text])
+            assert record(pages.setting(at))[control] == read(RULES[control], text)
     if name == "no position" and place in SCHEME_PAGES:
         assert not [kind for kind in pages.KINDS[:-1] if pages.LABELS[kind] in headline(at)]
 

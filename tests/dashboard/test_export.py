@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,33 +12,33 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from streamlit.testing.v1 import AppTest
 
 from dashboard import pictures
-from dashboard.ab import AB
-from dashboard.components.matrix import Row
+from dashboard.blocks import Chart, Matrices, pictures_of
 from dashboard.components.matrix.colours import coloured
-from dashboard.controls import pin
-from dashboard.frame import export as take_away
-from dashboard.frame.page_contents import PageContents, Picture
-from dashboard.frame.toolbar import address
 from dashboard.pages.claims.data import DRAWN
-from dashboard.settings import Setting
+from dashboard.state import RULES
+from dashboard.tools import address
 from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
-from posenc.schemes.sizes import own_rules
 from tests.dashboard import pages
 from tests.dashboard.pages import (
+    OPTIONS,
     PAGES,
+    as_read,
     charts,
-    copied_link,
     drawn,
+    exported,
     headline,
+    link_of,
+    options,
+    script_of,
     setting,
-    turn_to,
+    state,
+    tables_shown,
     visit,
-)
+)  # fmt: skip
 from tests.dashboard.script_runner import assert_prints, assert_same, run
 from tests.longer import mostly
 
@@ -58,60 +57,19 @@ SVG = "{http://www.w3.org/2000/svg}"
 EXPORTED = (*pages.SCHEME_PAGES, "why_position", "claims", "check_my_encoding")
 
 
-def sheet(at: AppTest) -> PageContents:
-    contents: PageContents = at.session_state["page_contents"]
-    return contents
-
-
 @pytest.mark.parametrize("page", mostly(PAGES, "similarity", "pca", "context_planner"))
-def test_copied_link_names_every_control_and_restores_the_page(page: str) -> None:
-    first = drawn(visit(page, ODD))
-    link = copied_link(first)
-    own = {name for name in own_rules() if name.split(".")[0] in setting(first).schemes}
-    assert {*fields.rules(Setting), *own} <= {*link}
-    for name in ("dim", "base", "seed", "reference", "fit", "offset", "reach", "steps"):
-        assert link.get(name, ODD[name]) == ODD[name]
-    again = drawn(visit(page, link))
-    assert pages.notices(again) == []
-    assert setting(again) == setting(first)
+def test_link_of_a_page_restores_it(page: str) -> None:
+    own = {
+        name: text for name, text in ODD.items() if name in (*RULES, *fields.rules(OPTIONS[page]))
+    }
+    first = drawn(visit(page, own | {"a": "v~1~base~500", "present": "true"}))
+    again = drawn(visit(page, link_of(first)))
+    assert pages.notices(again) == pages.notices(first) == []
+    assert (setting(again), state(again).a) == (setting(first), state(first).a)
+    assert options(again) == options(first)
     assert headline(again) == headline(first)
-    assert copied_link(again) == link
     for frame, other in zip(charts(first), charts(again), strict=True):
         pd.testing.assert_frame_equal(frame, other)
-
-
-def test_copied_link_has_defaults_of_shown_schemes_and_of_its_own_page_only() -> None:
-    link = copied_link(drawn(visit("similarity", {"rope_yarn.factor": "8"})))
-    # Defaults are written out, so that later defaults change nothing.
-    assert (link["dim"], link["base"], link["reference"]) == ("512", "10000", "0")
-    assert link["rope.layout"] == "interleaved"
-    assert "fit" not in link  # PCA's
-    assert {name for name in link if name.startswith("rope_")} == {"rope_yarn.factor"}
-
-
-def test_pin_and_presentation_are_in_the_link_and_keep_every_control() -> None:
-    opened = {"menu_compare": True, "menu_controls": True}
-    at = drawn(visit("similarity", ODD | {"present": "true"}, **opened))
-    assert len(at.sidebar.children) == 0
-    at.button(key="pin").click().run()
-    copied = copied_link(drawn(at))
-    assert copied["present"] == "true"
-    assert "base~777.5" in copied["a"]
-    at.select_slider(key="base_control").set_value(500.0).run()
-    at.toggle(key="present").set_value(False).run()
-    assert (setting(drawn(at)).base, setting(at).heads) == (500, 3)
-    at.button(key="reset").click().run()
-    assert setting(drawn(at)) == Setting()
-
-
-@pytest.mark.parametrize("text", ["all", "all positions"])  # as in a link, as the browser has it
-def test_choices_of_a_page_return_with_it(text: str) -> None:
-    at = drawn(visit("pca", {"fit": text}))
-    assert pages.notices(at) == []
-    at.query_params.clear()  # as the browser does when the page is left
-    turn_to(at, "similarity").run()
-    turn_to(at, "pca").run()
-    assert at.session_state["fit"] == "all"
 
 
 @pytest.mark.parametrize("root", ["http://127.0.0.1:85", "https://example.org/tools/posenc"])
@@ -125,13 +83,6 @@ def test_address_of_a_page_whose_path_ends_in_another_s_is_corrected(root: str) 
 
 
 # Scripts ------------------------------------------------------------------------------------------
-
-
-def script(at: AppTest) -> str:
-    """Return the Python that the page offers."""
-    found = sheet(at).script
-    assert found is not None
-    return found
 
 
 def printed(script: str, env: Mapping[str, str] | None = None) -> str:
@@ -174,11 +125,11 @@ TITLES = {"closed": "closed form", "fitted": "fitted matrix", "pairs": "fit per 
 @pytest.mark.parametrize(("page", "link", "name"), SCRIPTS)
 def test_script_prints_the_numbers_of_its_page(page: str, link: dict[str, str], name: str) -> None:
     at = drawn(visit(page, link))
-    assert_prints(printed(script(at)), sheet(at).tables[name](), TITLES)
+    assert_prints(printed(script_of(at)), tables_shown(at)[name], TITLES)
 
 
 def test_script_of_a_table_of_one_row_ends_in_a_sentence() -> None:
-    result = run(script(drawn(visit("check_my_encoding", LEARNED | {"train_length": "1"}))))
+    result = run(script_of(drawn(visit("check_my_encoding", LEARNED | {"train_length": "1"}))))
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("table must be rows by columns, with 2 rows or more")
 
@@ -189,9 +140,9 @@ COMPARISONS = ("language-64-9df31a1c", "recall-32-d89b5de4", "copy-20-2311a456")
 @pytest.mark.parametrize("comparison", mostly(COMPARISONS, *COMPARISONS[:2]))
 def test_script_of_measured_runs_prints_their_curves(comparison: str) -> None:
     at = drawn(visit("extrapolation", {"half": "measured", "comparison": comparison}))
-    ours = pd.read_csv(io.StringIO(printed(script(at)))).set_index(["scheme", "read", "x"])
-    names = [name for name in sheet(at).tables if name.startswith("Measured ")]
-    expected = sheet(at).tables[names[0]]()
+    ours = pd.read_csv(io.StringIO(printed(script_of(at)))).set_index(["scheme", "read", "x"])
+    tables = tables_shown(at)
+    expected = next(table for name, table in tables.items() if name.startswith("Measured "))
     expected = expected.set_index([*expected.columns[:3]])
     assert len(ours) == len(expected)
     assert "mean" in ours
@@ -202,43 +153,34 @@ def test_script_of_train_makes_the_planned_runs(tmp_path: Path) -> None:
     link = {"task": "copy", "run_length": "16", "steps": "1", "width": "8", "layers": "1",
             "run_heads": "2", "schemes": "rope"}  # fmt: skip
     folders = {"POSENC_RUNS": str(tmp_path), "POSENC_WORK": str(tmp_path / "w"), "PATH": ""}
-    (row,) = csv.DictReader(io.StringIO(printed(script(drawn(visit("train", link))), folders)))
+    (row,) = csv.DictReader(io.StringIO(printed(script_of(drawn(visit("train", link))), folders)))
     assert row["scheme"] == "RoPE"
     assert (tmp_path / f"{row['run']}.parquet").exists()
-
-
-def export(at: AppTest) -> dict[str, bytes]:
-    both = AB(setting(at), pin.read(at.session_state["a"])[0])
-    archive = take_away.archive(sheet(at), both, "the link")
-    with zipfile.ZipFile(io.BytesIO(archive)) as folder:
-        assert folder.testzip() is None
-        return {name: folder.read(name) for name in folder.namelist()}
 
 
 @pytest.mark.parametrize("page", mostly(EXPORTED, "pca"))
 def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
     small = {"length": "24", "train_length": "16", "dim": "32", "heads": "2"}
-    at = drawn(
-        visit(page, small, **{f"claim_code_{DRAWN}": True})
-    )  # the claim with a picture, opened
-    contents, files = sheet(at), export(at)
-    assert contents.pictures
+    # Of claims the one with a picture, opened.
+    at = drawn(visit(page, small, **{f"claim_code_{DRAWN}": True}))
+    (shown, blocks), files = pages.made(at), exported(at)
+    assert pictures_of(blocks)
     assert json.loads(files["settings.json"])["dim"] == 32
-    assert files.get("script.py", b"").decode() == (contents.script or "")
+    assert files.get("script.py", b"").decode() == shown.script
     assert ("script.py" in files) == (page != "start")  # which leads to pages that have one
     assert b"(B)" not in files["README.txt"]  # nothing is compared
-    assert headline(at) in files["README.txt"].decode()
-    for name, table in contents.tables.items():
+    assert as_read(headline(at)) in files["README.txt"].decode()
+    for name, table in tables_shown(at).items():
         words = re.findall("[a-z0-9]+", name.lower())
         stored = files[f"numbers/{'-'.join(words)}.csv"].decode()
-        assert stored == table().to_csv(index=False)
-    for key, picture in contents.pictures.items():
-        start = f"figures/{key.replace('_', '-')}"
-        count = len(picture.panels) if isinstance(picture, Row) else 1
-        title = picture.title if isinstance(picture, Row) else picture.spec["title"]["subtitle"][0]
-        assert title == contents.title
+        assert stored == table.to_csv(index=False)
+    for picture in pictures_of(blocks):
+        start = f"figures/{picture.key.replace('_', '-')}"
+        panels = picture.panels if isinstance(picture, Matrices) else ()
+        names = {panel.title for panel in panels}
+        names |= {picture.title} if isinstance(picture, Chart) else set()
         drawn_files = [name for name in files if name.startswith(start) and name.endswith(".png")]
-        assert len(drawn_files) >= count
+        assert len(drawn_files) >= len(names)
         written: set[str] = set()
         for name in drawn_files:
             with Image.open(io.BytesIO(files[name])) as image:
@@ -246,31 +188,31 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
             assert max(levels.shape) > 300
             assert levels.max() - levels.min() > 20  # something is drawn
             texts = svg_texts(files[name.replace(".png", ".svg")])
-            assert title in texts
+            assert shown.title in texts
             written |= texts
-        names = [picture.spec["title"]["text"]] if isinstance(picture, Picture) else []
-        names += [panel.title for panel in picture.panels] if isinstance(picture, Row) else []
-        assert {*names} <= written
+        assert names <= written
 
 
 def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
     link = {"length": "12", "train_length": "8", "schemes": "rope"}
     at = drawn(visit("similarity", link | {"a": "dim~64~length~12~base~500"}))
-    files, picture = export(at), sheet(at).pictures["similarity"]
+    files, (_, blocks) = exported(at), pages.made(at)
+    (picture,) = [one for one in pictures_of(blocks) if one.key == "similarity"]
     stored = pd.read_csv(io.BytesIO(files["numbers/position-similarity-by-distance.csv"]))
     assert set(stored["setting"]) == {"A", "B"}
     assert json.loads(files["pinned.json"])["base"] == 500
     assert json.loads(files["settings.json"])["base"] == 10_000
-    assert b"Pinned setting, A" in files["README.txt"]
+    assert "\n\nB: model dimension 512, base 10,000, 1 more. RoPE" in files["README.txt"].decode()
+    assert "\n\nA: model dimension 64, base 500, 1 more. The same" in files["README.txt"].decode()
     assert b"at settings.json (B)" in files["README.txt"]
     assert "figures/similarity-change-1-rope.png" in files
-    assert isinstance(picture, Row)
+    assert isinstance(picture, Matrices)
     cells = pd.read_csv(io.BytesIO(files["numbers/similarity-matrices.csv"]))
     dense = picture.panels[0].values.dense()
     first = cells.iloc[: dense.size]
     values = first["value"].to_numpy(np.float32)
     np.testing.assert_array_equal(values, dense[first["row"], first["column"]])  # read back
-    shades = coloured(picture.panels[0].values, picture.scale)
+    shades = coloured(picture.panels[0].values, picture.row("").scale)
     with Image.open(io.BytesIO(files["figures/similarity-1-rope.png"])) as image:
         pixels = np.asarray(image)
     x, y, width, height = (
@@ -288,7 +230,7 @@ def test_figures_of_a_pinned_page_name_their_setting_axes_and_colours() -> None:
         "schemes": "rope",
         "a": "length~12~train_length~8~schemes~rope~base~500",
     }
-    files = export(drawn(visit("similarity", link)))
+    files = exported(drawn(visit("similarity", link)))
     settings = {
         "similarity": "Similarity, B: base 10,000",
         "similarity-pinned": "Similarity, A: base 500",
@@ -326,7 +268,7 @@ def plot(svg: bytes) -> tuple[float, float, float, float]:
 
 
 def test_matrices_of_an_export_name_their_words_and_axes() -> None:
-    files = export(drawn(visit("why_position", {"schemes": "rope"})))
+    files = exported(drawn(visit("why_position", {"schemes": "rope"})))
     cells = pd.read_csv(io.BytesIO(files["numbers/order-patterns-matrices.csv"]))
     assert {"dog", "bites", "man"} <= {*cells["row name"]}
     assert "Down: query. Across: key." in files["README.txt"].decode()

@@ -26,6 +26,7 @@ from posenc.lab import Run, specifications
 from posenc.lab.runs import to_parquet
 from posenc.lab.summary import comparison
 from posenc.schemes.sizes import own_rules
+from tests.dashboard import pages
 from tests.dashboard.hostile_texts import FORMATTING, NAMES
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
@@ -85,7 +86,7 @@ def give_file(block: Any, name: str, content: bytes) -> None:
 
 def use_table(file: str, *names: str) -> AppTest:
     """Upload a file of tables of these names, and use the first."""
-    at = drawn(visit("overview", {"length": "40", "train_length": "16"}, upload_table=True))
+    at = drawn(visit("overview", {"length": "40", "train_length": "16"}, learned_source_menu=True))
     give_file(at.sidebar, file, save({f"{name}.weight": ROWS for name in names}))
     assert_text(at)
     return at.button(key="use_upload").click().run()
@@ -104,13 +105,15 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     """In Markdown, in tables, which spreadsheets open, and in charts, where Vega reads a.b[0]:Q."""
     name = NAMES["formula"][:40] + NAMES["HTML"]
     at = use_table(f"{name}.safetensors", f"{name}.wpe", f"{name}.position_embeddings")
-    at.query_params["part"] = DECODING  # the part of Check my encoding that can decode it
-    at.query_params["table"] = "learned"
-    at.query_params["half"] = "formula"  # the view of Extrapolation that draws it
+    views = {
+        "check_my_encoding": {"part": DECODING, "table": "learned"},  # the part that can decode it
+        "extrapolation": {"half": "formula"},  # the view that draws it
+    }
+    at.query_params.update(views.get(page, {}))
     at = drawn(turn_to(at, page).run())
     for claim in CLAIMS:
         at.session_state[f"claim_code_{claim}"] = True
-    for drawer, state in opened(*at.session_state["page_contents"].tables).items():
+    for drawer, state in opened(*pages.table_keys(at)).items():
         at.session_state[drawer] = state
     assert_text(drawn(at.run()))
     unnamed = ("train", "context_planner", "learn", "check_my_encoding")  # there it is "Learned"
@@ -135,7 +138,7 @@ def test_names_of_a_table_to_check_are_text() -> None:
 @pytest.mark.parametrize("name", mostly(NAMES, "HTML"))
 def test_hostile_type_of_a_model_is_text(name: str) -> None:
     config = LLAMA | {"model_type": NAMES[name], "position_" + NAMES[name]: 1}
-    at = visit("context_planner", your_model=True)
+    at = visit("context_planner", model_menu=True)
     at.text_area[0].set_value(json.dumps(config)).run()
     assert len(at.error) == 1
     assert shows(at, NAMES[name][:30])
@@ -143,7 +146,7 @@ def test_hostile_type_of_a_model_is_text(name: str) -> None:
     (switch,) = [toggle for toggle in at.toggle if str(toggle.key).startswith("assume_")]
     assert_text(switch.set_value(True).run())
     assert_text(at.button(key="use_config").click().run())
-    assert at.session_state["model"].startswith("config-")
+    assert pages.setting(at).model.startswith("config-")
     assert_text(drawn(turn_to(at, "overview").run()))
 
 
@@ -175,7 +178,7 @@ def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_values_of_a_link_are_text_in_every_key() -> None:
     keys = [*fields.rules(Setting), *own_rules()]
-    keys += [key for choice in OPTIONS for key in fields.rules(choice)]
+    keys += [key for choice in OPTIONS.values() for key in fields.rules(choice)]
     name = NAMES["HTML"]
     at = visit("why_position", dict.fromkeys([*keys, "a", name], name))
     assert_text(at)

@@ -5,8 +5,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from dashboard.pages.similarity.page import Options
 from dashboard.settings import Setting
-from tests.dashboard.pages import drawn, headline, notices, setting, visit
+from tests.dashboard.pages import drawn, headline, notices, options, setting, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -67,9 +68,6 @@ def test_copied_link_of_the_version_before_opens_the_same_view(page: str) -> Non
         assert setting(at) == Setting(
             schemes=("learned", "rope"), dim=64, base=500.0, length=40, train_length=24, heads=4
         )
-        values = {
-            name: at.session_state[name] for name in ("reference", "key_position", "from_zero")
-        }
-        assert values == {"reference": 3, "key_position": 7, "from_zero": True}
+        assert options(at) == Options(reference=3, key_position=7, from_zero=True)
     if page == "claims":
-        assert at.session_state["verdict"] == "partly"
+        assert options(at).verdict == "partly"

@@ -1,18 +1,13 @@
 """A pinned setting, A: pages show A, B and their difference, and the link holds both."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts import frames
-from dashboard.controls import pin
 from dashboard.settings import Setting, to_text
-from posenc.schemes import SCHEMES
+from dashboard.state import to_token
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import Small, kernel
 from tests.dashboard.pages import (
@@ -22,51 +17,12 @@ from tests.dashboard.pages import (
     drawn,
     headline,
     rows_of_matrices,
-    turn_to,
     visit,
     visit_place,
 )
 from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
-
-
-@settings(max_examples=30)
-@given(
-    kinds=st.sets(st.sampled_from([*SCHEMES]), min_size=1, max_size=6),
-    numbers=st.fixed_dictionaries(
-        {"dim": st.sampled_from([2, 8, 96]), "base": st.floats(2, 1e12),
-         "train_length": st.integers(1, 1_048_576), "seed": st.integers(0, 2**31 - 1)}
-    ),
-    layout=st.sampled_from(["interleaved", "half"]),
-)  # fmt: skip
-def test_pinned_setting_is_read_back_as_it_was(
-    kinds: set[str], numbers: dict[str, Any], layout: str
-) -> None:
-    schemes = tuple(kind for kind in SCHEMES if kind in kinds)
-    asked = Setting(**numbers, heads=1, length=8, schemes=schemes, own=(("rope.layout", layout),))
-    assert pin.read(pin.to_token(asked)) == (asked, [])
-
-
-@pytest.mark.parametrize(
-    ("word", "left_out"),
-    [
-        ("~~~~", ["a"]),
-        ("dim~7", ["a.dim"]),
-        ("base~nan~dim~64", ["a.base"]),
-        ("dim~64~gone~1", ["a.gone"]),  # of a version that had such a control
-        ("<img src=x>~[x](http://evil.example)", ["a"]),
-        # One that is too long is not read in part.
-        ("dim~64~seed~" + "9" * pin.MOST_CHARACTERS, ["a"]),
-    ],
-)
-def test_illegal_part_of_a_pinned_setting_is_left_out_and_named(
-    word: str, left_out: list[str]
-) -> None:
-    legal, names = pin.legal_token(word)
-    assert names == left_out
-    assert (legal == "") == (left_out == ["a"])
-    assert pin.read(legal)[1] == []
 
 
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
@@ -78,7 +34,7 @@ CURVES = "Position similarity by distance"
 
 
 def test_difference_of_matrices_is_b_minus_a() -> None:
-    at = drawn(visit("similarity", NOW | {"a": pin.to_token(THEN)}, **pages.opened(CURVES)))
+    at = drawn(visit("similarity", NOW | {"a": to_token(THEN)}, **pages.opened(CURVES)))
     assert pages.notices(at) == []
     (_, then), (_, now), (header, change) = rows_of_matrices(at)
     assert header["scale"]["low"] == -header["scale"]["high"]
@@ -99,7 +55,7 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
 
 
 def test_equal_settings_differ_nowhere() -> None:
-    at = drawn(visit("similarity", to_text(THEN) | {"a": pin.to_token(THEN)}))
+    at = drawn(visit("similarity", to_text(THEN) | {"a": to_token(THEN)}))
     assert len(rows_of_matrices(at)) == 1
     every = "Learned, Sinusoidal, RoPE and ALiBi"
     assert f"A and B are equal for {every}." in captions(at)
@@ -132,7 +88,7 @@ PLACES = [*pages.SCHEME_PAGES, "measured", "why_position"]
 @pytest.mark.parametrize("place", mostly(PLACES, "overview", "similarity"))
 def test_a_shows_the_schemes_of_b(place: str) -> None:
     """After two of the four that A was pinned with are removed."""
-    link = SIZES | {"schemes": "rope,alibi", "a": pin.to_token(SMALL)}
+    link = SIZES | {"schemes": "rope,alibi", "a": to_token(SMALL)}
     at = drawn(visit_place(place, link, menu_compare=True))
     shown = {str(kind) for frame in charts(at) if "scheme" in frame for kind in frame["scheme"]}
     shown |= {panel["title"].partition(",")[0] for panel in pages.panels(at)}
@@ -144,7 +100,7 @@ def test_a_shows_the_schemes_of_b(place: str) -> None:
 
 
 def test_rows_of_a_and_b_hold_the_same_schemes_after_some_are_removed() -> None:
-    pinned = pin.to_token(THEN)
+    pinned = to_token(THEN)
     for page in ("similarity", "relative_offsets"):
         at = drawn(visit(page, NOW | {"schemes": "rope", "a": pinned}))
         rows = [{title.partition(",")[0] for title in row} for _, row in rows_of_matrices(at)]
@@ -152,11 +108,11 @@ def test_rows_of_a_and_b_hold_the_same_schemes_after_some_are_removed() -> None:
 
 
 def test_words_of_a_difference_name_no_schemes() -> None:
-    token = pin.to_token(Setting(schemes=("rope",), base=500.0))
+    token = to_token(Setting(schemes=("rope",), base=500.0))
     link = {"schemes": "learned,sinusoidal,alibi", "a": token}
     at = drawn(visit("similarity", link, menu_compare=True))
     assert "A has base 500." in [pages.as_read(text.value) for text in at.caption]
-    equal = pin.to_token(Setting(schemes=("rope",)))
+    equal = to_token(Setting(schemes=("rope",)))
     at = drawn(visit("similarity", link | {"a": equal}, menu_compare=True))
     said = [pages.as_read(text.value) for text in at.caption]
     assert "A and B are equal. Change a control to compare." in said
@@ -176,22 +132,9 @@ def test_tables_show_the_change_of_every_number() -> None:
     ]  # fmt: skip
 
 
-def test_pinning_and_unpinning_by_hand() -> None:
-    at = drawn(visit("similarity", NOW, menu_compare=True))
-    before = pages.setting(at)
-    at.button(key="pin").click().run()
-    at.select_slider(key="base_control").set_value(500.0).run()
-    assert len(rows_of_matrices(drawn(at))) == 3
-    turn_to(at, "why_position").run()
-    turn_to(at, "similarity").run()
-    assert pin.read(at.session_state["a"]) == (before, [])
-    at.button(key="unpin").click().run()
-    assert len(rows_of_matrices(drawn(at))) == 1
-
-
 SIZES = {"dim": "32", "heads": "2", "length": "24", "train_length": "12"}
 SMALL = Setting(dim=32, heads=2, base=50.0, length=24, train_length=12)
-PINNED = pin.to_token(SMALL.replace(schemes=("learned", "sinusoidal", "rope")))
+PINNED = to_token(SMALL.replace(schemes=("learned", "sinusoidal", "rope")))
 GONE = "table-0123456789ab"
 
 
@@ -224,7 +167,7 @@ def test_charts_show_the_schemes_of_b_in_both_settings(
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
     link = {"schemes": "learned", "learned_source": "random", "a": f"learned_source~{GONE}"}
     at = drawn(visit("pca", SIZES | link))
-    assert set(at.session_state["page_contents"].tables["Scores"]()["setting"]) == {"B"}
+    assert set(pages.tables_shown(at)["Scores"]["setting"]) == {"B"}
 
 
 def test_measured_models_are_the_same_whatever_is_pinned() -> None:

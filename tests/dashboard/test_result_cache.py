@@ -14,18 +14,15 @@ import torch
 from streamlit import dataframe_util
 
 from dashboard import cache
-from dashboard.ab import AB
 from dashboard.cache import ResultCache
 from dashboard.charts import frames
-from dashboard.controls import pin
-from dashboard.frame import export
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.encoding import data as encoding
 from dashboard.pages.similarity import page as similarity
 from dashboard.settings import Setting
 from posenc import Request
 from posenc.schemes.learned import LearnedConfig
-from tests.dashboard.pages import drawn, opened, setting, visit
+from tests.dashboard.pages import drawn, exported, opened, table_keys, visit
 
 READ = {
     "encoding": encoding,
@@ -148,12 +145,11 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
             # Beside a pin every frame is a copy; alone, frames are those that were read.
             for asked in (link, alone | {"schemes": link["schemes"]}):
                 at = visit(page, asked, **menus)
-                for name, state in opened(*at.session_state["page_contents"].tables).items():
+                for name, state in opened(*table_keys(at)).items():
                     at.session_state[name] = state
                 drawn(at.run())
             if page == "encoding":  # charts and matrices; drawing them as files takes long
-                compared = AB(setting(at), pin.read(at.session_state["a"])[0])
-                assert export.archive(at.session_state["page_contents"], compared, "the link")
+                assert exported(at)
     finally:
         torch.set_warn_always(before)
     read = READ[page]

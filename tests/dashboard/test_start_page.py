@@ -108,7 +108,7 @@ def test_links_to_pages_have_the_names_of_the_menu() -> None:
         ("Check my encoding", "check_my_encoding"),
     ]  # fmt: skip
     assert [one.query_string for one in links if one.label.startswith("Present")] == [
-        "present=true"
+        "v=1&present=true"
     ]
 
 

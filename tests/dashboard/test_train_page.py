@@ -27,7 +27,7 @@ from posenc.lab.summary import comparison
 from tests.dashboard.called_pages import chart
 from tests.dashboard.called_pages import texts as texts_of
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer
-from tests.dashboard.pages import as_read, captions, charts, drawn, setting, visit
+from tests.dashboard.pages import as_read, captions, charts, drawn, notices, setting, visit
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import wait
@@ -227,7 +227,7 @@ def test_full_queue_is_explained(job_folder: Path) -> None:
     for seed in range(1 + limits.MAX_WAITING):
         jobs.add(job_folder, [small_spec(steps=seed + 1)], waiting=limits.MAX_WAITING)
     at = press(visit("train", TRAIN_LINK))
-    assert ["8 jobs wait already" in error for error in errors(at)] == [True]
+    assert ["8 jobs wait already" in notice for notice in notices(at)] == [True]
 
 
 def test_failure_is_shown_until_somebody_removes_it(job_folder: Path) -> None:
@@ -246,7 +246,7 @@ def test_failure_is_shown_until_somebody_removes_it(job_folder: Path) -> None:
 def test_start_on_a_full_disk_can_be_repeated(job_folder: Path, tmp_path: Path) -> None:
     at = drawn(visit("train", TRAIN_LINK))
     with bad_disk(tmp_path, FULL, TAKING_SPACE):
-        assert errors(press(at)) == ["The queue cannot be written: No space left on device."]
+        assert notices(press(at)) == ["The queue cannot be written: No space left on device."]
         assert "In training" in [box.value for box in at.subheader]
     assert setting(at).schemes == ("rope", "alibi")
     assert jobs.jobs(job_folder) == []
@@ -266,7 +266,7 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
         (box,) = at.warning
         assert "Read-only file system" in as_read(box.value)
         stopped = press(at, f"stop_{name}")
-        assert errors(stopped) == ["The queue cannot be written: Read-only file system."]
+        assert "The queue cannot be written: Read-only file system." in notices(stopped)
     assert [job.name for job in jobs.jobs(job_folder)] == [name]
     assert not start_process.called
 

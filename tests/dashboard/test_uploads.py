@@ -12,8 +12,7 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.testing.v1 import AppTest
 
 from dashboard import limits
-from dashboard.controls import uploads
-from dashboard.server import upload_limit
+from dashboard.server import upload_limit, uploaders
 from dashboard.settings import Setting
 from dashboard.visitor_files import UploadCache, cache_table
 from posenc.checkpoints import PositionTable, read_position_table
@@ -36,7 +35,9 @@ MARKUP = "![x](http://evil.example/p.png)**b**.safetensors"
 
 
 def uploader(at: AppTest) -> Any:
-    return at.sidebar.get("file_uploader")[0]
+    boxes: list[Any] = [*at.sidebar.get("file_uploader")]
+    (box,) = [one for one in boxes if one.label.startswith("Upload a checkpoint")]
+    return box
 
 
 def upload(at: AppTest, content: bytes, name: str = "model.safetensors") -> AppTest:
@@ -44,9 +45,9 @@ def upload(at: AppTest, content: bytes, name: str = "model.safetensors") -> AppT
     return at
 
 
-def uploaded(content: bytes, name: str = "model.safetensors", page: str = "encoding") -> AppTest:
+def uploaded(content: bytes, name: str = "model.safetensors", page: str = "similarity") -> AppTest:
     """Open a page and give it a file, which is not used yet."""
-    return upload(drawn(visit(page, SHORT, upload_table=True)), content, name)
+    return upload(drawn(visit(page, SHORT, learned_source_menu=True)), content, name)
 
 
 def hold_rows(rows: np.ndarray, name: str = "model.safetensors") -> str:
@@ -71,7 +72,7 @@ def is_offered(at: AppTest) -> bool:
 def test_table_is_drawn_without_its_unusable_rows(rows: np.ndarray, tables: Store) -> None:
     rows[[3, 29]] = np.nan
     rows[7] = 0
-    at = uploaded(save({"wpe.weight": rows}), MARKUP, page="similarity")
+    at = uploaded(save({"wpe.weight": rows}), MARKUP)
     drawn(use(at))
     source = setting(at).learned_source
     assert source.startswith("table-")
@@ -91,7 +92,7 @@ def test_table_is_drawn_without_its_unusable_rows(rows: np.ndarray, tables: Stor
 @pytest.mark.usefixtures("shared")
 def test_one_of_several_tables_is_chosen_for_its_session(rows: np.ndarray, tables: Store) -> None:
     both = save({"wpe.weight": rows, "decoder.embed_positions.weight": rows[:20] * 2})
-    at = uploaded(both, page="similarity")
+    at = uploaded(both)
     (choice,) = [box for box in at.selectbox if box.label == "Several position tables"]
     assert len(choice.options) == 2
     choice.select_index(1).run()
@@ -142,7 +143,7 @@ def test_file_past_the_limit_of_all_or_lost_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(MemoryUploadedFileManager, "get_files", lambda *args, **named: [])
     at.run()
     assert not is_offered(at)
-    assert [as_read(box.value) for box in at.error] == [uploads.GONE]
+    assert [as_read(box.value) for box in at.error] == [uploaders.GONE]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_page_of_a_missing_table_alone_can_still_be_linked_but_not_exported() ->
     link = {"learned_source": MISSING, "schemes": "learned"}
     at = visit("similarity", link, menu_export=True)
     assert not at.exception
-    assert pages.copied_link(at)["learned_source"] == MISSING
+    assert pages.link_of(at)["learned_source"] == [MISSING]
     assert "Nothing to export on this page." in pages.captions(at)
 
 
@@ -230,11 +231,12 @@ def test_table_of_an_own_run_is_offered_and_drawn(
     (run_id,) = store.ids()
     source = f"run-{run_id}"
     assert torch.equal(named_table(source).table, store.tables(run_id)["scheme.weight"])
-    at = drawn(visit("similarity", SHORT | {"learned_source": source, "schemes": "learned"}))
-    (box,) = [box for box in at.sidebar.selectbox if box.key == "learned_source_control"]
+    link = SHORT | {"learned_source": source, "schemes": "learned"}
+    at = drawn(visit("similarity", link, learned_source_menu=True))
+    box = at.selectbox(key="learned_source_list")
     assert box.value == source
     assert f"Of {one.train_length} rows, width {one.model.width}, seed {one.seed}" in box.options
     table = f"trained table {one.train_length}x{one.model.width}"
     assert table in matrices(at)[0]["panels"][0]["subtitle"]
-    gone = drawn(visit("pca", {"learned_source": "run-" + "0" * 20}))
+    gone = drawn(visit("similarity", {"learned_source": "run-" + "0" * 20}))
     assert any("There is no table of a run" in box.value for box in gone.warning)

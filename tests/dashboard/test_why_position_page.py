@@ -1,6 +1,5 @@
 """The page Why order matters: its numbers, a visitor's sentence and its controls."""
 
-import dataclasses
 import re
 from itertools import product
 from typing import Any
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 
 from dashboard.blocks import Controls, Matrices, Page
-from dashboard.controls import link as links
 from dashboard.pages.why_order_matters.page import Options, page
 from dashboard.settings import Setting
+from dashboard.state import read_query
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
 from tests.dashboard.called_pages import block_of, data, panel_values, texts
@@ -120,10 +119,9 @@ FINE = {
 @pytest.mark.parametrize("name", FINE)
 def test_sentence_is_taken_literally(name: str) -> None:
     text = FINE[name]
-    assert links.parse_options({"sentence": [text]}, Options) == (
-        dataclasses.asdict(Options(sentence=text)),
-        [],
-    )
+    linked = read_query({"sentence": [text]}, "why_order_matters", Options)
+    assert linked.state.options == {"why_order_matters": Options(sentence=text)}
+    assert linked.notice == ""
     shown = page(TINY, Options(sentence=text))
     assert f"\u201c{' '.join(text.split())}\u201d" in said(shown)
     row = block_of(shown, Matrices, "order_patterns").row("")
@@ -145,14 +143,16 @@ CUT = {
 @pytest.mark.parametrize("name", CUT)
 def test_sentence_of_a_link_that_is_too_long_or_hides_text_is_cut(name: str) -> None:
     text, used = CUT[name]
-    values, left_out = links.parse_options({"sentence": [text]}, Options)
-    assert (values["sentence"], left_out) == (used, [])
+    linked = read_query({"sentence": [text]}, "why_order_matters", Options)
+    assert linked.state.options == {"why_order_matters": Options(sentence=used)}
+    assert "2 to 12 words" in linked.notice
 
 
 @pytest.mark.parametrize("text", ["   ", "dog"])
 def test_sentence_of_a_link_that_cannot_be_used_is_left_out(text: str) -> None:
-    values, left_out = links.parse_options({"sentence": [text]}, Options)
-    assert (values["sentence"], left_out) == ("dog bites man today", ["sentence"])
+    linked = read_query({"sentence": [text]}, "why_order_matters", Options)
+    assert linked.state.options == {"why_order_matters": Options()}
+    assert linked.ignored == ("sentence",)
 
 
 def test_cut_sentence_of_a_link_is_told() -> None:

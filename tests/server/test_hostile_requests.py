@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 
 from dashboard.limits import MAX_UPLOAD_BYTES
 from dashboard.server import upload_limit
-from tests.dashboard.test_hostile_links import HOSTILE_QUERIES
+from tests.dashboard.test_state import QUERIES
 from tests.library.safetensors_checks import MEBIBYTE
 from tests.server.served_process import HOST, ROOT, Served, server, visiting
 
@@ -49,7 +49,7 @@ def faults(served: Served, page: str, query: str) -> list[str]:
 
 def test_hostile_addresses_draw_their_page_and_the_server_goes_on(hosted: Served) -> None:
     draw = random.Random(7)
-    for query in HOSTILE_QUERIES[:: len(HOSTILE_QUERIES) // 8]:  # all of them: tests/dashboard
+    for query in QUERIES[:: len(QUERIES) // 8]:  # all of them: tests/dashboard
         assert faults(hosted, "similarity", query) == [], query[:80]
     for page in PAGES:  # raw percent signs, NUL and halves of characters
         query = f"{draw.choice(NAMES)}={''.join(draw.choices(CHARACTERS, k=40))}"

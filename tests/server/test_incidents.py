@@ -15,43 +15,20 @@ from streamlit.testing.v1 import AppTest
 from dashboard.server import jobs
 from dashboard.server.output import kinds_and_places
 from posenc.errors import SchemeArgumentError
-from tests.dashboard.pages import PAGES, as_read, visit
+from tests.dashboard.pages import FOLDERS, PAGES, as_read, visit
 from tests.lab.small_runs import small_spec
 from tests.server.served_process import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-# Name of a case: page, module of the dashboard, function, link. The first are what every page reads first.
-FOLDERS = {
-    "why_position": "why_order_matters",
-    "overview": "at_a_glance",
-    "context_planner": "extend_context",
-}
+# Name of a case: page, module of the dashboard, function, link.
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
-    **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
-    **{
-        page: (page, f"pages.{FOLDERS.get(page, page)}.page", "page", {})
-        for page in ("overview", "claims", "pca", "similarity", "start")
-    },
-    "check_my_encoding": (
-        "check_my_encoding",
-        "pages.check_my_encoding.data",
-        "answer",
-        {"part": "x"},
-    ),
-    "learn": ("learn", "pages.lessons.data", "swap", {}),
-    "extrapolation": ("extrapolation", "pages.extrapolation.formula", "headline", {}),
-    "train": ("train", "pages.train.page", "runs_of", {}),
-    "extrapolation, measured": (
-        "extrapolation",
-        "run_results",
-        "headline",
-        {"half": "measured"},
-    ),
-    "any, its link": ("pca", "controls.link", "restore", {}),
-    "any, what keeps its link": ("pca", "controls.link", "write", {}),
-    "any, its sheet": ("pca", "frame.page_contents", "begin", {}),
-    "any, its sidebar": ("pca", "controls.sidebar", "shared", {}),
+    **{page: (page, f"pages.{FOLDERS[page]}.page", "page", {}) for page in PAGES},
+    "extrapolation, measured": ("extrapolation", "run_results", "headline", {"half": "measured"}),
+    "any, its link": ("pca", "state", "read_query", {}),
+    "any, its address": ("pca", "state", "to_query", {}),
+    "any, its title": ("pca", "tools", "draw", {}),
+    "any, its sidebar": ("pca", "controls", "draw", {}),
 }
 
 SECRET = "/srv/team/.streamlit/secrets.toml"
@@ -76,7 +53,7 @@ def sent(at: AppTest) -> str:
 
 def assert_an_incident(at: AppTest, log: pytest.LogCaptureFixture, names: str) -> None:
     assert not at.exception
-    boxes = [box.value for box in at.error]
+    boxes = [as_read(box.value) for box in (*at.error, *at.warning)]
     assert len(boxes) == 1, boxes
     told = re.search(r"as incident ([0-9a-f]{8});", boxes[0])
     assert told, boxes
@@ -136,8 +113,8 @@ def test_fault_in_a_callback_is_an_incident_and_the_page_stays(
 ) -> None:
     at = visit("similarity")
     title = at.title[0].value
-    monkeypatch.setattr("dashboard.controls.model_picker._choose", raising(ValueError(MESSAGE)))
-    at = at.selectbox(key="model_control").select_index(1).run()
+    monkeypatch.setattr("dashboard.state.State.changed", raising(ValueError(MESSAGE)))
+    at = at.select_slider(key="base").set_value(500.0).run()
     assert_an_incident(at, log, "ValueError")
     assert at.title[0].value == title
 

@@ -18,17 +18,17 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as launcher
-from dashboard.controls import pin
 from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
 from dashboard.server import jobs, settings, upload_limit
 from dashboard.server.settings import NAMES, OF_SHARED, ServerSettingError, ServerSettings, read
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_LENGTH
+from dashboard.state import to_token
 from posenc import fields
 from posenc.__main__ import main as command_line
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
-from tests.dashboard.pages import as_read, drawn, notices, setting, visit
+from tests.dashboard.pages import as_read, drawn, notices, setting, state, visit
 from tests.lab.small_runs import make_small_run, sentences, small_spec
 from tests.server.served_process import ROOT
 
@@ -191,7 +191,7 @@ def test_check_prints_settings_that_can_be_set_and_names_unknown_variables(
     assert not (tmp_path / "work").exists()
 
 
-OPENED = {"upload_table": True}
+OPENED = {"learned_source_menu": True}
 
 
 @pytest.mark.parametrize("page", ["similarity", "train", "check_my_encoding"])
@@ -212,7 +212,7 @@ def test_upload_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     def sent() -> AppTest:
         at = visit("similarity", SMALL | {"schemes": "learned"}, **OPENED)
-        (box,) = [one for one in at.file_uploader if one.label.startswith("Checkpoint")]
+        (box,) = [one for one in at.file_uploader if one.label.startswith("Upload a checkpoint")]
         return box.set_value(("table.safetensors", content, "")).run()
 
     assert not sent().error
@@ -234,12 +234,10 @@ def test_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_limit_of_positions_holds_in_links_controls_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSENC_POSITIONS", "32")
-    link = {"length": "200", "a": pin.to_token(Setting(length=500))}
+    link = {"length": "200", "a": to_token(Setting(length=500))}
     at = drawn(visit("similarity", SMALL | link))
     assert setting(at).length == 32
-    (pinned_setting, *_) = pin.read(at.session_state["a"])
-    assert pinned_setting is not None
-    assert pinned_setting.length == 32
+    assert state(at).pinned == Setting(length=32)
     assert "This server shows at most 32 positions: 32 are used, not 200." in notices(at)
 
 

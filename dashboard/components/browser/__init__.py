@@ -21,19 +21,20 @@ _larger_type = st.components.v2.component(
 )
 
 
-def keep_one_step_per_page() -> None:
+def keep_one_step_per_page(query: str | None, page: str) -> None:
     """Let a change of the address replace a page's step in the browser's history.
 
     Streamlit adds a step for every change of the address that the server asks for. Back would then undo
-    a dragged slider stop by stop, or lead to an address that was never drawn. The same script darkens the
+    a dragged slider stop by stop, or lead to an address that was never drawn. query: of a page that was
+    just chosen, which is written into the address once its path is there. The same script darkens the
     tags of lists, hides an empty sidebar, and turns the steps of Learn by Page Up and Page Down.
     """
-    _history(key="history")
+    _history(key="history", data=None if query is None else {"query": query, "page": page})
 
 
-def copy_link(link: str) -> None:
-    """Draw the button that copies a link with one click."""
-    _copy_link(key="copy_link", data={"link": link}, width="content", height="content")
+def copy_link() -> None:
+    """Draw the button that copies the link of what is shown with one click."""
+    _copy_link(key="copy_link", width="content", height="content")
 
 
 def larger_type() -> None:

@@ -1,4 +1,4 @@
-// A button that copies the link of what is shown.
+// A button that copies the address, which is the link of what is shown.
 const LABEL = "Copy link";
 const copy = async (text) => {
   if (navigator.clipboard && isSecureContext) return navigator.clipboard.writeText(text);
@@ -9,15 +9,15 @@ const copy = async (text) => {
   field.remove();
   if (!copied) throw new Error("the browser refused to copy");
 };
-export default ({ data, parentElement }) => {
+export default ({ parentElement }) => {
   const button = parentElement.querySelector("button");
   button.textContent ||= LABEL;
   button.onclick = async () => {
     try {
-      await copy(data.link);
+      await copy(location.href);
       button.textContent = "Link copied";
     } catch {
-      prompt("Copy this link:", data.link);
+      prompt("Copy this link:", location.href);
     }
     setTimeout(() => { button.textContent = LABEL; }, 2000);
   };

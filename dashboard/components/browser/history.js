@@ -8,6 +8,7 @@
 // - A chart with a width of its own fits a narrow window; there code has smaller letters, and fewer lines
 //   where there is much of it. Names of A and B leave the matrices below them level. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
+// - The address of a page that was just chosen.
 // - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
 //   where a slider or a field would take them. These are as high as the numbers of the steps beside them.
 const STYLE = `
@@ -37,6 +38,7 @@ const STYLE = `
 .stVegaLiteChart svg:has(.role-title) { margin-top: calc(-1 * var(--chart-title, 35px)); }
 :root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;
 const SLOW = 500; // milliseconds
+const patched = Symbol.for("posenc.history");
 
 function watchRuns(app) {
   let timer;
@@ -65,8 +67,20 @@ function closeMenu() {
   }
 }
 
-export default () => {
-  const patched = Symbol.for("posenc.history");
+// Of a page that was just chosen Streamlit pushes the path, at times a moment later than this. The query is
+// written once it is there: earlier, it would be that of the page before, and Back would lead to the wrong one.
+let written = "null", at = location.pathname;
+function write(query, tries) {
+  if (location.pathname === at && tries) return setTimeout(write, 20, query, tries - 1);
+  at = location.pathname;
+  history.replaceState(history.state, "", at + (query && `?${query}`));
+}
+
+export default ({ data }) => {
+  const chosen = JSON.stringify(data ?? null);
+  if (data && chosen !== written) write(data.query, history[patched] ? 50 : 0);
+  else if (!data) at = location.pathname;
+  written = chosen;
   if (history[patched]) return;
   history[patched] = true;
   const style = new CSSStyleSheet();

@@ -107,7 +107,7 @@ def _uploaders(options: Options) -> list[Block]:
         uploaded = [name for name in (options.vectors, options.rotated) if name]
         live = Live("upload_vectors", {**values, "uploaded": uploaded})
     else:
-        values |= {"options": Options, "examples": (*EXAMPLES,), "table": options.table}
+        values |= {"examples": (*EXAMPLES,), "table": options.table}
         live = Live("upload_table", values)
     return [Controls(("part",)), live]
 

@@ -13,7 +13,6 @@ from dashboard.limits import (
     MAX_RUN_WIDTH,
 )
 from dashboard.settings import Setting
-from dashboard.settings.field_text import clamp
 from posenc import fields, limits
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
@@ -116,8 +115,9 @@ def with_fitting_width(options: Options) -> Options:
     """Return the options with the nearest width that gives every head an even one."""
     rule = fields.rules(options)["width"]
     assert isinstance(rule, fields.IntRange)
-    width = clamp(replace(rule, multiple_of=2 * options.run_heads), options.width)
-    return replace(options, width=width)
+    step = 2 * options.run_heads
+    least, most = -(-rule.low // step), rule.high // step
+    return replace(options, width=step * min(max(round(options.width / step), least), most))
 
 
 def preset_changes(setting: Setting, name: str) -> dict[str, Any]:

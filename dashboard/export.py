@@ -4,17 +4,16 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from dashboard import pictures
-from dashboard.ab import AB
-from dashboard.charts import csv_file
+from dashboard.blocks import Block, Chart, Page, Text, pictures_of, tables_of
+from dashboard.charts import csv_file, theme
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Panel, Row
-from dashboard.frame.page_contents import PageContents, Picture
 from dashboard.settings import Setting, record
 from dashboard.text import number
 
@@ -22,29 +21,33 @@ from dashboard.text import number
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
-def archive(contents: PageContents, settings: AB[Setting], link: str) -> bytes:
+def archive(
+    page: Page, blocks: Sequence[Block], setting: Setting, pinned: Setting | None, link: str
+) -> bytes:
     """Return the zip of a page: text, figures, tables and matrices as CSV, and what made them.
 
-    Figures are PNG and SVG. settings.json is B, which the script prints; a pinned setting stands in
-    pinned.json.
+    blocks: what was drawn. Figures are PNG and SVG. settings.json is B, which the script prints; a pinned
+    setting stands in pinned.json.
     """
     files: dict[str, bytes] = {
-        "README.txt": _readme(contents, link, compared=settings.compared).encode(),
-        "settings.json": json.dumps(record(settings.current), indent=2).encode(),
+        "README.txt": _readme(page, blocks, link, compared=pinned is not None).encode(),
+        "settings.json": json.dumps(record(setting), indent=2).encode(),
     }
-    if settings.pinned is not None:
-        files["pinned.json"] = json.dumps(record(settings.pinned), indent=2).encode()
-    if contents.script:
-        files["script.py"] = contents.script.encode()
-    for name, table in contents.tables.items():
-        files[f"numbers/{file_name(name)}.csv"] = csv_file.written(table())
-    for name, picture in contents.pictures.items():
-        if isinstance(picture, Row):
-            for figure, panel in _panels(picture):
-                files |= _drawn(figure, pictures.matrix(panel, picture))
-            files[f"numbers/{file_name(name)}-matrices.csv"] = matrix_csv(picture)
-        else:
-            files |= _drawn(file_name(name), pictures.chart(picture.spec, picture.frame))
+    if pinned is not None:
+        files["pinned.json"] = json.dumps(record(pinned), indent=2).encode()
+    if page.script:
+        files["script.py"] = page.script.encode()
+    for table in tables_of(blocks):
+        files[f"numbers/{file_name(table.title)}.csv"] = csv_file.written(table.numbers())
+    for picture in pictures_of(blocks):
+        if isinstance(picture, Chart):
+            spec = theme.titled(picture.spec, picture.title, page.title, projected=False)
+            files |= _drawn(file_name(picture.key), pictures.chart(spec, picture.drawn))
+            continue
+        row = picture.row(page.title)
+        for figure, panel in _panels(row):
+            files |= _drawn(figure, pictures.matrix(panel, row))
+        files[f"numbers/{file_name(row.key)}-matrices.csv"] = matrix_csv(row)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as folder:
         for name, content in files.items():
@@ -83,29 +86,33 @@ def matrix_csv(picture: Row) -> bytes:
     return csv_file.written(cells.astype({"panel": "category"}))  # made safe once, not per cell
 
 
-def _readme(contents: PageContents, link: str, *, compared: bool) -> str:
-    """Return the page's sentences, captions of its matrices and its link."""
-    captions = [
-        f"figures/{figure}.png: {'; '.join(filter(None, (row.title, panel.title, panel.subtitle)))}. "
-        f"Colours from {number(row.scale.low)} to {number(row.scale.high)}. "
-        f"Down: {panel.row_label or row.row_label}. Across: {panel.column_label or row.column_label}."
-        for row in contents.pictures.values()
-        if isinstance(row, Row)
-        for figure, panel in _panels(row)
-    ]
+def _readme(page: Page, blocks: Sequence[Block], link: str, *, compared: bool) -> str:
+    """Return the page's sentences, captions of its pictures and its link."""
+    captions = []
+    for picture in pictures_of(blocks):
+        if isinstance(picture, Chart):
+            captions.append(f"figures/{file_name(picture.key)}.png: {picture.title}.")
+            continue
+        row = picture.row(page.title)
+        low, high = number(row.scale.low), number(row.scale.high)
+        for figure, panel in _panels(row):
+            title = "; ".join(filter(None, (row.title, panel.title, panel.subtitle)))
+            captions.append(
+                f"figures/{figure}.png: {title}. Colours from {low} to {high}. Down: "
+                f"{panel.row_label or row.row_label}. Across: {panel.column_label or row.column_label}."
+            )
     captions += [
-        f"figures/{file_name(name)}.png: {picture.spec['title']['text']}."
-        for name, picture in contents.pictures.items()
-        if isinstance(picture, Picture)
+        f"numbers/{file_name(table.title)}.csv: {table.title}." for table in tables_of(blocks)
     ]
-    captions += [f"numbers/{file_name(name)}.csv: {name}." for name in contents.tables]
-    parts = [contents.title, *contents.sentences, *contents.pinned, *captions, f"Link: {link}"]
+    above = [block.text for block in page.above if isinstance(block, Text)]
+    said = [re.sub(r"\\(.)", r"\1", text) for text in (*above, page.headline, page.beside)]
+    parts = [page.title, *said, *captions, f"Link: {link}"]
     settings = "settings.json (B)" if compared else "settings.json"
-    if contents.script:
+    if page.script:
         parts.append(
             f"script.py prints the page's main numbers at {settings}; it needs the package posenc."
         )
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _panels(picture: Row) -> Iterator[tuple[str, Panel]]:

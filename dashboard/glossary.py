@@ -1,31 +1,7 @@
-"""The row of drawers under a page: how to read it, definition, data, code and the glossary.
-
-A page says what they hold; it is drawn and sent once a visitor opens the drawer.
-"""
-
-from collections.abc import Callable
-
-import pandas as pd
-import streamlit as st
+"""Terms that pages use without a definition beside them."""
 
 from dashboard import run_results
-from dashboard.charts import csv_file
-from dashboard.frame import page_contents
-from dashboard.frame.export import file_name
-from dashboard.server import incidents
 
-HOW_TO_READ, DEFINITION, DATA, CODE, GLOSSARY = (
-    "How to read", "Definition", "Data", "Code", "Glossary",
-)  # fmt: skip
-ICONS = {
-    HOW_TO_READ: "visibility",
-    DEFINITION: "function",
-    DATA: "table",
-    CODE: "code",
-    GLOSSARY: "menu_book",
-}
-KEY = "drawers"
-# Terms that pages use without a definition beside them.
 TERMS = {
     "A and B": "Two settings that are compared: A is pinned, B is the current one. "
     "A difference is B minus A.",
@@ -65,59 +41,3 @@ TERMS = {
     "Training length": "Tokens of the longest text in training. Training shows no position past it.",
     "Wavelength": "Tokens until a pair completes one turn: 2 pi over its frequency.",
 }
-
-
-@st.fragment
-@incidents.show_errors()
-def draw() -> None:
-    """Draw the row and what is open of it; to open a drawer does not run the page again."""
-    contents = page_contents.current()
-    drawers = contents.drawers | {GLOSSARY: _glossary}
-    if contents.tables:
-        drawers[DATA] = _data
-    names = [name for name in ICONS if name in drawers]
-    open_before = st.session_state.get(KEY, [])
-    if not {*open_before} <= {*names}:  # another page has other drawers
-        st.session_state[KEY] = [name for name in open_before if name in names]
-    opened = st.pills(
-        "About this page",
-        names,
-        selection_mode="multi",
-        format_func=lambda name: f":material/{ICONS[name]}: {name}",
-        key=KEY,
-        label_visibility="collapsed",
-    )
-    for name in names:
-        if name in opened:
-            with st.container(border=True):
-                drawers[name]()
-
-
-def _glossary() -> None:
-    st.markdown("\n".join(f"- **{term}**: {meaning}" for term, meaning in TERMS.items()))
-
-
-def _data() -> None:
-    contents = page_contents.current()
-    tables = contents.tables
-    for name, make in tables.items():
-        key = f"numbers_{contents.table_keys.get(name, name).replace(' ', '_')}"
-        title = name[:1].upper() + name[1:]
-        drawer = st.expander(title, len(tables) == 1, key=key, on_change="rerun", type="compact")
-        if drawer.open:
-            with drawer:
-                _table(name, make)
-
-
-def _table(name: str, make: Callable[[], pd.DataFrame]) -> None:
-    frame = make()
-    st.dataframe(frame, hide_index=True, height=260)
-    st.download_button(
-        "Download CSV",
-        csv_file.written(frame),
-        file_name=f"posenc-{file_name(name)}.csv",
-        mime="text/csv",
-        key=f"csv_{name.replace(' ', '_')}",
-        on_click="ignore",
-        icon=":material/download:",
-    )

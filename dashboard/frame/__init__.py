@@ -1,1 +1,0 @@
-"""Parts around every page: header, figures, drawers, toolbar and export."""
