@@ -1,4 +1,4 @@
-"""The dashboard: the list of its pages, its server, and a visitor's run of a page.
+"""The dashboard: its server, and a visitor's run of a page.
 
 `streamlit run dashboard/app.py` imports this file once as the server and runs it for every visitor.
 `streamlit run dashboard/app.py -- --plugin FILE` registers the schemes of a Python file first.
@@ -9,37 +9,6 @@ import sys
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
-
-# Folder, title and icon of every page, by the section of the menu. The address of a page is its folder,
-# but for the pages that links of earlier versions name otherwise.
-SECTIONS = {
-    "": [("start", "Start", "home")],
-    "Understand": [
-        ("lessons", "Learn in five steps", "school"),
-        ("why_order_matters", "Why order matters", "swap_horiz"),
-        ("encoding", "Encoding", "waves"),
-        ("claims", "Claims", "fact_check"),
-    ],
-    "Compare": [
-        ("at_a_glance", "At a glance", "grid_view"),
-        ("similarity", "Similarity", "join_inner"),
-        ("pca", "PCA", "scatter_plot"),
-        ("relative_offsets", "Relative offsets", "arrow_range"),
-        ("extrapolation", "Extrapolation", "trending_up"),
-        ("train", "Train", "model_training"),
-    ],
-    "Your model": [
-        ("extend_context", "Extend a model's context", "straighten"),
-        ("check_my_encoding", "Check my encoding", "troubleshoot"),
-    ],
-}
-ADDRESSES = {
-    "start": "",
-    "lessons": "learn",
-    "why_order_matters": "why_position",
-    "at_a_glance": "overview",
-    "extend_context": "context_planner",
-}
 
 # Each branch imports its own part: Streamlit warns about caches that are made before the server runs.
 if get_script_run_ctx(suppress_warning=True) is None:
@@ -66,4 +35,4 @@ if get_script_run_ctx(suppress_warning=True) is None:
 else:
     from dashboard import run
 
-    run.draw(SECTIONS, ADDRESSES)
+    run.draw()

@@ -1,17 +1,13 @@
 """One run of the script for a visitor: the state, the page that it means, and all that is drawn of it."""
 
-import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from types import ModuleType
-
 import streamlit as st
 
-from dashboard import compare, controls, drawers, results, session, state, tools
-from dashboard.blocks import Page, Text, Uses
+from dashboard import controls, drawers, results, session, state, tools
+from dashboard.all_pages import kind_of, page_at, uses_of
+from dashboard.blocks import Page, Text
 from dashboard.components import browser
+from dashboard.menu import ADDRESSES, SECTIONS
 from dashboard.render import Renderer
-from dashboard.script import uploaded
 from dashboard.server import incidents, run_queue, settings, training_process
 from dashboard.settings import Setting
 from dashboard.state import State
@@ -25,34 +21,28 @@ LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBo
 </svg>"""
 
 
-def draw(
-    sections: Mapping[str, Sequence[tuple[str, str, str]]], addresses: Mapping[str, str]
-) -> None:
-    """Draw the page of the address. A fault is told by `server.incidents.tell`.
-
-    sections: folder, title and icon of every page, by the section of the menu. addresses: by folder, of the
-    pages whose address is not their folder.
-    """
+def draw() -> None:
+    """Draw the page of the address. A fault is told by `server.incidents.tell`."""
     st.set_page_config(page_icon="📐", layout="wide")
     pages = {
         folder: st.Page(
             f"pages/{folder}/page.py", title=title, icon=f":material/{icon}:",
-            url_path=addresses.get(folder, folder), default=folder == "start",
+            url_path=ADDRESSES.get(folder, folder), default=folder == "start",
         )
-        for entries in sections.values()
+        for entries in SECTIONS.values()
         for folder, title, icon in entries
     }  # fmt: skip
     menu = {
-        section: [pages[folder] for folder, *_ in entries] for section, entries in sections.items()
+        section: [pages[folder] for folder, *_ in entries] for section, entries in SECTIONS.items()
     }
     chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
     (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
     settings.current()  # a setting that cannot be used is all that there is to say
     with run_queue.server.turn():
-        module = module_of(folder)
-        now = session.begin(folder, module.Options)
-        uses = uses_of(module, now, folder)
-        page = page_of(module, now, folder, chosen.title)
+        kind = kind_of(folder)
+        now = session.begin(folder, kind)
+        uses = uses_of(now, folder)
+        page = page_of(now, folder, chosen.title)
         has_controls = bool(controls.used(uses, now.setting) - {*uses.drawn})
         # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
         closed = now.presenting or not has_controls
@@ -66,7 +56,7 @@ def draw(
         link = tools.address(
             st.context.url or "", chosen.url_path, [entry.url_path for entry in pages.values()]
         )
-        texts = session.to_address(state.to_query(now, folder, module.Options))
+        texts = session.to_address(state.to_query(now, folder, kind))
         link = f"{link}?{texts}" if texts else link
         place = tools.draw(page, now, renderer.drawn, link, controls=has_controls)
         if place is None and not now.presenting:
@@ -81,57 +71,14 @@ def draw(
         browser.keep_one_step_per_page(session.address_to_write(), folder)
 
 
-def module_of(folder: str) -> ModuleType:
-    """Return the module of a page."""
-    return importlib.import_module(f"dashboard.pages.{folder}.page")
-
-
-def kind_of(folder: str) -> type:
-    """Return the class of a page's options."""
-    kind: type = module_of(folder).Options
-    return kind
-
-
-def uses_of(module: ModuleType, now: State, folder: str) -> Uses:
-    """Return what a page reads of a setting, which may depend on its options."""
-    uses: Uses = (
-        module.USES(now.of(folder, module.Options)) if callable(module.USES) else module.USES
-    )
-    return uses
-
-
-def page_of(module: ModuleType, now: State, folder: str, title: str) -> Page:
+def page_of(now: State, folder: str, title: str) -> Page:
     """Return the page that a state means, of both settings where one is pinned; a fault is its sentence."""
-    options, uses = now.of(folder, module.Options), uses_of(module, now, folder)
-    b, a = now.setting, now.a
-    if not (uses.schemes or {*uses.itself} - {"schemes"}):  # which A and B share
-        a = None
     try:
         with st.spinner("Computing"):  # shown after half a second
-            page: Page = module.page(b, options)
-            of_a = None if a is None else module.page(a, options)
-        if a is not None and of_a is not None:
-            changed = [label for label, *_ in state.differences(b, a)]
-            page = compare.pages(page, of_a, state.names(b, a), changed)
+            return page_at(now, folder)
     except incidents.ANY_FAULT as error:
         told = plain(incidents.sentence(error))
         return Page(title=title, headline="", blocks=(Text(told, "error"),))
-    lead, above = _assumption(b, uses), []
-    if lead:
-        above.append(Text(plain(lead), "warning"))
-    if a is not None and (other := _assumption(a, uses)) and other != lead:
-        above.append(Text(f"Pinned setting, A: {plain(other)}", "warning"))
-    if page.script:
-        comment = f"# {lead}\n" if lead else ""
-        page = replace(page, script=comment + uploaded(b) + page.script)
-    return replace(page, above=(*above, *page.above))
-
-
-def _assumption(setting: Setting, uses: Uses) -> str:
-    """Return the sentence on what a setting's model rests on, "" where this page uses no such model."""
-    if "model" not in controls.used(uses, setting) or setting.real_model is None:
-        return ""
-    return setting.real_model.config.assumption
 
 
 def _tell(setting: Setting) -> None:

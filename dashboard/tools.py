@@ -8,9 +8,10 @@ from urllib.parse import urlparse
 
 import streamlit as st
 
-from dashboard import export, session, state
+from dashboard import all_pages, export, session, state
 from dashboard.blocks import Block, Page, pictures_of, tables_of
 from dashboard.components import browser
+from dashboard.gallery import write
 from dashboard.state import State
 from dashboard.text import listed, plain
 
@@ -89,8 +90,8 @@ def _export(page: Page, now: State, blocks: Sequence[Block], link: str) -> None:
         st.caption("Nothing to export on this page.")
         return
     st.caption(
-        "One zip: the figures, the tables as CSV, the settings, the script and the link. Drawing the "
-        "figures takes up to 3 seconds."
+        "This page as one zip: the figures, the tables as CSV, the settings, the script and the link. "
+        "Drawing the figures takes up to 3 seconds."
     )
     st.download_button(
         "Download this page",
@@ -98,6 +99,14 @@ def _export(page: Page, now: State, blocks: Sequence[Block], link: str) -> None:
         functools.partial(export.archive, page, blocks, now.setting, now.a, link),
         file_name=f"posenc-{export.file_name(page.title.split(',')[0])}.zip",
         mime="application/zip", key="export", on_click="ignore", icon=":material/folder_zip:",
+    )  # fmt: skip
+    st.caption(
+        "All pages as one zip: HTML that opens without a server or a network, from index.html. Takes up to "
+        "half a minute."
+    )
+    st.download_button(
+        "Download all pages", lambda: write.zipped(all_pages.files(now)), file_name="posenc-pages.zip",
+        mime="application/zip", key="export_all", on_click="ignore", icon=":material/folder_zip:",
     )  # fmt: skip
 
 

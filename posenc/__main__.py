@@ -1,4 +1,6 @@
-"""The command line: `posenc inspect`, `plan`, `identify`, `train`, `runs`, `export`, `app`."""
+"""The command line: `posenc inspect`, `plan`, `identify`, `train`, `runs`, `export`, `app`,
+`gallery`.
+"""
 
 import importlib
 import os
@@ -19,6 +21,7 @@ _COMMANDS = {
     "plan": "posenc.cli.plan:plan_context",
     "identify": "posenc.cli.identify:identify_table",
     "app": "dashboard.__main__:start_app",
+    "gallery": "dashboard.write_gallery:write_gallery",
 }
 
 REFUSED = 2  # exit status of every error, as of grep and diff: 1 is an answer, such as a difference
@@ -81,7 +84,7 @@ def _drop_output() -> None:
 
 def _without_package(name: str, package: str) -> click.Command:
     """Return a command that says which packages are missing."""
-    extra = "dashboard" if name == "app" else "lab"
+    extra = "dashboard" if name in ("app", "gallery") else "lab"
     sentence = f"{name} needs the package {package}: {install_command(extra)}."
 
     @click.command(name=name, help=sentence, context_settings={"ignore_unknown_options": True})

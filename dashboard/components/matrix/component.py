@@ -37,18 +37,17 @@ SCRIPTS = (
     "data", "colour", "axes", "region", "markup", "legend", "layout", "export", "input", "row", "matrix"
 )  # fmt: skip
 
+SCRIPT = "\n".join(
+    [
+        f"const SHADE_BYTES = {json.dumps({kind: shades(kind).tobytes().hex() for kind in KINDS})};",
+        *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
+    ]
+)
+STYLE = (FOLDER / "matrix.css").read_text(encoding="utf-8")
+
 # Registered once, at import; a definition made here follows into every later runtime.
 _row = st.components.v2.component(ROW_COMPONENT, js=HAND_OVER)
-_code = st.components.v2.component(
-    CODE_COMPONENT,
-    js="\n".join(
-        [
-            f"const SHADE_BYTES = {json.dumps({kind: shades(kind).tobytes().hex() for kind in KINDS})};",
-            *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
-        ]
-    ),
-)
-_style = (FOLDER / "matrix.css").read_text(encoding="utf-8")
+_code = st.components.v2.component(CODE_COMPONENT, js=SCRIPT)
 
 
 def matrix_row(row: Row, on_cell: Callable[[], None] | None = None) -> None:
@@ -62,4 +61,4 @@ def matrix_row(row: Row, on_cell: Callable[[], None] | None = None) -> None:
     with st.container(gap=None):
         watched: dict[str, Any] = {} if on_cell is None else {"on_cell_change": on_cell}
         _row(key=row.key, data=encode(row), **watched)
-        _code(key=f"{row.key}-code", data={"style": _style})
+        _code(key=f"{row.key}-code", data={"style": STYLE})

@@ -1,0 +1,80 @@
+"""The pages that a state means: one, or all as files, of both settings where one is pinned."""
+
+import importlib
+from dataclasses import replace
+from types import ModuleType
+
+from dashboard import compare, controls, state
+from dashboard.blocks import Page, Text, Uses
+from dashboard.gallery import write
+from dashboard.menu import TITLES
+from dashboard.script import uploaded
+from dashboard.settings import Setting
+from dashboard.state import State
+from dashboard.text import listed, plain
+from posenc import __version__
+
+ON_A_SERVER = ("train",)  # pages that show what a server does
+
+
+def module_of(folder: str) -> ModuleType:
+    """Return the module of a page."""
+    return importlib.import_module(f"dashboard.pages.{folder}.page")
+
+
+def kind_of(folder: str) -> type:
+    """Return the class of a page's options."""
+    kind: type = module_of(folder).Options
+    return kind
+
+
+def uses_of(now: State, folder: str) -> Uses:
+    """Return what a page reads of a setting, which may depend on its options."""
+    module = module_of(folder)
+    uses: Uses = (
+        module.USES(now.of(folder, module.Options)) if callable(module.USES) else module.USES
+    )
+    return uses
+
+
+def page_at(now: State, folder: str) -> Page:
+    """Return the page that a state means, of both settings where one is pinned."""
+    module, uses = module_of(folder), uses_of(now, folder)
+    options = now.of(folder, module.Options)
+    b, a = now.setting, now.a
+    if not (uses.schemes or {*uses.itself} - {"schemes"}):  # which A and B share
+        a = None
+    page: Page = module.page(b, options)
+    if a is not None:
+        changed = [label for label, *_ in state.differences(b, a)]
+        page = compare.pages(page, module.page(a, options), state.names(b, a), changed)
+    lead, above = _assumption(b, uses), []
+    if lead:
+        above.append(Text(plain(lead), "warning"))
+    if a is not None and (other := _assumption(a, uses)) and other != lead:
+        above.append(Text(f"Pinned setting, A: {plain(other)}", "warning"))
+    if page.script:
+        comment = f"# {lead}\n" if lead else ""
+        page = replace(page, script=comment + uploaded(b) + page.script)
+    return replace(page, above=(*above, *page.above))
+
+
+def _assumption(setting: Setting, uses: Uses) -> str:
+    """Return the sentence on what a setting's model rests on, "" where this page uses no such model."""
+    if "model" not in controls.used(uses, setting) or setting.real_model is None:
+        return ""
+    return setting.real_model.config.assumption
+
+
+def files(now: State) -> dict[str, str]:
+    """Return every page at a state as files, but for those that only a server has."""
+    titles = {folder: title for folder, title in TITLES.items() if folder not in ON_A_SERVER}
+    pages = {folder: page_at(now, folder) for folder in titles}
+    return write.files(pages, titles, about(now))
+
+
+def about(now: State) -> str:
+    """Return what the numbers were made with: what differs from the defaults."""
+    parts = [f"{label} {text}" for label, text, _ in state.differences(now.setting, Setting())]
+    chosen = f"with {listed(parts)}, all else at its default" if parts else "at its defaults"
+    return f"Made by posenc {__version__} {chosen}."
