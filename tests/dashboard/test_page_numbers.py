@@ -3,6 +3,7 @@
 How the library measures a kernel is proved against plain loops in tests/library.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from dashboard.pages.pca.options import FIRST, PLANES, SECOND, VARIANCE
 from dashboard.pages.pca.panels import panels
 from dashboard.pages.relative_offsets import page as relative_offsets
 from dashboard.settings import Setting
-from dashboard.text import number
+from dashboard.text import listed, number
 from posenc import analysis
 from posenc.claims import figure
 from posenc.rotation import pair_matrix
@@ -193,8 +194,15 @@ def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fit
     kinds = ("sinusoidal", "rope", "alibi")
     centre = np.eye(fitted) - 1 / fitted
     for plot, words in (
-        (FIRST, "PC1 changes its sign once, PC2 twice."),
-        (SECOND, "PC2 changes its sign twice, PC3 three times."),
+        (
+            FIRST,
+            "PC1 separates early positions from late ones and PC2 separates the middle from both ends.",
+        ),
+        (
+            SECOND,
+            "PC2 separates the middle from both ends and PC3 separates the first and third stretch of "
+            "positions from the second and fourth.",
+        ),
     ):
         expected = [int(plot[2]), int(plot[-1])]
         bent = []
@@ -207,17 +215,52 @@ def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fit
                 bent.append(LABELS[kind])
         shown = pca.page(Setting(schemes=kinds), pca.Options(fit=fit, plot=plot))
         assert {"Sinusoidal", "ALiBi"} <= {*bent}
+        curves = f"The curves of {listed(bent)} bend"
         assert texts(shown)[0] == (
             f"{share:.0%} means: PC1 and PC2 show {share:.0%} of the spread (variance) of the vectors of "
-            f"{on} positions. Positions come in order, so the curve bends ({', '.join(bent)}): along {on} "
-            f"positions, {words}"
+            f"{on} positions. {curves} because {words}"
         )
         assert f"{share:.0%} (ALiBi)" in shown.headline
 
 
+def zigzags(shown: Page) -> dict[str, list[str]]:
+    """Return the reasons for sharp turns that the page gives, by scheme."""
+    return {
+        kind: [one.text for one in cell if isinstance(one, Text) and "zigzags" in one.text]
+        for kind, cell in cells_of(shown).items()
+    }
+
+
+def test_curve_zigzags_because_its_scheme_has_few_pairs_whatever_the_scheme() -> None:
+    """RoPE in a head of 64 and Sinusoidal of width 64 have the same 32 pairs and the same curve."""
+    rope = pca.page(Setting(schemes=("sinusoidal", "rope")), pca.Options())
+    few = pca.page(Setting(schemes=("sinusoidal",), dim=64), pca.Options())
+    (none, (said,)), (same,) = zigzags(rope).values(), zigzags(few).values()
+    assert (none, same) == ([], [said])
+    path = data(few, "Scores")[["PC1", "PC2"]].to_numpy()
+    steps = [(x - a, y - b) for (a, b), (x, y) in itertools.pairwise(path.tolist())]
+    turns = sum(a * x + b * y < 0 for (a, b), (x, y) in itertools.pairwise(steps))
+    assert turns > 0
+    assert said.startswith(
+        f"The curve zigzags at {turns} positions: these vectors have 32 pairs of "
+    )
+    equal = pca.page(Setting(schemes=("rope",), equal_width=True), pca.Options())
+    assert zigzags(equal) == {"rope": []}  # 256 pairs, as Sinusoidal has
+
+
+def test_pca_page_says_what_vectors_of_alibi_are() -> None:
+    shown = pca.page(Setting(schemes=("learned", "alibi")), pca.Options())
+    learned, alibi = cells_of(shown).values()
+    said = [one.text for one in alibi if isinstance(one, Text)]
+    assert said[-1].startswith(
+        "ALiBi has no position vectors. PCA uses vectors whose inner products are"
+    )
+    assert not [one for one in learned if isinstance(one, Text) and "inner products" in one.text]
+
+
 def test_pca_page_calls_no_curve_bent_by_order_where_a_base_of_two_repeats() -> None:
     shown = pca.page(Setting(schemes=("sinusoidal",), base=2.0), pca.Options())
-    assert "bends" not in texts(shown)[0]
+    assert " bends " not in texts(shown)[0]
 
 
 def test_pca_plots_of_a_and_b_share_a_scale_and_say_whose_they_are() -> None:

@@ -12,14 +12,24 @@ from dashboard.pages.pca.options import PLANES, Options
 from dashboard.results import Array
 from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
+from dashboard.text import listed
 from posenc import Request
 from posenc.analysis import SchemeProjection, components_explaining, scheme_projection
+from posenc.kernel import position_vectors
 from posenc.schemes import SCHEMES
+from posenc.schemes.base import VectorScheme
+from posenc.text import count_of
 
 COMPONENTS = 12  # of which the explained variance is shown, more where SHARE takes more
 SHARE = 0.9
 AXES = ("PC1", "PC2", "PC3")
-TIMES = ("once", "twice", "three times")
+# What each component separates where it changes its sign once, twice, three times along the positions.
+SEPARATES = (
+    "early positions from late ones",
+    "the middle from both ends",
+    "the first and third stretch of positions from the second and fourth",
+)
+PAIRED = ("sinusoidal", "rope")  # whose vectors are pairs of a sine and a cosine
 
 Found = Mapping[str, SchemeProjection]  # by scheme
 
@@ -71,9 +81,10 @@ def headline(shares: Mapping[str, Array]) -> str:
 
 
 def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
-    """Say what a percentage of the headline means, and why curves bend where they bend as theory says.
+    """Say what a percentage of the headline means, and what components separate where curves bend.
 
-    Along positions in order, the first component changes its sign once, the second twice, and so on.
+    As theory says, the first component changes its sign once along the positions, the second twice, and
+    so on.
     """
     if not shares:
         return ""
@@ -92,10 +103,35 @@ def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
         if (changes == np.array(waves) + 1).all():
             bent.append(SCHEMES[kind].label)
     if bent:
-        times = f"{AXES[waves[0]]} changes its sign {TIMES[waves[0]]}, {AXES[waves[1]]} {TIMES[waves[1]]}"
-        bends = f"Positions come in order, so the curve bends ({', '.join(bent)})"
-        text += f" {bends}: along {fitted_on} positions, {times}."
+        parts = " and ".join(f"{AXES[wave]} separates {SEPARATES[wave]}" for wave in waves)
+        bend = f"curves of {listed(bent)} bend" if bent[1:] else f"curve of {bent[0]} bends"
+        text += f" The {bend} because {parts}."
     return text
+
+
+def why_shape(request: Request, result: SchemeProjection, plane: tuple[str, str]) -> str:
+    """Say why a curve zigzags, and what the vectors of a scheme without vectors are; "" for others."""
+    scheme = request.build("cpu")
+    if not isinstance(scheme, VectorScheme):
+        label = scheme.config.label
+        return (
+            f"{label} has no position vectors. PCA uses vectors whose inner products are the similarities "
+            f"of {label}, with one dimension per position."
+        )
+    turns = sharp_turns(result.scores.numpy()[:, [AXES.index(axis) for axis in plane]])
+    if scheme.config.kind not in PAIRED or not turns:
+        return ""
+    pairs = (position_vectors(scheme, 1).shape[1] - scheme.unpaired) // 2
+    return (
+        f"The curve zigzags at {count_of(turns, 'position')}: these vectors have "
+        f"{count_of(pairs, 'pair')} of sine and cosine, too few for the fast waves to cancel."
+    )
+
+
+def sharp_turns(points: Array) -> int:
+    """Return at how many points a path turns by more than a right angle. points: (n, 2)."""
+    steps = np.diff(points, axis=0)
+    return int(((steps[1:] * steps[:-1]).sum(axis=1) < 0).sum())
 
 
 def components_needed(found: Found, kinds: Iterable[str]) -> str:

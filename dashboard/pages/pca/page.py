@@ -32,8 +32,8 @@ EXPLAINED = "Variance explained by the first components"
 EXPLAINED_COLUMNS = {"x": "component", "y": "share"}
 GUIDE_TO_POSITIONS = (
     "Each dot is a position; a line joins neighbours. Plots of one scheme share a scale. A unit has the "
-    "same length on both axes. Scores are in units of the vectors' root mean square norm. Hollow dots lie "
-    "past the training length.\n\n"
+    "same length on both axes. A distance of 1 is the typical length of a position vector (root mean "
+    "square norm). Hollow dots lie past the training length.\n\n"
     "An arch (horseshoe effect) does not mean that positions have two properties. Their order alone makes "
     "it: when near positions are similar and far ones are not, the components are waves along the order, "
     "PC1 with about half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv "
@@ -53,9 +53,10 @@ GUIDE = (
 DEFINITION = Definition(
     r"z_i = (\varphi(i) - \bar\varphi)\,W, \qquad "
     r"W = \text{leading eigenvectors of } \operatorname{cov}(\varphi)",
-    "Learned and sinusoidal: the rows themselves. RoPE: unit content, rotated. ALiBi has vectors of a "
-    "dimension per position, so its scores come from the centred kernel, which gives the same. In "
-    "each component the first clearly positive or negative position is made positive.",
+    "The vectors of Learned and Sinusoidal are the rows of their tables. Those of RoPE are unit content, "
+    "rotated. ALiBi has no vectors. PCA needs only their inner products, which are the similarities "
+    r"$e^{-s|i-j|}$ of ALiBi. The sign of a component is arbitrary: the first clearly positive or negative "
+    "position is made positive.",
     (projection.project, projection.project_gram),
 )
 
@@ -126,7 +127,7 @@ def _positions(setting: Setting, options: Options, found: Found) -> list[Block]:
 
 
 def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, list[Block]]:
-    """Return the heading of each scheme, what its components explain, and its plot."""
+    """Return the heading of each scheme, what its components explain, its plot and why it looks so."""
 
     def draw(_: tuple[str, ...]) -> Spec:
         return charts.positions(*plane)
@@ -140,6 +141,7 @@ def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, 
         explained, fitted = data.explained(result), data.fitted(result)
         help = plain("; ".join(filter(None, (note, fitted))))
         cells[kind] = [Text(label, "heading", help=help), Text(explained, "caption")]
+        why = data.why_shape(results.request(setting, kind), result, plane)
         if data.variance_shares(result).any():
             own = scores[(scores["kind"] == kind).to_numpy()]
             cells[kind].append(
@@ -154,4 +156,5 @@ def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, 
                     listed=False,
                 )
             )
+            cells[kind] += [Text(why, "caption")] if why else []
     return cells
