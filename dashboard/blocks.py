@@ -313,7 +313,8 @@ class Row:
 class Cards:
     """Blocks in cells of equal width, by the name of each cell.
 
-    across: most in a line. least: the narrowest cell in CSS pixels, 0 for as narrow as the line makes it.
+    across: most in a line, presented while the page is presented, where that is not 0. least: the narrowest
+    cell in CSS pixels, 0 for as narrow as the line makes it.
     border: around each cell, all equally high. each: whether those of A stand beside those of B in cells of
     their own. lay_out: returns the cells as they are drawn, for pictures that share a scale; of all cells.
     """
@@ -321,6 +322,7 @@ class Cards:
     key: str
     cells: Mapping[str, Sequence["Block"]]
     across: int = 4
+    presented: int = 0
     least: int = 0
     border: bool = True
     each: bool = False

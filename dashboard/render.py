@@ -157,9 +157,11 @@ class Renderer:
                 )  # fmt: skip
                 self.blocks(block.blocks, row)
             case Cards():
+                stage = self.presenting and block.presented
                 grid = place.grid(
-                    block.across, gap="xsmall" if block.border else "small", key=block.key,
-                    min_column_width=block.least or "auto",
+                    block.presented if stage else block.across,
+                    gap="xsmall" if block.border else "small", key=block.key,
+                    min_column_width=theme.STAGE_CELL if stage else block.least or "auto",
                 )  # fmt: skip
                 look: Any = {"border": True, "height": "stretch"} if block.border else {}
                 for cell in block.drawn.values():

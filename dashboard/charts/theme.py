@@ -169,6 +169,8 @@ _PROJECTOR = {
     "text": {"fontSize": 18},
 }
 _OWN_SIZES = ("fontSize", "labelFontSize", "rowPadding", "labelLimit")
+STAGE_CELL = 290  # CSS pixels: four stand in a line of a projector, 1,280 wide
+_STAGE_AREA = 225  # of the plot in such a cell, beside its axis
 _TALLER = 50  # pixels: what larger text takes of the height of a plot
 
 
@@ -192,8 +194,11 @@ def titled(spec: Spec, title: str, *below: str, projected: bool) -> Spec:
 def for_projector(spec: Spec) -> Spec:
     """Return a specification with text large enough to be read in class, whatever sizes it sets itself."""
     larger: Spec = _without(spec, _OWN_SIZES)
-    if spec.get("autosize") != "pad":  # else text stands outside of the height
+    if spec.get("autosize") != "pad":
         larger["height"] += _TALLER
+    else:  # text stands outside of the area, and axes keep one unit
+        scale = _STAGE_AREA / spec["width"]
+        larger |= {"width": _STAGE_AREA, "height": round(scale * spec["height"])}
     return larger | {"config": _PROJECTOR}
 
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from dashboard import compare
 from dashboard.blocks import Block, Cards, Chart, Drawer, Matrices, Page, Text
+from dashboard.charts import theme
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.extrapolation import page as extrapolation
 from dashboard.pages.extrapolation.options import NEAREST, TURNS
 from dashboard.pages.pca import page as pca
-from dashboard.pages.pca.charts import HEIGHT, WIDTH
+from dashboard.pages.pca.charts import HEIGHT, WIDTH, positions
 from dashboard.pages.pca.options import FIRST, PLANES, SECOND, VARIANCE
 from dashboard.pages.pca.panels import panels
 from dashboard.pages.relative_offsets import page as relative_offsets
@@ -221,6 +222,17 @@ def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fit
             f"{on} positions. {curves} because {words}"
         )
         assert f"{share:.0%} (ALiBi)" in shown.headline
+
+
+def test_presented_plots_stand_four_in_a_line_of_a_projector_and_keep_one_unit() -> None:
+    (cards,) = [b for b in pca.page(Setting(), pca.Options()).blocks if isinstance(b, Cards)]
+    assert len(cards.cells) == cards.presented == 4
+    gaps, margins = 3 * 16, 2 * 26
+    assert 4 * theme.STAGE_CELL + gaps <= 1280 - margins
+    spec = theme.for_projector(positions("PC1", "PC2"))
+    axis = 60  # with the larger type of a projector
+    assert spec["width"] + axis <= theme.STAGE_CELL
+    assert spec["width"] / spec["height"] == pytest.approx(WIDTH / HEIGHT, rel=0.01)
 
 
 def zigzags(shown: Page) -> dict[str, list[str]]:

@@ -116,6 +116,7 @@ def _positions(setting: Setting, options: Options, found: Found) -> list[Block]:
             "positions",
             _plots(setting, found, plane),
             across=2,
+            presented=4,
             least=charts.WIDTH,
             border=False,
             each=True,
