@@ -20,7 +20,8 @@ LONGEST_TICK = 10  # letters of a word beside a matrix
 GUIDE = (
     "Both orders go through the same layer. Outputs are compared word by word. Each word is "
     "followed to its new place by its index, even if it occurs twice. A word is unchanged if "
-    "its two outputs agree up to float64 rounding.\n\n"
+    "its two outputs agree up to float64 rounding. The typical size of an output is the root mean square "
+    "of its numbers.\n\n"
     "Without position, the outputs only move with their words: attention is *equivariant*, "
     "not *invariant*. The mean over all words is invariant. A causal mask alone breaks this: "
     "the first word sees one word, the last word sees all. The weights are random, so the "

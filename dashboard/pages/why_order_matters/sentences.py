@@ -3,7 +3,7 @@
 from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition, word_labels
 from dashboard.settings import Setting
 from dashboard.text import number, plain, quoted_words
-from posenc.analysis import RandomLayer
+from posenc.analysis import OrderReading, RandomLayer
 from posenc.schemes import SCHEMES
 
 
@@ -15,10 +15,9 @@ def headline(read: WhyPosition, kind: str) -> str:
         )
     orders = f"{quoted_words(read.words)} and {quoted_words(read.other)}"
     if read.causal:
-        gap = read.reading(NO_POSITION).largest
         first = (
-            f"Without position, a causal mask alone tells {orders} apart: outputs change by up to "
-            f"{number(gap)}."
+            f"Without position, a causal mask alone tells {orders} apart: "
+            f"{_by_up_to(read.reading(NO_POSITION))}."
         )
     else:
         first = (
@@ -38,8 +37,13 @@ def _changed(read: WhyPosition, kind: str) -> str:
         return f"With {label} too, each word keeps its output{why}."
     which = "every word" if changed == count else f"{changed} of {count} words"
     verb = "get" if 1 < changed < count else "gets"
-    gap = number(reading.largest)
-    return f"With {label}, {which} {verb} another output: outputs change by up to {gap}."
+    return f"With {label}, {which} {verb} another output: {_by_up_to(reading)}."
+
+
+def _by_up_to(reading: OrderReading) -> str:
+    """Say how large the largest change of an entry is beside the root mean square of all entries."""
+    times = number(reading.largest / reading.size)
+    return f"outputs change by up to {times} times their typical size"
 
 
 def chips(read: WhyPosition, kind: str) -> str:
