@@ -22,14 +22,14 @@ class Proof:
 
 LINEAR_MAP = Proof(
     (
-        r"\sin(\theta (p + k)) = \cos(\theta k) \sin(\theta p) + \sin(\theta k) \cos(\theta p)",
-        r"\cos(\theta (p + k)) = -\sin(\theta k) \sin(\theta p) + \cos(\theta k) \cos(\theta p)",
-        r"M_k = \begin{pmatrix} \cos(\theta k) & \sin(\theta k) \\ "
-        r"-\sin(\theta k) & \cos(\theta k) \end{pmatrix}",
+        r"\alpha = \theta p, \quad \beta = \theta k",
+        r"\sin(\alpha + \beta) = \cos \beta \sin \alpha + \sin \beta \cos \alpha",
+        r"\cos(\alpha + \beta) = -\sin \beta \sin \alpha + \cos \beta \cos \alpha",
+        r"M_k = \begin{pmatrix} \cos \beta & \sin \beta \\ -\sin \beta & \cos \beta \end{pmatrix}",
     ),
     "Each pair of the row has a sine and a cosine with the frequency θ. The addition formulas write both "
-    "entries at p + k as sums of both entries at p. The factors form the matrix M_k. They contain the "
-    "offset k, but not the position p, so one matrix works at every position.",
+    "entries at p + k as sums of both entries at p. The factors form the matrix of the pair, M_k. They "
+    "contain the offset k, but not the position p, so one matrix works at every position.",
 )
 
 TWO_RIGHT = Proof(

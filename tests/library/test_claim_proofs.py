@@ -40,7 +40,10 @@ def values(draw: random.Random) -> dict[str, dict[str, Any]]:
     angles = {r"\theta": numbers[4], r"\alpha": numbers[5], r"\beta": numbers[6]}
     positions = {"i": i, "j": j}
     return {
-        "linear_map": {r"\theta": numbers[4], "p": i, "k": j, "M": lambda k: moved(k, [numbers[4]])},
+        "linear_map": {
+            r"\theta": numbers[4], "p": i, "k": j, "M": lambda k: moved(k, [numbers[4]]),
+            r"\alpha": numbers[4] * i, r"\beta": numbers[4] * j,
+        },
         "offset_only": {"R": rotation, "q": q, "k": k} | angles | positions,
         "two_right": {
             "p": row, "M": moved, r"\theta": lambda m: THETAS[int(m)], "d": 2 * PAIRS, "pairs": PAIRS,

@@ -21,7 +21,7 @@ OTHER_MUTANTS = (
            "Status.HOLDS if changed > EXACT else Status.FALSE",
            ("claims",)),
     Mutant("a proof with a wrong sign", "claims/proofs.py",
-           r"-\sin(\theta k) & \cos(\theta k)", r"\sin(\theta k) & \cos(\theta k)", ("claim_proofs",)),
+           r"-\sin \beta & \cos \beta", r"\sin \beta & \cos \beta", ("claim_proofs",)),
     Mutant("blindness measured under a mask", "claims/order.py",
            "unmasked = _last_change(x, nope, layers=2, causal=False)",
            "unmasked = _last_change(x, nope, layers=2, causal=True)", ("claims",)),
