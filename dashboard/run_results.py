@@ -71,6 +71,26 @@ def about(curves: Sequence[Curve]) -> str:
     return f"{_lowest_loss(curves)}{lines if most > 1 else 'One seed each.'} {rules()}"
 
 
+def beyond_loss(recall: Sequence[Curve]) -> str:
+    """Return what a loss leaves open, and what models recall of the farthest values.
+
+    recall: curves of accuracy by distance; those that did not learn the task say nothing.
+    """
+    sentence = (
+        "**Loss is not everything:** a model can keep it low by ignoring distant tokens. Recall and Copy "
+        "show whether it still uses them."
+    )
+    ends = [(curve, curve.points[-1]) for curve in recall if judged(curve, recall)]
+    if not ends:
+        return sentence
+    shares = listed([f"{summary.label(curve, recall)} {end.mean:.0%}" for curve, end in ends])
+    length = recall[0].specification.train_length
+    return (
+        f"{sentence} Recall over {ends[0][1].x:,} tokens, trained on {length}: {shares}; a rule that knows "
+        f"the question's position alone: {Recall.by_position(length):.0%}."
+    )
+
+
 def rules() -> str:
     """Return the rule of each class past the training length."""
     text = " ".join(f"{str(effect).capitalize()}: {effect.rule}." for effect in Effect)

@@ -435,6 +435,33 @@ def test_half_correct_of_a_variant_is_that_of_a_loop_over_the_shipped_runs() -> 
     assert set(reached.index[reached.isna()]) == {"NoPE", "Sinusoidal"}  # did not learn the task
 
 
+def test_page_says_what_schemes_that_hold_their_loss_recall() -> None:
+    """Of ALiBi alone, which holds; the mean of its seeds at the largest distance."""
+    recalled = [
+        (score.x, score.value)
+        for run in shipped_runs()
+        if (run.specification.task, run.specification.scheme.kind) == ("recall", "alibi")
+        for score in run.scores
+        if score.variant == TRAINED
+    ]
+    farthest = max(x for x, _ in recalled)
+    values = [value for x, value in recalled if x == farthest]
+    (said_of_loss,) = [text for text in said(measured(comparison="")) if "not everything" in text]
+    assert said_of_loss.endswith(
+        f"Recall over {farthest} tokens, trained on 32: ALiBi {100 * sum(values) / 3:.0f}%; "
+        "a rule that knows the question's position alone: 42%."
+    )
+    for name in runs.comparisons(runs.shipped()):
+        on_page = any("not everything" in text for text in said(measured(comparison=name)))
+        assert on_page == name.startswith("language")
+
+
+def test_page_without_recall_says_that_loss_leaves_use_of_distance_open(store: Store) -> None:
+    fill(store)
+    (said_of_loss,) = [text for text in said(measured()) if "not everything" in text]
+    assert said_of_loss.endswith("Recall and Copy show whether it still uses them.")
+
+
 def test_shipped_runs_are_complete() -> None:
     """Three seeds of each of five schemes in four comparisons, of nine more in the first of them."""
     relative = ["shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire", "sandwich"]

@@ -22,8 +22,8 @@ from dashboard.text import listed, plain
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
 from posenc.lab.runs import RunInfo
-from posenc.lab.summary import Curve
-from posenc.lab.tasks import Language
+from posenc.lab.summary import Curve, Effect
+from posenc.lab.tasks import Language, Recall
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
@@ -35,8 +35,7 @@ STEPS = (
     "other targets. A band runs from the lowest seed to the highest. Compare losses at the training length "
     "first: a flat curve with a higher loss is not better. A learned table ends at the training length; "
     "repeating its last row is a variant. RoPE can be evaluated with other frequencies without "
-    "more training. A model can keep its loss by ignoring distant tokens; copy and recall show whether it "
-    "still uses them."
+    "more training."
 )
 DEFINITION = Definition(
     r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",
@@ -156,7 +155,22 @@ def _picture(shown: Sequence[RunInfo], curves: list[Curve], options: Options) ->
         "caption",
         help=run_results.rules_in_percent() if language else "",
     )
-    return [picture, *([Controls(asked)] if asked else []), about]
+    return [picture, *_beyond_loss(curves), *([Controls(asked)] if asked else []), about]
+
+
+def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
+    """Return what loss leaves open, and what shipped models of the schemes that hold it recall."""
+    if curves[0].specification.task != Language.kind:
+        return []
+    holding = [
+        curve.specification.scheme.kind
+        for curve in runs.as_trained([*curves])
+        if run_results.past_training(curve).effect is Effect.HOLDS
+    ]
+    shipped = [info for infos in runs.comparisons(runs.shipped()).values() for info in infos]
+    recall = [info for info in shipped if info.specification.task == Recall.kind]
+    of_holding = runs.as_trained(runs.curves(runs.of_kinds(recall, holding), Recall.kind))
+    return [Text(run_results.beyond_loss(of_holding))]
 
 
 def _numbers(
