@@ -546,10 +546,11 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         assert np.allclose(of(curves, kind)["cosine"], values, atol=1e-12)
         first = analysis.kernel_past(torch.cat([values.flip(0), values[1:]]), trained).first_outside
         (own,) = [group for group in groups if LABELS[kind] in group]
-        range_of = "the range of similarity that training showed"
-        assert range_of in own
-        assert own.endswith(range_of if first is None else f"{range_of}, from distance {first} on")
-        assert ("stay" in own) == (first is None)
+        end = "between the lowest and the highest similarity in training"
+        if first is not None:
+            end = f"the lowest or the highest similarity in training from distance {first} on"
+        assert own.endswith(end)
+        assert ("stay" in own, "pass" in own) == (first is None, first is not None)
         expected = analysis.nearest_trained_distance(trained, kernel=cosine).distance
         assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)
         assert f"{float(expected.max()):.3g} ({LABELS[kind]})" in views[1].headline  # of norm 1

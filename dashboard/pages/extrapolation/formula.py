@@ -211,10 +211,10 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
         elif kernel.outside is None:
             what = "is", "are", "defined"
         elif kernel.outside == 0:
-            what = "stays", "stay", "within the range of similarity that training showed"
+            what = "stays", "stay", "between the lowest and the highest similarity in training"
         else:
             at = f"from distance {kernel.first_outside:,} on"
-            what = "leaves", "leave", f"the range of similarity that training showed, {at}"
+            what = "passes", "pass", f"the lowest or the highest similarity in training {at}"
         groups.setdefault(what, []).append(SCHEMES[kind].label)
     parts = [
         f"{listed(labels)} {singular if len(labels) == 1 else plural} {rest}"
