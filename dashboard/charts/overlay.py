@@ -13,7 +13,7 @@ import pandas as pd
 
 from dashboard.charts.theme import LEGEND_LINE, SETTINGS, SETTINGS_LEGEND, Spec
 
-LONG_NAME = 24  # letters of a setting's name, of which two do not fit beside each other
+LONG_NAME = 20  # letters of a setting's name, of which two do not fit beside each other
 SMALL = 200  # pixels: a lower chart stands in a narrow place, where no two names fit
 LINE = 25  # pixels that a second line of the legend takes
 _FIELD = {"field": "setting", "type": "nominal"}
