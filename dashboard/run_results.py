@@ -14,6 +14,7 @@ from posenc.lab.summary import Curve, Effect
 from posenc.lab.tasks import Copy, Language, Recall
 from posenc.text import count_of
 
+ACCURACIES = "accuracy in training", "accuracy at the end"  # columns of tables, shares of 1
 # Of tasks that are scored by accuracy.
 UNITS = {Copy.kind: "letters", Recall.kind: "tokens between value and question"}
 ABOUT = {
@@ -54,6 +55,13 @@ def table(curves: Sequence[Curve]) -> pd.DataFrame:
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
     frame = pd.DataFrame([row(curve, curves) for curve in curves])
     return frame.astype({length: "Int64"}) if length in frame else frame  # an integer or blank
+
+
+def in_percent(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose accuracies are in percent, as people read them."""
+    return table.assign(
+        **{name: 100 * table[name].astype(float) for name in ACCURACIES if name in table}
+    ).rename(columns={name: f"{name} (%)" for name in ACCURACIES})
 
 
 def about(curves: Sequence[Curve]) -> str:
@@ -245,11 +253,12 @@ def _accuracies(curves: Sequence[Curve]) -> str:
 
 
 def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
+    in_training, at_the_end = ACCURACIES
     return {
         "scheme": summary.label(curve, curves),
-        "accuracy in training": _accuracy(curve),
+        in_training: _accuracy(curve),
         "half correct up to": summary.reach(curve) if judged(curve, curves) else None,
         "evaluated to": curve.points[-1].x,
-        "accuracy at the end": curve.points[-1].mean,
+        at_the_end: curve.points[-1].mean,
         "seeds": curve.seeds,
     }

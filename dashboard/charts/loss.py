@@ -170,8 +170,13 @@ def _by_length(
     scale = alt.Scale(type="log", base=2, nice=False) if axes.log else alt.Scale(nice=False)
     axis = alt.Axis(values=[*ticks]) if ticks else alt.Undefined
     x = alt.X("x:Q", title=axes.x, scale=scale, axis=axis)
-    shares = alt.Scale(domain=[0, 1]) if measure in UNITS else alt.Scale(zero=False)
-    y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=shares)
+    y, form = (
+        alt.Y("y:Q", title=axes.y, scale=alt.Scale(domain=[0, 1]), axis={"format": "%"}),
+        ".1%",
+    )
+    if measure not in UNITS:
+        title, form = PERPLEXITY if perplexity else axes.y, ".3~f"
+        y = alt.Y("y:Q", title=title, scale=alt.Scale(zero=False))
     colour = scheme_colour(kinds)
     own = {"x": x, "color": colour, "detail": "name:N"}
     dash = scheme_dash(kinds)
@@ -190,7 +195,7 @@ def _by_length(
         stop.encode(y="y:Q", **own),
         boundary_rule(),
         boundary_name("farthest in training" if measure == Recall.kind else "training length"),
-        readout(names, x, axes.x, ".3~f", "name"),
+        readout(names, x, axes.x, form, "name"),
     ]
     if bands:
         band = alt.Chart().mark_area(opacity=0.15, tooltip=None)

@@ -407,6 +407,12 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
         "RoPE": pytest.approx(0.99),
         "ALiBi": pytest.approx(0.7),
     }
+    table = block_of(shown, Findings, "measured").frame.set_index("scheme")
+    assert table.loc["RoPE, NTK-aware", "accuracy at the end (%)"] == pytest.approx(60)
+    assert table.loc["RoPE", "accuracy in training (%)"] == pytest.approx(99)
+    chart = picture(shown)
+    svg = pictures.svg(pictures.chart(chart.spec, chart.drawn))
+    assert {"0%", "50%", "100%"} <= {*re.findall(r">([0-9.]+%?)</text>", svg)}
     reached = data(shown, CLASSES).set_index("scheme")["half correct up to"]
     assert reached.dropna().to_dict() == {"RoPE": 15, "RoPE, NTK-aware": 255}
     (about,) = [text for text in said(shown) if "guessing among" in text]

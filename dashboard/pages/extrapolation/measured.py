@@ -179,6 +179,7 @@ def _numbers(
     """Return the table of all runs of a comparison, and the numbers of the schemes shown."""
     measure = curves[0].measure
     table = run_results.table(runs.curves(compared, measure))
+    shown_table = run_results.in_percent(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
     data = [
         Data(
             title=f"Measured {'' if by in UNITS else 'loss by '}{by}",
@@ -189,7 +190,7 @@ def _numbers(
     ]
     return [
         Text("All measured schemes", "heading"),
-        Findings("measured", table.drop(columns=HIDDEN_COLUMNS, errors="ignore")),
+        Findings("measured", shown_table),
         *data,
         Data(title="Measured classes", frame=table),
     ]
