@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -207,7 +208,7 @@ def _by_length(
     ends = alt.Chart().transform_filter(f"{named} && !datum.early")
     inside = alt.Chart().transform_filter(f"{named} && datum.early")
     # Where a name inside the chart covers a line, its edge has the colour of the ground.
-    edge = {"stroke": alt.ExprRef("background"), "strokeWidth": 4}
+    edge: dict[str, Any] = {"stroke": alt.ExprRef("background"), "strokeWidth": 4}
     texts = [
         ends.mark_text(align="left", dx=8, fontSize=12, aria=False),
         inside.mark_text(align="right", dx=-6, fontSize=12, aria=False, **edge),

@@ -164,7 +164,9 @@ def test_ends_of_lines_have_names_on_a_wide_chart_and_a_legend_on_every_one(
     schemes = ["Learned", "Sinusoidal", "RoPE", "ALiBi"]
     expect(chart.locator(".role-legend-label text")).to_have_text(schemes)
     names = chart.locator(".role-mark.mark-text text")
-    assert [names.filter(has_text=scheme).count() for scheme in schemes] == [named] * 4
+    # The name of a line that ends inside the chart is drawn over its own edge.
+    drawn_times = [2 * named, named, named, named]
+    assert [names.filter(has_text=scheme).count() for scheme in schemes] == drawn_times
 
 
 def test_saved_chart_has_a_title_that_is_not_on_the_page(visitor: Visit, tmp_path: Path) -> None:
