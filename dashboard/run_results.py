@@ -79,7 +79,7 @@ def about(curves: Sequence[Curve]) -> str:
     return f"{_lowest_loss(curves)}{lines if most > 1 else 'One seed each.'} {rules()}"
 
 
-def beyond_loss(recall: Sequence[Curve]) -> str:
+def beyond_loss(recall: Sequence[Curve] = ()) -> str:
     """Return what a loss leaves open, and what models recall of the farthest values.
 
     recall: curves of accuracy by distance; those that did not learn the task say nothing.

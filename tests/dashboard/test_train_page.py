@@ -126,6 +126,8 @@ def test_shipped_models_are_an_example_until_the_planned_runs_are_there(job_fold
         text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE")
         for text in texts_of(shipped)
     )
+    of_loss = [text for text in texts_of(shipped) if text.startswith("**Loss is not everything:**")]
+    assert len(of_loss) == 1
     assert live(shipped)["start_training"]["runs"] == []
     (link,) = [
         block

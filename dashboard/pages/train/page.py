@@ -170,6 +170,7 @@ def _result(finished: Sequence[Specification], planned: int, corpus: Corpus | No
         Text(f"Trained{some}.", "caption"),
         Text(f"**{headline(curves, corpus)}**"),
         *([run_charts.by_length("trained", curves)] if curves else []),
+        *([Text(run_results.beyond_loss())] if corpus is not None else []),
         *_link(finished, "Open in Extrapolation"),
     ]
 
