@@ -20,8 +20,8 @@ from posenc.identification.frequency_fit import (
     one_rounding,
     rounding,
 )
-from posenc.identification.planes import orders_of, planes_of
-from posenc.identification.positions import UNKNOWN, cause_of, recover
+from posenc.identification.planes import exchanged_pairs, orders_of, planes_of
+from posenc.identification.positions import UNKNOWN, cause_of, recover_most
 from posenc.identification.predict import (
     Allowed,
     Difference,
@@ -45,9 +45,7 @@ _VECTOR_ROUNDINGS = 8  # of a quotient of two rounded vectors
 _OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 _FEW_ROWS = 32  # most mistakes show in
 _SAMPLED_ROWS = 256
-_TRIED_ROWS = 12  # whose positions are recovered before those of all
 _SLIGHT = 0.5  # of the angle of one position: at the next one, a cosine or sine differs by more
-_KNOWN = 0.8  # share of rows that must have a position
 
 
 class Explanations:
@@ -246,19 +244,10 @@ class Explanations:
     def _exchanged(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return in how many pairs sines and cosines have changed places."""
         size, allowed = self.own.factor, self._allowed(self.own.factor)
-        for cosines, sines in self._planes(len(self.own.frequencies)):
-            angles = self.positions.double().unsqueeze(1) * self.own.frequencies
-            limit = allowed.number + allowed.angle * angles.abs()
-            cos, sin = size * angles.cos(), size * angles.sin()
-
-            def are(numbers: Tensor, wave: Tensor, limit: Tensor = limit) -> Tensor:
-                return ((numbers - wave).abs() <= limit + allowed.share * wave.abs()).all(0)
-
-            right = are(cosines, cos) & are(sines, sin)
-            exchanged = are(cosines, sin) & are(sines, cos)
-            if bool((right | exchanged).all()) and not bool(right.all()):
-                count = int((exchanged & ~right).sum())
-                return replace(none, mistake=Mistake("exchanged", (count, len(right))))
+        angles = self.positions.double().unsqueeze(1) * self.own.frequencies
+        for planes in self._planes(len(self.own.frequencies)):
+            if count := exchanged_pairs(planes, angles, size, allowed):
+                return replace(none, mistake=Mistake("exchanged", (count, angles.shape[1])))
         return None
 
     def _moved(self, none: SchemeMatch) -> SchemeMatch | None:
@@ -317,17 +306,12 @@ class Explanations:
         self, planes: tuple[Tensor, Tensor], frequencies: Float[Tensor, " p"], size: float
     ) -> Int[Tensor, " t"] | None:
         """Return the positions of rows, None if most have none."""
-        if size < 1e-6 or int((frequencies > 0).sum()) < 2:
+        if size < 1e-6:
             return None
         allowed = self._allowed(size)
         number = allowed.number / min(size, 1.0)
         cosines, sines = (part / size for part in planes)
-        few = torch.linspace(0, len(cosines) - 1, min(len(cosines), _TRIED_ROWS)).round().long()
-        for rows in (few, slice(None)):
-            found = recover(cosines[rows], sines[rows], frequencies, number, allowed.share)
-            if float((found != UNKNOWN).double().mean()) < _KNOWN:
-                return None
-        return found
+        return recover_most(cosines, sines, frequencies, number, allowed.share)
 
     def _by_axis(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return whether pairs are those of a picture, and the order of its axes."""

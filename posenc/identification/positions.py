@@ -14,6 +14,8 @@ _EARLIEST, _LATEST = -(2**16), 2**21
 _LARGEST_ERROR = 0.05  # of a float32 angle: with more, any row fits somewhere
 _MOST_CHANCE = 1e-6  # positions that random angles would fit: with more, the numbers show none
 _BLOCK = 2**15  # positions that are tried at once
+_TRIED_ROWS = 12  # whose positions are recovered before those of all
+_KNOWN = 0.8  # share of rows that must have a position
 _MOST_PERIODS = 512  # of the slowest pair, in each of which one position is tried
 _ROUNDED = ((torch.bfloat16, "bfloat16 positions"), (torch.float16, "float16 positions"))
 
@@ -65,6 +67,27 @@ def recover(
         some = fits.any(1)
         nearest = fits.byte().argmax(1)  # to position 0
         found[missing[some]] = place[some, nearest[some]].long()
+    return found
+
+
+def recover_most(
+    cosines: Float[Tensor, "t p"],
+    sines: Float[Tensor, "t p"],
+    frequencies: Float[Tensor, " p"],
+    tolerance: float,
+    share: float,
+) -> Int[Tensor, " t"] | None:
+    """Return the whole position of every row as `recover` does, None if more than a fifth have none.
+
+    None, too, for fewer than two pairs that turn.
+    """
+    if int((frequencies > 0).sum()) < 2:
+        return None
+    few = torch.linspace(0, len(cosines) - 1, min(len(cosines), _TRIED_ROWS)).round().long()
+    for rows in (few, slice(None)):
+        found = recover(cosines[rows], sines[rows], frequencies, tolerance, share)
+        if float((found != UNKNOWN).double().mean()) < _KNOWN:
+            return None
     return found
 
 
