@@ -79,19 +79,19 @@ class Explanations:
         if bool((self.source.columns == value).all()):
             return replace(none, mistake=Mistake("constant", (value,)))
         explained = (
-            self._explained(none, self.orders)
-            or self._low_angles(none)
-            or self._exchanged(none)
-            or self._moved(none)
-            or self._by_axis(none)
+            self._explained(none, self.orders) or self._low_angles(none) or self._exchanged(none)
         )
         if explained is not None:
             return explained
+        moved = self._moved(none) or self._by_axis(none)
+        # Rows without a position may be those of another mistake.
+        if moved is not None and (moved.cause is None or moved.cause.word != "unknown"):
+            return moved
         for order in self.wrong_orders:
             nearest = replace(none, wrong_layout=True, **self._first(order))
             if (layout := self._explained(nearest, [order], layout=True)) is not None:
                 return layout
-        return self._from_a_row_on(none) or none
+        return self._of_a_part(none) or moved or none
 
     def _is_other_layout(self, order: Arrangement) -> bool:
         several = self.scheme.rotary_dim > 2  # of one pair, both layouts are the same
@@ -194,7 +194,7 @@ class Explanations:
     ) -> SchemeMatch | None:
         """Return the mistake that makes every row at the positions expected."""
         start = rows.start or 0
-        stop = len(self.positions)
+        stop = rows.stop or len(self.positions)
         few = slice(start, min(stop, start + _FEW_ROWS))
         late = slice(max(start, stop - _FEW_ROWS), stop)
         for variant, order in itertools.product((*self.variants, *self.numbers), orders):
@@ -335,8 +335,14 @@ class Explanations:
                     )
         return None
 
-    def _from_a_row_on(self, none: SchemeMatch) -> SchemeMatch | None:
-        """Return the mistake that makes the rows after the first difference."""
-        if none.first is None or not 0 < none.first.first.row < len(self.positions) - 2:
+    def _of_a_part(self, none: SchemeMatch) -> SchemeMatch | None:
+        """Return the mistake that makes the rows from the first difference on, or up to the last one."""
+        if none.first is None:
             return None
-        return self._explained(none, self.orders, slice(none.first.first.row, None))
+        first, stop = none.first.first.row, len(self.positions)
+        for end in dict.fromkeys((stop, none.first.last + 1)):
+            if (first, end) == (0, stop) or end - first <= 2:
+                continue
+            if found := self._explained(none, self.orders, slice(first, end)):
+                return replace(found, until=0 if end == stop else end)
+        return None

@@ -74,7 +74,8 @@ class SchemeMatch:
     it belongs. mistake: of frequencies or columns, None for none. size, low_angles, cause: other mistakes.
     wrong_layout: whether columns are repeated in neighbours, the scheme's in halves. reordered: whether
     they are repeated in halves, the scheme's in neighbours, which code may reorder. first: where numbers
-    differ first; pair: of the fastest of these; `mistake` and `size` begin at row `since`.
+    differ first; pair: of the fastest of these; `mistake` and `size` begin at row `since`, and end before
+    row `until` unless that is 0.
     """
 
     scheme: RopeConfig
@@ -91,6 +92,7 @@ class SchemeMatch:
     first: Difference | None = None
     pair: int = 0
     since: int = 0
+    until: int = 0
     columns: int = 0
 
     @property

@@ -64,13 +64,14 @@ class Difference(NamedTuple):
 
     first: the largest difference of the first row that differs. fastest: there the column of the highest
     frequency that does. most: the largest of all. share: of the numbers of the block of rows in which the
-    first is, those that differ.
+    first is, those that differ. last: the last row that differs.
     """
 
     first: Place
     fastest: Place
     most: Place
     share: float
+    last: int
 
 
 def first_difference(
@@ -95,9 +96,11 @@ def first_difference(
         if not bool(wrong.any()):
             continue
         excess = off.masked_fill(~wrong, -1.0)
+        last = start + int(wrong.any(1).nonzero()[-1])
         most = _place(excess, limit, start, int(excess.amax(1).argmax()))
         if found is not None:
-            found = found._replace(most=max(found.most, most, key=lambda place: place.amount))
+            most = max(found.most, most, key=lambda place: place.amount)
+            found = found._replace(most=most, last=last)
             continue
         row = int(wrong.any(1).byte().argmax())
         fastest = int(speed.masked_fill(~wrong[row], -1.0).argmax())
@@ -106,6 +109,7 @@ def first_difference(
             fastest=_place(excess, limit, start, row, fastest),
             most=most,
             share=float(wrong.double().mean()),
+            last=last,
         )
     return found
 

@@ -193,6 +193,11 @@ def cause_sentence(match: SchemeMatch) -> str:
     if not clauses:
         return ""
     text = ", and ".join(clauses) if match.wrong_layout else " and ".join(clauses)
+    if match.until:
+        where = f"rows {match.since:,} to {match.until - 1:,}" if match.since > 1 else (
+            f"the first {match.until:,} rows"
+        )  # fmt: skip
+        return f"In {where}, {text}."
     if match.since:
         return f"From row {match.since:,} on, {text}."
     return f"{text[:1].upper()}{text[1:]}."

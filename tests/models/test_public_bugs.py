@@ -83,10 +83,10 @@ def low_frequencies(dim: int, rows: int, stored: torch.dtype = torch.float32) ->
     return cos.to(stored), sin.to(stored)
 
 
-def grown_yarn() -> Tables:
-    """As a YaRN cache that grows by the formula of plain RoPE from row 400 on."""
-    cos, sin = halves(positions(400) * yarn(128, 1e6, 4.0, 32_768), MSCALE)
-    more = halves(positions(600)[400:] * plain(128, 1e6))
+def grown_yarn(row: int = 400) -> Tables:
+    """As a YaRN cache of 600 rows that grows by the formula of plain RoPE from a row on."""
+    cos, sin = halves(positions(row) * yarn(128, 1e6, 4.0, 32_768), MSCALE)
+    more = halves(positions(600)[row:] * plain(128, 1e6))
     return torch.cat((cos, more[0])), torch.cat((sin, more[1]))
 
 
@@ -295,6 +295,22 @@ def picture(interleaved: bool) -> Tables:
     return halves(places * plain(128, 1e6))
 
 
+LONG_ROPE = config_of(
+    "rope_longrope", dim=64, factor=8.0, trained_length=300, layout="half",
+    short_factor=tuple(1 + 0.01 * pair for pair in range(32)),
+    long_factor=tuple(1 + 0.2 * pair for pair in range(32)),
+)  # fmt: skip
+
+
+def stale_keys() -> Tables:
+    """As keys of the first 300 tokens that keep the short factors, when a text grows beyond them."""
+    size = math.sqrt(1 + math.log(8) / math.log(300))
+    pairs = torch.arange(32)
+    short, long = (plain(64, 1e4) / (1 + step * pairs) for step in (0.01, 0.2))
+    parts = turned(torch.arange(300), short, size), turned(torch.arange(300, 2_400), long, size)
+    return torch.cat((parts[0][0], parts[1][0])), torch.cat((parts[0][1], parts[1][1]))
+
+
 # Tables, the scheme expected, the positions expected if not 0, 1, 2 and so on; then the fact that is
 # found, and words of the first sentence.
 CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
@@ -410,6 +426,14 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     "an unusual factor of linear scaling doubled": (
         turned(torch.arange(300), plain(128, 1e4) / 5), LINEAR, None,
         "another number", "The scale factor is 5, where the scheme has 2.5.",
+    ),
+    "huggingface/transformers#33129": (
+        stale_keys(), LONG_ROPE, None,
+        "short texts", "In the first 300 rows, the frequencies are those of short texts, not of 2,400",
+    ),
+    "a cache that grows by plain RoPE at its end": (
+        grown_yarn(550), QWEN_YARN, None,
+        "not scaled", "From row 550 on, the frequencies are not scaled, where the scheme has YaRN by 4",
     ),
     "Llama 3 applied twice": (
         turned(torch.arange(300), llama3(llama3(plain(128, 5e5)))), LLAMA3, None,
