@@ -1,9 +1,17 @@
-"""Facts of a match as clauses: causes of other positions, mistakes of frequencies, and factors."""
+"""Facts of a comparison in words: causes of other positions, mistakes, factors, and deviations."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from posenc import fields
+from posenc.identification.columns import column_words
+from posenc.identification.deviations import Deviation
 from posenc.identification.facts import Size
 from posenc.identification.positions import Cause
 from posenc.identification.variants import Mistake
+from posenc.text import significant
+
+_MOST_LISTED = 5  # rows, or columns, in one sentence
 
 CAUSES = {
     "unknown": "row {row:,} stands for no whole position at these frequencies; {0:,} such in all",
@@ -120,3 +128,78 @@ def size_clause(size: Size) -> str:
         f"every number is multiplied by {size.size:.{size.digits}g}, where the attention factor is "
         f"{size.factor:.4g}"
     )
+
+
+def deviation_sentence(deviation: Deviation) -> str:
+    """Return one way in which a table differs from its formula, as a sentence."""
+    text = _deviation_clause(deviation.word, *deviation.values)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _deviation_clause(word: str, *values: Any) -> str:
+    match word, values:
+        case "order", (order,):
+            return f"{order.fault} ({order.words})"
+        case "sign", ():
+            return "every sine is negated: the angles have the other sign"
+        case "base", (base, usual, exponent):
+            return (
+                f"base {significant(base, 6)} is unusual: base {significant(usual, 6)} with the exponent "
+                f"{exponent} in place of 2m/d makes the same numbers"
+            )
+        case "shifted exponent", (scale, exponent):
+            by = f"every angle is multiplied by {scale:.6g}"
+            return f"{by}, as by the exponent {exponent} in place of 2m/d"
+        case "scale", (scale,):
+            return f"every angle is multiplied by {scale:.6g}"
+        case "attention factor", (size,):
+            return f"{size_clause(size)}, unless scores are multiplied elsewhere"
+        case "size", (size,):
+            return f"every number is multiplied by {size:.6g}"
+        case "padding", (count,):
+            rows = "row is" if count == 1 else f"{count:,} rows are"
+            return f"the first {rows} all zeros, as padding rows are"
+        case "zero rows", (count, first, is_token):
+            rows = f"row {first:,} is"
+            if count > 1:
+                rows = f"{count:,} rows, the first of them row {first:,}, are"
+            return (
+                f"{rows} all zeros, as the row of a padding token {'is' if is_token else 'may be'}"
+            )
+        case "positions", (cause,):
+            return cause_clause(cause)
+        case "start", (first,):
+            return f"row 0 stands for position {first:,}, not for 0"
+        case "angles", (recipe,):
+            return f"computed with {recipe.words}, where float64 would be exact"
+        case "outliers", (rows, columns, width, largest, rest_follows):
+            return _outliers(rows, columns, width, largest, rest_follows=rest_follows)
+        case "difference", (low, largest, row, column, form, width):
+            verb = "with these angles, it still differs" if low else "it differs"
+            return (
+                f"{verb} from the formula by up to {significant(largest, 2)}, most in row {row:,}, "
+                f"{column_words(form, width, column)}"
+            )
+    raise ValueError(f"No deviation has the word {word!r} and {len(values)} values.")
+
+
+def _outliers(
+    rows: Sequence[int], columns: Sequence[int], width: int, largest: float, *, rest_follows: bool
+) -> str:
+    """Return which rows and columns do not follow the formula; rest_follows: whether all others do."""
+    names = [f"{n:,}" if n < width else f"{n - width:,} of the sines" for n in columns]
+    lists = (_listed("row", [f"{n:,}" for n in rows]), _listed("column", names))
+    single = len(rows) + len(columns) == 1
+    return (
+        f"{' and '.join(words for words in lists if words)} {'does' if single else 'do'} not follow the "
+        f"formula (largest difference {significant(largest, 2)})"
+        f"{'; all the rest does' if rest_follows else ''}"
+    )
+
+
+def _listed(noun: str, names: list[str]) -> str:
+    if len(names) > _MOST_LISTED:
+        return f"{len(names):,} {noun}s (the first is {names[0]})"
+    if len(names) > 1:
+        return f"{noun}s {', '.join(names[:-1])} and {names[-1]}"
+    return f"{noun} {names[0]}" if names else ""

@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.identification.clauses import cause_clause, size_clause
-from posenc.identification.columns import SWAPPED, TableInput, column_words, longest_run
+from posenc.identification.columns import SWAPPED, TableInput, longest_run
 from posenc.identification.facts import size_of
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.positions import Cause, cause_of
@@ -35,11 +34,12 @@ Kind = Literal[
 class Deviation:
     """One way in which a table differs from its formula.
 
-    sentence: in words, with numbers.
+    word: of `clauses.deviation_sentence`, which says what the values are.
     """
 
     kind: Kind
-    sentence: str
+    word: str
+    values: tuple[Any, ...] = ()
 
 
 class Differences:
@@ -195,62 +195,47 @@ def deviations_of(
     arrangement, scale, size = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.size
     deviations: list[Deviation] = []
 
-    def add(kind: Kind, sentence: str) -> None:
-        deviations.append(Deviation(kind, sentence[0].upper() + sentence[1:]))
+    def add(kind: Kind, word: str, *values: Any) -> None:
+        deviations.append(Deviation(kind, word, values))
 
     if arrangement.fault:
         kind: Kind = "swapped" if arrangement.fault == SWAPPED else "wrong pairs"
-        add(kind, f"{arrangement.fault} ({arrangement.words}).")
+        add(kind, "order", arrangement)
     if hypothesis.scale < 0:
-        add("sign", "Every sine is negated: the angles have the other sign.")
+        add("sign", "sign")
     if usual is not None and not published(hypothesis, usual):
-        add(
-            "exponent",
-            f"Base {significant(hypothesis.base, 6)} is unusual: base {significant(usual.base, 6)} with "
-            f"the exponent {usual.exponent} in place of 2m/d makes the same numbers.",
-        )
+        add("exponent", "base", hypothesis.base, usual.base, usual.exponent)
     if scale != 1.0 and not scaled:
-        shifted = _shifted_exponent(hypothesis, dim_of(table, hypothesis))
-        reason = f", as by the exponent {shifted} in place of 2m/d" if shifted else ""
-        add(
-            "exponent" if shifted else "scale", f"Every angle is multiplied by {scale:.6g}{reason}."
-        )
+        if shifted := _shifted_exponent(hypothesis, dim_of(table, hypothesis)):
+            add("exponent", "shifted exponent", scale, shifted)
+        else:
+            add("scale", "scale", scale)
     if hypothesis.config is not None:
         if (wrong := size_of(size, hypothesis.config.attention_scaling(), dtype)) is not None:
-            add("size", f"{size_clause(wrong)}, unless scores are multiplied elsewhere.")
+            add("size", "attention factor", wrong)
     elif size != 1.0:
-        add("size", f"Every number is multiplied by {size:.6g}.")
+        add("size", "size", size)
     if table.padding:
-        rows = "row is" if table.padding == 1 else f"{table.padding:,} rows are"
-        add("padding", f"The first {rows} all zeros, as padding rows are.")
+        add("padding", "padding", table.padding)
     if blank := [row for row in table.zeros.nonzero().flatten().tolist() if row >= table.padding]:
-        rows = f"Row {blank[0]:,} is"
-        if len(blank) > 1:
-            rows = f"{len(blank):,} rows, the first of them row {blank[0]:,}, are"
-        if blank == [_PADDING_TOKEN]:
-            add("padding", f"{rows} all zeros, as the row of a padding token is.")
-        else:
-            add("zero rows", f"{rows} all zeros, as the row of a padding token may be.")
+        is_token = blank == [_PADDING_TOKEN]
+        add("padding" if is_token else "zero rows", "zero rows", len(blank), blank[0], is_token)
     if (cause := cause_of_rows(table.positions)) is not None:
-        add("positions", f"{cause_clause(cause)}.")
+        add("positions", "positions", cause)
     if first := hypothesis.start - table.padding:
-        add("start", f"Row 0 stands for position {first:,}, not for 0.")
+        add("start", "start", first)
     if recipe.low:
-        add("angles", f"Computed with {recipe.words}, where float64 would be exact.")
+        add("angles", "angles", recipe)
     places = table.places(torch.arange(len(table.columns))) + hypothesis.start
     latest = 1 + int(places.abs().max())
     differs = others.largest > 4 * rounding(dtype, latest, max(1.0, size))
     if comparison.rows or comparison.columns:
-        add("unexplained", _outliers(comparison, only=not differs))
+        outliers = comparison.rows, comparison.columns
+        add("unexplained", "outliers", *outliers, table.width, comparison.all.largest, not differs)
     if differs:
         row, column = others.worst
-        where = column_words(table.form, table.width, column)
-        verb = "With these angles, it still differs" if recipe.low else "It differs"
-        add(
-            "unexplained",
-            f"{verb} from the formula by up to {significant(others.largest, 2)}, most in row {row:,}, "
-            f"{where}.",
-        )
+        where = row, column, table.form, table.width
+        add("unexplained", "difference", recipe.low, others.largest, *where)
     return tuple(deviations)
 
 
@@ -262,27 +247,6 @@ def cause_of_rows(positions: Int[Tensor, " t"] | None) -> Cause | None:
 def dim_of(table: TableInput, hypothesis: Hypothesis) -> int:
     """Return twice the number of pairs of a table."""
     return hypothesis.arrangement.columns(table.columns.shape[1]).dim
-
-
-def _outliers(comparison: Comparison, *, only: bool) -> str:
-    """Return which rows and columns do not follow the formula; only: whether all others do."""
-    width = comparison.table.width
-    names = [f"{n:,}" if n < width else f"{n - width:,} of the sines" for n in comparison.columns]
-    lists = (_listed("row", [f"{n:,}" for n in comparison.rows]), _listed("column", names))
-    single = len(comparison.rows) + len(comparison.columns) == 1
-    return (
-        f"{' and '.join(words for words in lists if words)} {'does' if single else 'do'} not follow the "
-        f"formula (largest difference {significant(comparison.all.largest, 2)})"
-        f"{'; all the rest does' if only else ''}."
-    )
-
-
-def _listed(noun: str, names: list[str]) -> str:
-    if len(names) > _MOST_LISTED:
-        return f"{len(names):,} {noun}s (the first is {names[0]})"
-    if len(names) > 1:
-        return f"{noun}s {', '.join(names[:-1])} and {names[-1]}"
-    return f"{noun} {names[0]}" if names else ""
 
 
 def _shifted_exponent(hypothesis: Hypothesis, dim: int) -> str:

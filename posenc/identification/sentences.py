@@ -5,7 +5,12 @@ from typing import Any
 
 import torch
 
-from posenc.identification.clauses import cause_clause, mistake_clause, size_clause
+from posenc.identification.clauses import (
+    cause_clause,
+    deviation_sentence,
+    mistake_clause,
+    size_clause,
+)
 from posenc.identification.columns import column_words
 from posenc.identification.deviations import Differences, cause_of_rows, published
 from posenc.identification.facts import ModelMatch, SchemeMatch
@@ -47,7 +52,7 @@ def headline(result: Identification) -> str:
 
 def deviation_sentences(result: Identification) -> list[str]:
     """Return each deviation that the headline does not name."""
-    return [each.sentence for each in result.deviations if each.kind != "positions"]
+    return [deviation_sentence(each) for each in result.deviations if each.kind != "positions"]
 
 
 def scheme_name(result: Identification) -> str:
@@ -146,7 +151,7 @@ def record(result: Identification) -> dict[str, Any]:
         "row": result.worst[0] if known else None,
         "column": result.worst[1] if known else None,
         "deviations": [
-            {"kind": each.kind, "sentence": each.sentence} for each in result.deviations
+            {"kind": each.kind, "sentence": deviation_sentence(each)} for each in result.deviations
         ],
         "also": list(result.also),
     }

@@ -14,6 +14,7 @@ from posenc import identification
 from posenc.checkpoints.sources import named_table
 from posenc.errors import SchemeArgumentError
 from posenc.identification import Identification
+from posenc.identification.clauses import deviation_sentence
 from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.sentences import base_words, fit_sentence, headline, record
 from posenc.schemes.rope import RopeConfig
@@ -48,7 +49,7 @@ def kinds(found: Identification) -> list[str]:
 
 
 def sentences(found: Identification) -> str:
-    return " ".join(deviation.sentence for deviation in found.deviations)
+    return " ".join(deviation_sentence(deviation) for deviation in found.deviations)
 
 
 BASES = (100.0, 500.0, 1e3, 1e4, 5e4, 1.5e5, 5e5, 1e6, 1e7, 12_345.6, 777.25, 3_141_592.0)

@@ -7,8 +7,12 @@ import pytest
 import torch
 
 from posenc import identification
+from posenc.identification.clauses import deviation_sentence
 from posenc.identification.columns import ARRANGEMENTS
+from posenc.identification.deviations import Deviation
+from posenc.identification.facts import Size
 from posenc.identification.frequency_fit import RECIPES, Hypothesis
+from posenc.identification.positions import Cause
 from posenc.identification.scalings import ntk_bases, scaling_words
 from posenc.identification.search import nearest_fit, rounder_bases
 from posenc.identification.sentences import fit_sentence
@@ -73,3 +77,48 @@ def test_rope_in_sections_is_described_by_its_axes_and_its_grid(
     fields: dict[str, Any], words: str
 ) -> None:
     assert scaling_words(RopeSectionsConfig(dim=128, **fields)) == words
+
+
+SWAPPED_CACHE = next(one for one in ARRANGEMENTS if one.order == "s+c" and one.fault)
+
+
+@pytest.mark.parametrize(
+    ("word", "values", "sentence"),
+    [
+        ("order", (SWAPPED_CACHE,),
+         "Sines and cosines have changed places (cosines and sines, one of each for a pair)."),
+        ("sign", (), "Every sine is negated: the angles have the other sign."),
+        ("base", (1e8, 1e4, "4m/d"),
+         "Base 100,000,000 is unusual: base 10,000 with the exponent 4m/d in place of 2m/d makes the same "
+         "numbers."),
+        ("scale", (0.37,), "Every angle is multiplied by 0.37."),
+        ("shifted exponent", (0.1, "2(m + 1)/d"),
+         "Every angle is multiplied by 0.1, as by the exponent 2(m + 1)/d in place of 2m/d."),
+        ("attention factor", (Size("missing", 1.0, 1.2, 1.2, 4),),
+         "The attention factor 1.2 is missing, unless scores are multiplied elsewhere."),
+        ("size", (2.0,), "Every number is multiplied by 2."),
+        ("padding", (1,), "The first row is all zeros, as padding rows are."),
+        ("padding", (1_024,), "The first 1,024 rows are all zeros, as padding rows are."),
+        ("zero rows", (1, 1, True), "Row 1 is all zeros, as the row of a padding token is."),
+        ("zero rows", (3, 5, False),
+         "3 rows, the first of them row 5, are all zeros, as the row of a padding token may be."),
+        ("positions", (Cause("stuck", 40, (0,)),),
+         "From row 40 on, every row stands for position 0, as where each decoding step counts anew."),
+        ("start", (2,), "Row 0 stands for position 2, not for 0."),
+        ("angles", (RECIPES[5],), "Computed with bfloat16 angles, where float64 would be exact."),
+        ("outliers", ((30,), (), 32, 0.5, True),
+         "Row 30 does not follow the formula (largest difference 0.5); all the rest does."),
+        ("outliers", ((3, 4), (33,), 32, 0.5, False),
+         "Rows 3 and 4 and column 1 of the sines do not follow the formula (largest difference 0.5)."),
+        ("outliers", (tuple(range(7, 15)), (), 32, 0.5, True),
+         "8 rows (the first is 7) do not follow the formula (largest difference 0.5); all the rest does."),
+        ("difference", (False, 0.01, 9, 40, "cosines and sines", 32),
+         "It differs from the formula by up to 0.01, most in row 9, column 8 of the sines."),
+        ("difference", (True, 0.01, 9, 4, "table", 32),
+         "With these angles, it still differs from the formula by up to 0.01, most in row 9, column 4."),
+    ],
+)  # fmt: skip
+def test_deviation_is_a_sentence_with_its_numbers(
+    word: str, values: tuple[Any, ...], sentence: str
+) -> None:
+    assert deviation_sentence(Deviation("unexplained", word, values)) == sentence

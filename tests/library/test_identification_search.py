@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from posenc import identification, limits
+from posenc.identification.clauses import deviation_sentence
 from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.search import nearest_fit
@@ -45,7 +46,9 @@ def test_formula_of_the_rows_before_or_after_a_bad_one_is_found_in_one_search(
     assert len(fitted) == 1
     assert fitted[0] < 64
     assert found.hypothesis.base == 1e4
-    assert [one.sentence[:25] for one in found.deviations] == ["Row 30 does not follow th"]
+    assert [deviation_sentence(one)[:25] for one in found.deviations] == [
+        "Row 30 does not follow th"
+    ]
 
 
 def rows(*parts: Iterable[int]) -> list[int]:

@@ -18,6 +18,7 @@ from posenc.cli import identify as command
 from posenc.frequencies import Layout
 from posenc.identification import Identification, identify
 from posenc.identification import match_model as compare
+from posenc.identification.clauses import deviation_sentence
 from posenc.identification.sentences import headline, match_sentences
 from posenc.models.presets import MODELS
 from posenc.schemes.base import SchemeConfig
@@ -392,7 +393,7 @@ def test_attention_factor_of_a_bfloat16_cache_is_counted(
     result = identify(*tables)
     match = match_model(result, {"all": config}, *tables)
     assert match.belongs == (times == 1)
-    said = [match.sentence, *(deviation.sentence for deviation in result.deviations)]
+    said = [match.sentence, *(deviation_sentence(deviation) for deviation in result.deviations)]
     assert all(words in sentence for sentence in said)
     assert len(said) == 1 + (times != 1)
 

@@ -35,6 +35,7 @@ from posenc import attention, identification
 from posenc.checkpoints.find_tables import Confidence, find_position_tables
 from posenc.checkpoints.position_table import read_position_table
 from posenc.checkpoints.safetensors_file import read_header
+from posenc.identification.clauses import deviation_sentence
 from posenc.testing import assert_matches
 from tests.library.configs import config_of
 from tests.library.tensors import assert_close, random
@@ -239,7 +240,7 @@ def test_padding_row_inside_a_table_is_named_and_not_counted() -> None:
     assert not table[1].any()
     found = identify(table)
     assert [one.kind for one in found.deviations] == ["padding", "angles"]
-    assert "Row 1 is all zeros" in found.deviations[0].sentence
+    assert "Row 1 is all zeros" in deviation_sentence(found.deviations[0])
     assert found.hypothesis.start == 0
     assert found.largest <= LAST_DIGITS
 
