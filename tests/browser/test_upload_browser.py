@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote, urlparse
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import save
 
 from dashboard.pages.extend_context.data import read
@@ -28,7 +28,7 @@ from tests.browser.browser_page import (
     pixels,
     upload,
 )
-from tests.library.crafted_files import zipped_pickle
+from tests.library.crafted_files import npy, zipped_pickle
 from tests.server.hostile_numbers import LLAMA
 
 pytestmark = pytest.mark.browser
@@ -145,3 +145,25 @@ def test_pickle_is_refused_and_hostile_names_are_shown_as_text(visitor: Visit) -
     settled(page)
     assert page.evaluate("window.pwned") is None
     assert page.locator("a[href^='javascript'], img[src='x'], img[src*='10.11']").count() == 0
+
+
+def test_answer_about_the_table_before_is_pale_while_a_file_travels(visitor: Visit) -> None:
+    page = visitor().open("check_my_encoding?length=40&dim=64&heads=2")
+    held: list[Route] = []
+    page.route("**/_stcore/upload_file/**", lambda route: held.append(route))
+    before = headline(page).inner_text()
+    answer = page.locator("[data-testid=stMain] .stMarkdown").first
+    expect(answer).to_have_css("opacity", "1")
+    file = {"name": "mine.npy", "mimeType": "application/octet-stream", "buffer": npy(np.eye(6, 4))}
+    with page.expect_request("**/_stcore/upload_file/**"):
+        page.locator("[data-testid=stMain] input[type=file]").first.set_input_files(file)
+    expect(answer).to_have_css("opacity", "0.33")
+    word = (
+        "getComputedStyle(document.querySelector('[data-testid=stFileChips]'), '::after').content"
+    )
+    assert "Uploading" in page.evaluate(word)
+    assert headline(page).inner_text() == before
+    held[0].continue_()
+    expect(headline(page)).to_contain_text("mine.npy: No known formula")
+    settled(page)
+    expect(answer).to_have_css("opacity", "1")

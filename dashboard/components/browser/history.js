@@ -11,6 +11,7 @@
 // - The address of a page that was just chosen.
 // - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
 //   where a slider or a field would take them. These are as high as the numbers of the steps beside them.
+// - While a file that is to be checked travels, the answer about the table before is pale, and a word says so.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
@@ -36,6 +37,10 @@ const STYLE = `
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
 .stVegaLiteChart:has(.role-title) { overflow: clip; }
 .stVegaLiteChart svg:has(.role-title) { margin-top: calc(-1 * var(--chart-title, 35px)); }
+[data-testid=stMain]:has([class*=st-key-check_] [data-testid=stFileChipIconSpinner]) {
+  & :is(.stMarkdown, .stMetric, .stVegaLiteChart, [data-testid=stBidiComponentIsolated]) { opacity: 0.33; }
+  & [data-testid=stFileChips]::after { content: "Uploading: what is pale is of the table before"; }
+}
 :root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;
 const SLOW = 500; // milliseconds
 const patched = Symbol.for("posenc.history");
