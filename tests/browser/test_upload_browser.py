@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote, urlparse
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 from safetensors.numpy import save
 
 from dashboard.pages.extend_context.data import read
@@ -154,7 +154,11 @@ def test_answer_about_the_table_before_is_pale_while_a_file_travels(visitor: Vis
     before = headline(page).inner_text()
     answer = page.locator("[data-testid=stMain] .stMarkdown").first
     expect(answer).to_have_css("opacity", "1")
-    file = {"name": "mine.npy", "mimeType": "application/octet-stream", "buffer": npy(np.eye(6, 4))}
+    file: FilePayload = {
+        "name": "mine.npy",
+        "mimeType": "application/octet-stream",
+        "buffer": npy(np.eye(6, 4)),
+    }
     with page.expect_request("**/_stcore/upload_file/**"):
         page.locator("[data-testid=stMain] input[type=file]").first.set_input_files(file)
     expect(answer).to_have_css("opacity", "0.33")
