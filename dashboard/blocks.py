@@ -194,11 +194,13 @@ class Table:
 class Findings:
     """A small table that stands open: numbers with three significant digits, no empty column.
 
-    The first column names each row. With A, its rows and the change stand under those of B.
+    The first column names each row. With A, its rows and the change stand under those of B. help: what
+    columns hold, by heading.
     """
 
     key: str
     frame: pd.DataFrame
+    help: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

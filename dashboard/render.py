@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -169,7 +170,7 @@ class Renderer:
             case Table():
                 place.table(block.frame.set_index(str(block.frame.columns[0])).T)
             case Findings():
-                findings(block.frame, place)
+                findings(block.frame, place, block.help)
             case Data():
                 pass  # of the drawer and the export
             case Controls():
@@ -226,16 +227,22 @@ class Renderer:
         return state.to_query(changed, link.page, kind) or {state.VERSIONED: [state.VERSION]}
 
 
-def findings(frame: pd.DataFrame, place: Any) -> None:
-    """Draw a small table of findings; names without a number are none."""
+def findings(
+    frame: pd.DataFrame, place: Any, help: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Draw a small table of findings; names without a number are none. help: by heading."""
     frame = filled(frame)
     if frame.shape[1] < 2:
         return
     columns: dict[str, Any] = {
-        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%,d")
+        str(name): st.column_config.NumberColumn(
+            format="%.3g" if kind.kind == "f" else "%,d", help=help.get(str(name)) or None
+        )
         for name, kind in frame.dtypes.items()
         if kind.kind in "fi"
     }
+    texts = [name for name in help if help[name] and name in frame and name not in columns]
+    columns |= {name: st.column_config.Column(help=help[name]) for name in texts}
     names = frame.iloc[:, 0]
     if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
         columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut

@@ -13,7 +13,6 @@ Value = str | int | float | None
 
 TRADE_OFFS: str = TEMPLATES["tables"]["trade_offs"]  # titles of the two tables
 COVERAGE: str = TEMPLATES["tables"]["coverage"]
-EXPLAINED: str = TEMPLATES["tables"]["explained"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,12 @@ class Column:
         """The heading."""
         title: str = TEMPLATES["columns"][self.key]["title"]
         return title
+
+    @property
+    def help(self) -> str:
+        """What the column holds, in a sentence; "" where the heading says it."""
+        text: str = TEMPLATES["columns"][self.key].get("help", "")
+        return text
 
     def cell(self, method: MethodPlan, plan: ContextPlan) -> str:
         """Return the text of a cell."""
@@ -68,6 +73,12 @@ COLUMNS = (
         "kernel_half", COVERAGE, ".3f", lambda x: [*x.kernel.values()][(len(x.kernel) - 1) // 2]
     ),
     Column("kernel_end", COVERAGE, ".3f", lambda x: [*x.kernel.values()][-1]),
+)
+
+EXPLAINED = " ".join(
+    f"{column.title[0].upper()}{column.title[1:]}: {column.help[0].lower()}{column.help[1:]}"
+    for column in COLUMNS
+    if column.help
 )
 
 

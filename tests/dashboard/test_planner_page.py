@@ -112,6 +112,12 @@ def test_page_shows_the_plan_of_the_library_whatever_else_the_setting_says() -> 
     )
     costs = findings(shown, "methods")
     sees = findings(page(setting, Options(context=16_384, picture=COVERAGE)), "methods")
+    for picture in TABLES:
+        table = block_of(
+            page(setting, Options(context=16_384, picture=picture)), Findings, "methods"
+        )
+        assert [*table.help] == [*table.frame]
+        assert all(text.endswith(".") for name, text in table.help.items() if name != "method")
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
     assert list(sees["unseen pairs"]) == [row.pairs.unseen_count for row in expected.methods]

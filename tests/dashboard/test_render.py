@@ -1,4 +1,6 @@
-"""Blocks in Streamlit: a fault in one of them stays in its place."""
+"""Blocks in Streamlit: a fault in one stays in its place, and headings explain themselves."""
+
+import json
 
 from streamlit.testing.v1 import AppTest
 
@@ -21,3 +23,24 @@ def test_fault_in_a_column_is_told_there_and_leaves_every_other_block() -> None:
     (told,) = left.error
     assert "incident" in told.value
     assert not right.error
+
+
+def page_with_a_table() -> None:
+    """Draw a small table whose headings say more of themselves."""
+    import pandas as pd
+    import streamlit as st
+
+    from dashboard.render import findings
+
+    frame = pd.DataFrame({"method": ["YaRN"], "training": ["none"], "error": [0.5]})
+    findings(frame, st, {"method": "", "training": "The least training.", "error": "The mean."})
+
+
+def test_headings_of_a_table_explain_themselves() -> None:
+    (table,) = AppTest.from_function(page_with_a_table).run().dataframe
+    columns = json.loads(table.proto.columns)
+    helps = {name: column.get("help") for name, column in columns.items()}
+    assert {name: text for name, text in helps.items() if text} == {
+        "training": "The least training.",
+        "error": "The mean.",
+    }

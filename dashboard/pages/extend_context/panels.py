@@ -212,8 +212,8 @@ def pictures(read: PlannerRead, options: Options, token: str) -> list[Block]:
 
 def _table(read: PlannerRead, title: str) -> list[Block]:
     """Return one of the two tables of methods."""
-    columns = [column.title for column in COLUMNS if column.part in ("", title)]
-    return [Findings("methods", read.methods[columns]), Text(RANKING, "caption")]
+    help = {column.title: column.help for column in COLUMNS if column.part in ("", title)}
+    return [Findings("methods", read.methods[[*help]], help), Text(RANKING, "caption")]
 
 
 def _picture(read: PlannerRead, title: str) -> list[Block]:
