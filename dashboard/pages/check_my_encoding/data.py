@@ -47,6 +47,11 @@ from posenc.text import count_of, significant
 
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
 FOUND_AND_EXPECTED = ("found in the table", "expected")
+# What stands open of probes, in the width of a page; the rest is in the data.
+SHOWN_OF_PROBES = (
+    "table", "index error (MAE)", "MAE of guessing", "order accuracy", "shift-invariance error",
+    "first rise at distance",
+)  # fmt: skip
 NO_TABLE = "There is no table to check."
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",

@@ -101,15 +101,14 @@ def page(setting: Setting, options: Options) -> Page:
 
 
 def _uploaders(options: Options) -> list[Block]:
-    """Return the choice of the part, and what takes files for it."""
+    """Return the choice of the part, and what takes files for it; of layouts that of a model beside it."""
     values: dict[str, Any] = {"mark": options.mark, "refused": bool(options.refused_file)}
     if options.part == LAYOUTS:
         uploaded = [name for name in (options.vectors, options.rotated) if name]
         live = Live("upload_vectors", {**values, "uploaded": uploaded})
-    else:
-        values |= {"examples": (*EXAMPLES,), "table": options.table}
-        live = Live("upload_table", values)
-    return [Controls(("part",)), live]
+        return [Controls(("part",)), Columns(([live], [Controls(("model",))]), (3, 2))]
+    values |= {"examples": (*EXAMPLES,), "table": options.table}
+    return [Controls(("part",)), Live("upload_table", values)]
 
 
 # One table ----------------------------------------------------------------------------------
@@ -231,7 +230,6 @@ def _layouts(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     if vectors:
         source = f"your upload, {listed([plain(numbers.source) for numbers in vectors])}"
     blocks: list[Block] = [
-        Controls(("model",)),
         *(Text(plain(answer), "info", icon="rotate_right") for answer in answers),
         Text(
             f"{found.sizes} The pictures show the first query and key at every position. If every "
@@ -269,7 +267,7 @@ def _decoding(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     if decoding.reason:
         blocks.append(Text(plain(decoding.reason), "info"))
     if len(decoding.numbers):
-        blocks.append(Findings("check_probes", decoding.numbers))
+        blocks.append(Findings("check_probes", decoding.numbers[[*data.SHOWN_OF_PROBES]]))
         blocks.append(Data(title="Probes of positions", frame=decoding.numbers))
     return plain(decoding.headline), blocks
 
