@@ -50,7 +50,7 @@ def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None
     assert low <= min(one.min() for one in shown.values()) < low + 0.1
     assert high - 0.1 < max(one.max() for one in shown.values()) <= high
     assert all(np.allclose(one.sum(axis=1), 1, atol=1e-6) for one in shown.values())
-    assert np.array_equal(shown["No position, your order"], shown["No position, swapped"])
+    assert np.array_equal(shown["Without position, your order"], shown["Without position, swapped"])
     moved = np.abs(shown["Sinusoidal, your order"] - shown["Sinusoidal, swapped"]).max()
     assert moved > 0.01
     assert answer(at).startswith("Yes. With a causal mask")
@@ -81,25 +81,13 @@ def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
     change = np.abs(first - outputs(swapped, table)[::-1]).max()
     size = np.sqrt((first**2).mean())
     at = step(1)
-    assert (
-        f"entries of the outputs change by up to {change:.3g}, more than a typical entry ({size:.3g}, root "
-        "mean square)." in at.headline
+    assert at.headline.endswith(
+        f"the outputs change: the largest change of an entry is {change:.3g}, the root mean square of all "
+        f"entries is {size:.3g}."
     )
     none = np.zeros((3, 512))
     masked = outputs(words, none, masked=True) - outputs(swapped, none, masked=True)[::-1]
     assert f"entries of the outputs by up to {np.abs(masked).max():.3g}:" in answer(at)
-
-
-@pytest.mark.parametrize("words", ["dog bites man", "a b", "the cat saw the dog at night"])
-def test_change_of_a_swap_is_compared_with_a_typical_entry(words: str) -> None:
-    said = re.search(
-        r"up to ([\d.]+), (.+) a typical entry \(([\d.]+),", step(1, words=words).headline
-    )
-    assert said is not None
-    change, size = float(said[1]), float(said[3])
-    assert (
-        said[2] == "as much as" if change == size else "more than" if change > size else "less than"
-    )
 
 
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
