@@ -138,7 +138,7 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     page.keyboard.press("Escape")
     assert asked(page) == {"base": 500, "present": "true"}
     expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
-    click(page, page.get_by_role("button", name="Next"))  # the answer first
+    click(page, page.locator(".st-key-next_step").get_by_role("button", name="Answer"))
     expect(page.locator("[class*=st-key-answer_of_step] details")).to_have_attribute("open", "")
     click(page, page.get_by_role("button", name="Next"))
     expect(page.get_by_role("heading", name="2. Add a position")).to_be_visible()
@@ -165,7 +165,7 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
         assert not page.get_by_role("button", name="Controls").count()  # this page has none
         tools = page.get_by_text("Copy link")
         places.append(
-            [box_of(one)["y"] for one in (page.get_by_role("button", name="Next"), tools)]
+            [box_of(one)["y"] for one in (page.locator(".st-key-next_step button"), tools)]
         )
         for element in ("answer_of_step", "lesson_clock", "lesson_orders"):
             for one in page.locator(f"[class*=st-key-{element}]").all():

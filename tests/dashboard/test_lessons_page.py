@@ -221,9 +221,12 @@ def test_next_opens_each_answer_and_goes_through_all_five_steps_to_full_pages() 
             assert at.session_state[f"answer_of_step_{number}"] is opened
             links = [one for one in pages.messages(at) if one.DESCRIPTOR.name == "PageLink"]
             assert len(links) == 2
-            at.button(key="next_step").click().run()
+            button = at.button(key="next_step")
+            assert button.label == ("Next" if opened else "Answer")  # what it does
+            button.click().run()
             drawn(at)
     assert at.title[0].value.startswith("5. ")
+    assert at.button(key="next_step").label == "Curves"
     assert drawn(at.button(key="back_step").click().run()).title[0].value.startswith("4. ")
     assert at.session_state["answer_of_step_4"] is False
 

@@ -87,14 +87,16 @@ def page(setting: Setting, options: Options) -> Page:
     answered = options.open_answer == step
     closed = {"open_answer": "none"}
     back = closed | {"step": str(max(number - 1, 1))}
+    # One key goes through all steps: to the answer, where there is one, then to the next step.
+    onward, does = closed | {"step": str(min(number + 1, 5))}, "Next"
     if lesson.question and not answered:
-        onward = {"open_answer": step}
-    else:
-        onward = {"guess": "shown"} if step == "5" else closed | {"step": str(number + 1)}
+        onward, does = {"open_answer": step}, "Answer"
+    elif step == "5" and not answered:
+        onward, does = {"guess": "shown"}, "Curves"
     way = (
         Controls(("step",)),
         Button("back_step", "Back", back, shortcut="PageUp", disabled=step == "1"),
-        Button("next_step", "Next", onward, shortcut="PageDown", disabled=step == "5" and answered),
+        Button("next_step", does, onward, shortcut="PageDown", disabled=step == "5" and answered),
     )
     question: list[Block] = []
     place: list[Block] = []
