@@ -32,9 +32,10 @@ def compact_formula(
 ) -> str:
     """Return a scheme's formula narrow enough for a card: in small type, one equation a line."""
     text = formula(config, notation, numbers=numbers, head=head)
-    text = text.replace(r",\quad", r",\\")
-    # The two equations of a rotation are as wide as a card.
-    text = text.replace(r"\,\mathrm{pos}", r"\mathrm{pos}").replace("&= x", r"&\!=\! x")
+    text = text.replace(r",\quad", r"\\")
+    # A bias with all its spaces is wider than a card in larger type.
+    text = text.replace(r"\,\left|", r"\lvert ").replace(r"\right|", r"\rvert ")
+    text = text.replace("}, \\mathrm{pos}", r"}{,}\mathrm{pos}").replace(" = -", r" =\!-")
     text = re.sub(r"\\frac\{1\}\{\{?b\}?\^\{([^{}]*)\}\}", r"b^{-\1}", text)  # a line less high
     return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"
 

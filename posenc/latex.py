@@ -136,12 +136,13 @@ class Writer:
         whether the angle is negative.
         """
         first, second = (f"{{{feature}}}" for feature in self.features(layout, field))
-        angle = rf"{self.frequency}\,{self.position}"
+        angle = rf"\rho_{self.pair}"
         minus, plus = ("+", "-") if clockwise else ("-", "+")
         left, right = (r"\left(", r"\right)") if factor else ("", "")
         equations = [
             rf"x'_{first} &= {factor}{left}x_{first} \cos {angle} {minus} x_{second} \sin {angle}{right}",
             rf"x'_{second} &= {factor}{left}x_{second} \cos {angle} {plus} x_{first} \sin {angle}{right}",
+            rf"{angle} &= {self.frequency}\,{self.position}",
             rf"{self.frequency} &= {lines[0]}",
         ]
         text = r"\begin{aligned} " + r" \\ ".join(equations) + r" \end{aligned}"

@@ -143,7 +143,7 @@ def test_names_at_line_ends_do_not_cover_each_other() -> None:
 
 def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:
     text = compact_formula(Setting().config("rope"))
-    assert [part.count("=") for part in text.split(r"\\")] == [1, 1, 1]  # an equation a line
+    assert [part.count("=") for part in text.split(r"\\")] == [1, 1, 1, 1]  # an equation a line
     assert text.count("{") == text.count("}")
 
 

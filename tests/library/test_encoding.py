@@ -248,6 +248,7 @@ def test_written_equations_of_rope_rotate_a_pair(layout: Any, clockwise: bool) -
     text = formula(RopeConfig(dim=8, layout=layout, clockwise=clockwise), "t, k", numbers=True)
     equations = re.findall(r"x'_\{(.+?)\} &= (.+?) \\\\", text)
     assert len(equations) == 2
+    assert r"\rho_k &= \omega_k\,t \\ \omega_k &= \frac{1}{{10000}^{2k/8}}" in text
     x, position = torch.arange(1.0, 9.0, dtype=torch.float64).tolist(), 3
     for k in range(4):
         angle = (-1 if clockwise else 1) * position * 10_000 ** (-2 * k / 8)
@@ -257,7 +258,7 @@ def test_written_equations_of_rope_rotate_a_pair(layout: Any, clockwise: bool) -
             equations, (first, second), (turned.real, turned.imag), strict=True
         ):
             for old, new in (
-                (r"\omega_k\,t", "(angle)"), (r" \cos ", "*cos"), (r" \sin ", "*sin"), ("{", "["),
+                (r"\rho_k", "(angle)"), (r" \cos ", "*cos"), (r" \sin ", "*sin"), ("{", "["),
                 ("}", "]"), ("x_", "x"), ("2k", "2*k"),
             ):  # fmt: skip
                 right, feature = right.replace(old, new), feature.replace(old, new)
