@@ -143,6 +143,7 @@ def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> lis
             frame=frames.by_offset(similarities),
             names=tuple(similarities),
             draw=by_distance_spec,
+            labels=True,
             columns={"x": "distance", "y": "mean"},
         ),
         Controls(("base", "dim", "equal_width")),
@@ -150,10 +151,11 @@ def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> lis
 
 
 def by_distance_spec(kinds: tuple[str, ...]) -> Spec:
-    """Return position similarity by distance, without a band."""
+    """Return position similarity by distance, without a band, lines named at their ends."""
     return lines.by_offset(
-        kinds, "query-key distance (tokens)", "position similarity", band=False, height=HEIGHT
-    )
+        kinds, "query-key distance (tokens)", "position similarity", band=False, labels=True,
+        height=HEIGHT,
+    )  # fmt: skip
 
 
 def _loss(measured: Sequence[Curve]) -> list[Block]:
