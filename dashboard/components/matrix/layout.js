@@ -27,7 +27,8 @@ function layOut({ root, grid, panels, views, height, together }) {
 /** Returns the width that the whole matrix takes; a zoomed one never takes more. */
 function layOutPanel(panel, view, room, asked, letter) {
   const most = Math.min(room, MAX_PLOT);
-  const fullWidth = wholeCells(most, panel.columns.count);
+  // Columns that are features need not be as wide as rows are high.
+  const fullWidth = wholeCells(panel.features ? room : most, panel.columns.count);
   const fullHeight = wholeCells(asked ?? most, panel.rows.count);
   const { rows, columns } = panel.shown;
   const width = wholeCells(fullWidth, columns.count);
