@@ -55,9 +55,9 @@ class SchemeEncoding:
     config: what was built; it knows the shape of a file's table, which the setting does not. head: of a
     bias. corner: the first rows and columns, in full precision. frequencies: a row per pair, pair 0 the
     fastest. pairs: the chosen ones. slopes: a row per head. matrix: its numbers as far as they are drawn,
-    None where a scheme adds none; the fields below are of all its numbers. size: of a bias that at the last
-    trained distance, else the standard deviation of trained entries. features: none of a bias, whose
-    columns are keys. untrained: what untrained numbers are, "" for others.
+    None where a scheme adds none; the fields below are of all its numbers. rows: of a table, None where
+    every position has numbers. bias: at the last trained distance, NaN where there is none. features: none
+    of a bias, whose columns are keys. untrained: what untrained numbers are, "" for others.
     """
 
     config: SchemeConfig
@@ -69,7 +69,8 @@ class SchemeEncoding:
     waves: pd.DataFrame = field(default_factory=pd.DataFrame)
     pairs: tuple[int, ...] = ()
     matrix: MatrixValues | None = None
-    size: float = np.nan
+    rows: int | None = None
+    bias: float = np.nan
     unit: str = ""
     features: tuple[str, ...] = ()
     untrained: str = ""
@@ -132,15 +133,13 @@ def scheme_encoding(
     )
     if numbers is None:
         return result
-    values, features = numbers.values.numpy(), numbers.features
+    values, features, bias = numbers.values.numpy(), numbers.features, np.nan
     if numbers.is_bias:
         values = values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
-        size = values[min(train_length, len(values)) - 1, 0]
+        bias = values[min(train_length, len(values)) - 1, 0]
     else:
         missing = asked - len(values)  # past the last row of a learned table
         values = np.pad(values, ((0, missing), (0, 0)), constant_values=np.nan)
-        trained = values[:train_length]
-        size = np.nanstd(trained) if np.isfinite(trained).any() else np.nan
     pairs = chosen_pairs(places, pair, len(frequencies)) if len(frequencies) else ()
     return replace(
         result,
@@ -148,7 +147,8 @@ def scheme_encoding(
         waves=_waves(label, values, features, pairs),
         pairs=pairs,
         matrix=_picture(values, features, frequencies),
-        size=float(size),
+        rows=scheme.max_length,
+        bias=float(bias),
         unit=numbers.unit,
         features=features,
         untrained=scheme.config.start if scheme.untrained else "",

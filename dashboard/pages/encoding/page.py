@@ -33,12 +33,12 @@ USES = Uses((*SHOWN, "base", "seed"))
 TITLE = "Encoding"
 FIRST = 10  # position of the clocks at first, where hands of different speeds stand apart
 GUIDE = (
-    "A pair is a wave and a clock hand: its angle is position times frequency, clockwise from "
-    "the top. The thick arc shows the angles that occur in training. Rows of a matrix are "
-    "positions, columns are features. Rows of learned and sinusoidal are added to the tokens. "
-    "RoPE's table holds the cosines and sines that rotate queries and keys. ALiBi's bias is "
-    "added to logits, query by key; the half that a causal model uses is drawn. Matrices with "
-    "one unit share their colours."
+    "A pair is the sine and the cosine of one angle: position times frequency, clockwise from "
+    "the top of a clock. The thick arc shows the angles that occur in training. Rows of a "
+    "matrix are positions, columns are dimensions. Learned and Sinusoidal add their rows to the "
+    "tokens. RoPE's table holds the cosines and sines that rotate queries and keys. ALiBi adds "
+    "its bias to the logits, query by key; the half that a causal model reads is drawn. "
+    "Matrices with one unit share their colours."
 )
 
 
@@ -142,4 +142,5 @@ def _clocks(read: Encodings) -> list[Block]:
         text=sentences.clocks(read),
     )
     ratios = sentences.ratios(read)
-    return [clocks, *([Text(ratios, "caption", both="ratios")] if ratios else [])]
+    blocks: list[Block] = [clocks, Text(sentences.legend(read), "caption")]
+    return [*blocks, Text(ratios, "caption", both="ratios")] if ratios else blocks

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dashboard import limits
-from dashboard.pages.encoding.data import Encodings, SchemeEncoding, Sums
+from dashboard.pages.encoding.data import WAVES, Encodings, SchemeEncoding, Sums
 from dashboard.text import listed, number
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
@@ -13,33 +13,45 @@ from posenc.text import count_of
 
 
 def headline(read: Encodings) -> str:
-    """Say of every scheme what its numbers do within the training length, or that it has none."""
-    parts = [_within_training(read, kind) for kind in read.schemes]
-    trained = count_of(read.setting.train_length, "trained position")
-    return f"Within {trained}: {'; '.join(parts)}."
+    """Say of every scheme what it has for a position, and of pairs how many complete a turn in training."""
+    others = [kind for kind in read.schemes if kind not in read.with_pairs]
+    tables = [kind for kind in others if read.schemes[kind].features]
+    sentences = [_without_pairs(read, kind) for kind in tables]
+    if read.with_pairs:
+        verb = "give" if len(read.with_pairs) > 1 else "gives"
+        turned = [
+            f"{int((scheme.frequencies['turns'] >= 1).sum()):,} of {len(scheme.frequencies):,} "
+            f"({SCHEMES[kind].label})"
+            for kind, scheme in read.with_pairs.items()
+        ]
+        trained = count_of(read.setting.train_length, "trained position")
+        names = listed([SCHEMES[kind].label for kind in read.with_pairs])
+        sentences.append(
+            f"{names} {verb} a position one angle per pair. Pairs that complete a turn within {trained}: "
+            f"{', '.join(turned)}."
+        )
+    sentences += [_without_pairs(read, kind) for kind in others if kind not in tables]
+    return " ".join(sentences)
 
 
-def _within_training(read: Encodings, kind: str) -> str:
+def _without_pairs(read: Encodings, kind: str) -> str:
     scheme, label = read.schemes[kind], SCHEMES[kind].label
-    untrained = f", {scheme.untrained}" if scheme.untrained else ""
+    untrained = f" ({scheme.untrained})" if scheme.untrained else ""
     if scheme.matrix is None:
-        return f"{label} adds no numbers"
-    if scheme.pairs:
-        turns = scheme.frequencies["turns"]
-        full, pairs = int((turns >= 1).sum()), len(turns)
-        if pairs == 1:
-            return f"{label}'s only pair completes {'a' if full else 'no'} turn"
-        verb = "completes" if full == 1 else "complete"
-        return f"{full:,} of {label}'s {pairs:,} pairs {verb} a turn"
+        return f"{label} adds no numbers."
     if scheme.features:
-        return f"{label}'s entries have standard deviation {number(scheme.size)}{untrained}"
+        numbers = "cosines and sines" if scheme.unit == WAVES else "one vector"
+        rows = "every position"
+        if scheme.rows is not None:
+            rows = f"each of {count_of(scheme.rows, 'position')}"
+        return f"{label} has {numbers} for {rows}{untrained}."
     last = min(read.setting.train_length, scheme.matrix.shape[0]) - 1
     # Of the query that stands there: a causal model reads the keys before it.
-    changed = f"subtracts {number(-scheme.size)} from"
-    if scheme.size > 0:
-        changed = f"adds {number(scheme.size)} to"
-    mean = "" if read.setting.alibi_head else " on average"
-    return f"{label} {changed} the logit{mean} at distance {last:,}{untrained}"
+    changed = f"subtracts {number(-scheme.bias)} from"
+    if scheme.bias > 0:
+        changed = f"adds {number(scheme.bias)} to"
+    mean = "" if read.setting.alibi_head else ", on average over heads"
+    return f"{label} {changed} the logit at distance {last:,}{mean}{untrained}."
 
 
 def cut(scheme: SchemeEncoding, asked: int) -> str:
@@ -76,6 +88,15 @@ def ratios(read: Encodings) -> str:
     if not parts:
         return ""
     return f"Each pair turns slower than the pair before it, by the factor {listed(parts)}."
+
+
+def legend(read: Encodings) -> str:
+    """Say what the parts of a clock and of its waves mean."""
+    rule = " Dashed: training length." if read.setting.train_length < read.setting.length else ""
+    return (
+        "Clock: one hand per pair; its angle is position times frequency. Thick arc: angles in training."
+        f"{rule}"
+    )
 
 
 def clocks(read: Encodings) -> str:
