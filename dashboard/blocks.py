@@ -72,8 +72,9 @@ class Chart:
     names: of its lines or bars. draw: returns the specification of these names. columns: what the data
     call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
     to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a screen
-    reader says in place of the title and the ends of the lines. pinned: the names of A and B where both are
-    in it. listed: whether its numbers are in the data; not where a `Data` has them in full.
+    reader says in place of the title and the ends of the lines. sizes: the numbers that made it, for a saved
+    picture. pinned: the names of A and B where both are in it. listed: whether its numbers are in the data;
+    not where a `Data` has them in full.
     """
 
     key: str
@@ -85,6 +86,7 @@ class Chart:
     x: str = "x"
     labels: bool = False
     alt: str | None = None
+    sizes: str = ""
     pinned: Names | None = None
     listed: bool = True
 
@@ -109,6 +111,12 @@ class Chart:
     def spoken(self) -> str:
         """What a screen reader says: `alt`, or the title and the ends of the lines."""
         return self.alt or f"{self.title}. {lines.ends(self.drawn)}".strip()
+
+    def subtitle(self, page: str) -> str:
+        """Return the line under the title of a saved picture. page: the title of its page."""
+        if self.pinned is None or not self.sizes:
+            return "; ".join(filter(None, (page, self.sizes)))
+        return f"{page}; B: {self.sizes}; {self.pinned['A']}"
 
     def numbers(self) -> pd.DataFrame:
         """The rows in full, under the names that people read."""

@@ -62,6 +62,14 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     return "; ".join(parts)
 
 
+def sizes(setting: Setting) -> str:
+    """Return base, dimension and training length, as a saved chart of several schemes names them."""
+    return (
+        f"base {setting.base:,.10g}, dimension {setting.dim:,}, "
+        f"training length {setting.train_length:,}"
+    )
+
+
 def panel_notes(setting: Setting, provenances: Mapping[str, str]) -> str | None:
     """Say what each scheme's panel really is, as the list of a tooltip; None if there is nothing."""
     return by_scheme({k: panel_note(setting, k, text) for k, text in provenances.items()}) or None

@@ -182,7 +182,9 @@ class Renderer:
 
     def _chart(self, chart: Chart, place: Any) -> None:
         spec = theme.for_projector(chart.spec) if self.presenting else chart.spec
-        spec = theme.titled(spec, chart.title, self.title, projected=self.presenting)
+        spec = theme.titled(
+            spec, chart.title, chart.subtitle(self.title), projected=self.presenting
+        )
         width = "content" if "width" in chart.spec else "stretch"
         place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.spoken)
 

@@ -20,6 +20,7 @@ from posenc.analysis import STARTS, content_and_position
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard.called_pages import (
     block_of,
+    chart,
     data,
     numbers,
     panel_values,
@@ -220,6 +221,22 @@ def test_places_on_the_frequency_scale_are_the_nearest_pairs_each_once() -> None
     assert encoding.chosen_pairs(places, 2047, 1) == (0,)
     assert encoding.chosen_pairs(places, 2047, 101) == (0, 10, 20, 30, 40, 100)
     assert encoding.chosen_pairs(("slowest",), 0, 32) == (0, 31)
+
+
+def test_saved_pictures_name_the_numbers_that_made_them() -> None:
+    b = page(Setting(dim=256, base=500.0, train_length=64), Options(tab=WAVELENGTHS))
+    sizes = "base 500, dimension 256, training length 64"
+    assert chart(b, "wavelengths").subtitle("Encoding") == f"Encoding; {sizes}"
+    clocks: Clocks = block_of(b, Clocks, "clocks")
+    assert [face.subtitle for face in clocks.faces] == [
+        "256 dimensions, base 500; training length 64",
+        "32 dimensions per head, base 500; training length 64",
+    ]
+    a = page(Setting(dim=256, base=9_000.0, train_length=64), Options(tab=WAVELENGTHS))
+    both = compare.pages(b, a, {"A": "A: base 9,000", "B": "B: base 500"}, ["base"])
+    assert chart(both, "wavelengths").subtitle("Encoding") == (
+        f"Encoding; B: {sizes}; A: base 9,000"
+    )
 
 
 @pytest.mark.filterwarnings("error")

@@ -54,7 +54,13 @@ def matrices(read: Encodings) -> list[Block]:
     if len(slopes):
         title = "ALiBi: slope of each head"
         chart = Chart(
-            key="slopes", title=title, frame=slopes, names=("alibi",), draw=charts.slopes, x=""
+            key="slopes",
+            title=title,
+            frame=slopes,
+            names=("alibi",),
+            draw=charts.slopes,
+            x="",
+            sizes=notes.panel_note(read.setting, "alibi"),
         )
         alone.append([Text(f"**{title}**"), chart])
     if alone:
@@ -120,6 +126,7 @@ def wavelengths(read: Encodings) -> list[Block]:
         y="wavelength",
         columns=UNSAID,
         log=True,
+        sizes=notes.sizes(read.setting),
     )
     return [Text(sentences.turns(read), "caption"), *chart]
 

@@ -146,7 +146,7 @@ def page(setting: Setting, options: Options) -> Page:
             Drawer(
                 "map_errors_open",
                 "Residual by offset",
-                lambda: _errors(requests),
+                lambda: _errors(requests, notes.sizes(setting)),
                 icon="show_chart",
             ),
             Controls(("dense",)),
@@ -266,8 +266,8 @@ def _line(kind: str, found: Verdict, control: str) -> str:
     return f"{text} :small[({control.removeprefix('a ')}: {number(found.control)})]"
 
 
-def _errors(requests: Mapping[str, Request]) -> list[Block]:
-    """Return the residual by offset; a matrix per offset takes long."""
+def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
+    """Return the residual by offset; a matrix per offset takes long. sizes: what made it, in words."""
     errors = {kind: results.map_errors(request) for kind, request in requests.items()}
     blocks: list[Block] = []
     drawn = tuple(kind for kind, found in errors.items() if found.error.isfinite().any())
@@ -280,6 +280,7 @@ def _errors(requests: Mapping[str, Request]) -> list[Block]:
             draw=map_errors,
             columns={"x": "offset", "y": "error"},
             log=True,
+            sizes=sizes,
         )
         blocks.append(Text("Thin grey dashes: control, the mean of random tables.", "caption"))
     wide = [kind for kind, found in errors.items() if len(found.offset) < len(OFFSETS)]
