@@ -63,6 +63,7 @@ _HTML = """<!doctype html>
   };
 </script></html>"""
 
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _SHADES = json.dumps({kind: shades(kind).tobytes().hex() for kind in KINDS})
 _MATRIX_FILES = [(matrix.FOLDER / f"{name}.js").read_text("utf-8") for name in matrix.SCRIPTS]
 _FILES = {
@@ -192,7 +193,7 @@ def parsed(text: str) -> tuple[int, int, np.float32]:
     """Return row, column and value of a readout; NaN where it says that there is no value."""
     cell, value = text.replace(": no value", " = nan").split(" = ")
     i, j = cell.strip("()").split(", ")
-    return int(i), int(j), np.float32(value)
+    return int(i), int(j), np.float32(value.replace("\u00a0×\u00a010", "e").translate(_RAISED))
 
 
 def same_values(left: object, right: object) -> bool:

@@ -27,6 +27,12 @@ def crosses(page: Page) -> Locator:
     return row(page, "first").locator(".cross:visible")
 
 
+def test_small_value_is_read_with_its_power_of_ten(page: Page) -> None:
+    show_row(page, example_panels())
+    page.mouse.move(*cell_centre(page, 2, 0, 0))
+    expect(readout(page, 2)).to_have_text("(0, 0) = 1.00000\u00a0×\u00a010⁻³⁰")
+
+
 def test_pointing_at_one_panel_reads_and_marks_the_same_cell_in_all(page: Page) -> None:
     show_row(page, example_panels())
     parts = ".title, .plot, .readout, .legend, .bar, .label"

@@ -17,11 +17,19 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 
 const angleOf = (hand, position) => (position * hand.frequency) % TURN;
 
+/** A number whose power of ten stands as in the page's sentences: 1e-7 as 1 × 10⁻⁷. */
+function inPowers(text) {
+  const [mantissa, power] = text.replace("e+", "e").split("e");
+  if (power === undefined) return text;
+  const raised = [...power].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("");
+  return `${mantissa}\u00a0×\u00a010${raised}`; // no line ends inside a number
+}
+
 /** A number in a few significant digits, large ones whole. */
 function brief(value) {
   if (value === null) return "∞"; // no finite number travels as JSON
   if (value >= 1000) return Math.round(value).toLocaleString("en-US");
-  return value >= 1e-4 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
+  return value >= 1e-4 ? String(Number(value.toPrecision(3))) : inPowers(value.toExponential(1));
 }
 
 const degrees = (angle) => `${((angle / TURN) * 360).toFixed(1)}°`;

@@ -1,16 +1,24 @@
 // Numbers and ticks: what is written along an axis, on the colour bar and under a panel.
 
+/** A number whose power of ten stands as in the page's sentences: 1e-7 as 1 × 10⁻⁷. */
+function inPowers(text) {
+  const [mantissa, power] = text.replace("e+", "e").split("e");
+  if (power === undefined) return text;
+  const raised = [...power].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("");
+  return `${mantissa}\u00a0×\u00a010${raised}`; // no line ends inside a number
+}
+
 /** The shortest decimal of 6 to 9 digits that names this float32 and no other. */
 function exact(value) {
   if (value !== value) return "no value";
   for (let digits = 6; digits < 9; digits++) {
     const text = value.toPrecision(digits);
-    if (Math.fround(text) === value) return text;
+    if (Math.fround(text) === value) return inPowers(text);
   }
-  return value.toPrecision(9);
+  return inPowers(value.toPrecision(9));
 }
 
-const brief = (value) => String(Number(value.toPrecision(3)));
+const brief = (value) => inPowers(String(Number(value.toPrecision(3))));
 
 /** The smallest of 1, 2, 5, 10, 20, ... that is at least `least`. */
 function roundStep(least) {

@@ -236,14 +236,14 @@ class Row {
   }
 
   read(panel, at) {
+    const cell = cellOf(panel, at);
+    const value = cell ? entry(panel, cell.r, cell.c) : NaN;
+    const known = value === value;
     if (this.cell !== null) {
-      const cell = cellOf(panel, at);
-      const value = cell ? entry(panel, cell.r, cell.c) : NaN;
-      const text = value === value ? brief(value) : "no value";
+      const text = known ? brief(value) : "no value";
       return `query ${at.i}, key ${at.j}, distance ${Math.abs(at.i - at.j)}: ${text}`;
     }
-    const text = this.valueText(panel, at);
-    return `(${at.i}, ${at.j})${Number.isNaN(Number(text)) ? ":" : " ="} ${text}`;
+    return `(${at.i}, ${at.j})${known ? " =" : ":"} ${this.valueText(panel, at)}`;
   }
 
   /** Say the values aloud: only after a key, else every move of the mouse would speak. */
