@@ -126,6 +126,14 @@ def decades(form: str) -> alt.Axis:
     return alt.Axis(format=form, gridOpacity={"condition": {"test": whole, "value": 1}, "value": 0})
 
 
+def powers_of_ten() -> alt.Axis:
+    """A log axis whose labels are 10 with a raised power, as sentences write small numbers."""
+    power = "format(round(log(datum.value) / LN10), 'd')"
+    for sign, raised in zip("\u22120123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹", strict=True):
+        power = f"replace({power}, regexp('{sign}', 'g'), '{raised}')"
+    return alt.Axis(labelExpr=f"'10' + {power}", tickCount=6)
+
+
 def boundary_rule() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (

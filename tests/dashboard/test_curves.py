@@ -13,7 +13,7 @@ import vl_convert
 from dashboard.blocks import Chart
 from dashboard.charts.lines import LABEL_GAP, apart, coinciding, ends, labelled
 from dashboard.charts.palette import COLOURS, DASHES, MARKERS, ORDER, PALETTE, STROKES, looks
-from dashboard.charts.theme import readout, spec_of
+from dashboard.charts.theme import powers_of_ten, readout, spec_of
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, drawn, visit
 
@@ -161,3 +161,13 @@ def test_new_scheme_anywhere_in_the_registry_recolours_no_other() -> None:
         more = looks([*kinds[:place], "new", *kinds[place:]])
         assert more.pop("new")[0] not in COLOURS.values()
         assert more == {kind: (COLOURS[kind], STROKES[kind], MARKERS[kind]) for kind in kinds}
+
+
+def test_log_axis_writes_powers_of_ten_as_sentences_do() -> None:
+    rows = [{"x": n, "y": 10.0**power} for n, power in enumerate((-16, -8, 0, 4))]
+    axis = powers_of_ten()
+    axis["values"] = [row["y"] for row in rows]
+    y = alt.Y("y:Q", scale=alt.Scale(type="log"), axis=axis)
+    chart = alt.Chart(alt.Data(values=rows)).mark_line().encode(x="x:Q", y=y)
+    svg = vl_convert.vegalite_to_svg(chart.to_json())
+    assert {*re.findall(r">(10[^<]*)<", svg)} == {"10⁻¹⁶", "10⁻⁸", "10⁰", "10⁴"}

@@ -306,7 +306,9 @@ def map_errors(kinds: tuple[str, ...]) -> theme.Spec:
     Frame: scheme, x (offset), y (error), control.
     """
     x = alt.X("x:Q", title="offset k", scale=alt.Scale(type="log", base=2))
-    y = alt.Y("y:Q", title="relative error", scale=alt.Scale(type="log"), axis=theme.decades(".0e"))
+    y = alt.Y(
+        "y:Q", title="relative error", scale=alt.Scale(type="log"), axis=theme.powers_of_ten()
+    )
     spec = lines.line_spec(kinds, x, y, "offset k", form=".3e", points=True)
     control = (
         alt.Chart()
