@@ -41,7 +41,9 @@ def archive(
         files[f"numbers/{file_name(table.title)}.csv"] = csv_file.written(table.numbers())
     for picture in pictures_of(blocks):
         if isinstance(picture, Chart):
-            spec = theme.titled(picture.spec, picture.title, page.title, projected=False)
+            spec = theme.titled(
+                picture.spec, picture.title, picture.subtitle(page.title), projected=False
+            )
             files |= _drawn(file_name(picture.key), pictures.chart(spec, picture.drawn))
             continue
         row = picture.row(page.title)

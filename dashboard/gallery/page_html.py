@@ -144,7 +144,7 @@ class Writer:
     def chart(self, chart: Chart) -> str:
         """Return the specification of a chart with its rows, for gallery.js."""
         self.pictures.append(chart)
-        spec = theme.titled(chart.spec, chart.title, self.title, projected=False)
+        spec = theme.titled(chart.spec, chart.title, chart.subtitle(self.title), projected=False)
         rows = [
             {name: _short(value) for name, value in row.items() if not pd.isna(value)}
             for row in chart.drawn.astype(object).to_dict("records")

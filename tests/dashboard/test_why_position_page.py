@@ -1,6 +1,5 @@
 """The page Why order matters: its numbers, a visitor's sentence and its controls."""
 
-import dataclasses
 import math
 import re
 from itertools import product
