@@ -72,7 +72,7 @@ class Chart:
     names: of its lines or bars. draw: returns the specification of these names. columns: what the data
     call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
     to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a screen
-    reader says in place of the title and the ends of the lines. sizes: the numbers that made it, for a saved
+    reader says in place of the title and the ends of the lines. sizes: what made it, for a saved
     picture. pinned: the names of A and B where both are in it. listed: whether its numbers are in the data;
     not where a `Data` has them in full.
     """
