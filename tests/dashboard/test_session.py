@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
-from dashboard import controls, render, run, session, tools
+from dashboard import all_pages, controls, render, session, tools
 from dashboard.blocks import Changes, Chart, Matrices, Page, Text, Uses
 from dashboard.settings import PRESETS, Setting
 from dashboard.settings.stops import STOPS
@@ -313,8 +313,7 @@ LONE = Setting(dim=64, heads=4, length=24, train_length=16, schemes=("alibi", "n
 
 def uses_of(page: str, now: State) -> Uses:
     """What a page reads of a setting, at its options."""
-    folder = pages.FOLDERS[page]
-    return run.uses_of(run.module_of(folder), now, folder)
+    return all_pages.uses_of(now, pages.FOLDERS[page])
 
 
 def keys_of_sidebar(at: AppTest) -> set[str]:
@@ -347,7 +346,7 @@ def test_sidebar_draws_what_the_page_uses(page: str) -> None:
 
 @pytest.mark.parametrize("page", [page for page in pages.PAGES if page != "train"])
 def test_what_the_sidebar_does_not_draw_changes_nothing(page: str) -> None:
-    uses, module = uses_of(page, State()), run.module_of(pages.FOLDERS[page])
+    uses, module = uses_of(page, State()), all_pages.module_of(pages.FOLDERS[page])
     hidden = {name: value for name, value in OTHER.items() if name not in controls.used(uses, LONE)}
     assert hidden
     usual, other = (
