@@ -129,7 +129,7 @@ def overflow(sizes: Sizes) -> Verdict:
             Number(f"largest {sizes.precision} number", limit),
         ),
         f"The largest power of {figure(sizes.base)} is {figure(top)}. The largest {sizes.precision} "
-        f"number is {figure(limit)}, so {fraction(count, len(powers))} powers overflow{base}.",
+        f"number is {figure(limit)}. Powers that overflow: {fraction(count, len(powers))}{base}.",
     )
 
 

@@ -240,6 +240,6 @@ def test_next_skips_the_answer_of_a_step_without_a_question() -> None:
 def test_answer_is_sent_once_it_is_opened() -> None:
     at = drawn(visit(PAGE))
     assert not [text for text in at.markdown if text.value.startswith("Yes.")]
-    at.session_state["open_answer"] = "1"
+    at.button(key="next_step").click()
     (text,) = [text for text in drawn(at.run()).markdown if text.value.startswith("Yes.")]
     assert text.value.startswith("Yes. With a causal mask")

@@ -241,7 +241,7 @@ def test_comparison_is_chosen_by_its_title_and_stands_in_the_link_by_its_name(st
     add_run(store, small_spec("rope", train_length=128), Score("context", TRAINED, 128, 1.0, 1))
     link = {"schemes": "rope", "comparison": OF_ROPE}
     at = drawn(visit("extrapolation", link | {"half": "measured"}))
-    box = at.segmented_control(key="comparison_control")
+    box = at.segmented_control(key="comparison")
     assert [*box.options] == [OF_SHIPPED, "Text, 64 tokens", "Text, 128 tokens"]
     assert "Trained on 64 tokens" in headline(at)
     (other,) = [name for name in runs.comparisons(runs.all_ids()) if name != OF_ROPE]
@@ -496,7 +496,7 @@ def test_page_opens_on_the_models_that_the_other_pages_show(
     assert (opened.task, opened.train_length) == task
     assert shown.headline.startswith(f"Trained on {task[1]} tokens")
     start = start_page(Setting(schemes=schemes), StartOptions())
-    assert any(f"small models trained on {task[1]} tokens" in text for text in texts(start))
+    assert any(f"Loss: trained on {task[1]} tokens" in text for text in texts(start))
     default = names[OF_SHIPPED]
     assert (default.task, default.train_length) == ("language", 128)
 

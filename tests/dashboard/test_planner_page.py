@@ -380,7 +380,7 @@ def test_field_of_an_empty_trained_length_is_empty() -> None:
 
 
 def test_refused_config_leaves_no_plan_of_another_model_on_the_page() -> None:
-    at = drawn(visit(PAGE, {"model": "llama-2-7b", "context": "16384"}, your_model=True))
+    at = drawn(visit(PAGE, {"model": "llama-2-7b", "context": "16384"}, model_menu=True))
     assert at.code
     text = json.dumps({"model_type": "llama", "max_position_embeddings": -1})
     at.text_area(key="config_text_0").set_value(text).run()
@@ -399,7 +399,7 @@ def test_refused_config_leaves_no_plan_of_another_model_on_the_page() -> None:
 
 def test_target_and_trained_length_of_the_last_model_do_not_outlive_it() -> None:
     link = {"context": "16384", "trained": "4096"}
-    at = drawn(visit(PAGE, link, your_model=True))
+    at = drawn(visit(PAGE, link, model_menu=True))
     config = {"model_type": "llama", "max_position_embeddings": 32_768}
     at.text_area(key="config_text_0").set_value(json.dumps(config)).run()
     at.button(key="use_config").click().run()

@@ -55,7 +55,7 @@ def page_text(at: AppTest) -> str:
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "start": ("start", {}), "overview": ("at_a_glance", {}), "similarity": ("similarity", {}),
     "pca": ("pca", {}), "extrapolation": ("extrapolation", {"half": "formula"}),
-    "why_position": ("why_order_matters", {}),
+    "why_position": ("why_order_matters", {}), "relative_offsets": ("relative_offsets", {}),
 }  # fmt: skip
 VISITED = [page for page in SCHEME_PAGES if page not in FUNCTIONS]
 

@@ -32,7 +32,7 @@ from posenc.schemes import SchemeConfig
 
 USES = Uses(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
 TITLE = "How Transformers know where words are"
-HEIGHT = 228
+HEIGHT = 198
 DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
 BADGES = {Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray"}
 NATS = (
