@@ -135,21 +135,13 @@ def past_training(curve: Curve) -> PastTraining:
 
 
 def recall_past_training(curve: Curve) -> str:
-    """Return the accuracy of recall at the longest distance, or why there is none, in words."""
+    """Return the accuracy of recall at the longest distance in words; none where it was not learned."""
     last = curve.points[-1]
     if not summary.learned(curve):
-        return "not learned"
+        return "recall not learned"
     if last.x <= farthest(curve.specification):
-        return f"ends at {last.x:,}"
-    return f"{last.mean:.0%}"
-
-
-def recall_distances(curves: Sequence[Curve]) -> str:
-    """Return at which distances recall was trained and is evaluated, "" without curves."""
-    if not curves:
-        return ""
-    distance = max(point.x for curve in curves for point in curve.points)
-    return f"Recall: distance {distance:,}, trained up to {farthest(curves[0].specification):,}. "
+        return f"recall ends at {last.x:,}"
+    return f"recall {last.mean:.0%}"
 
 
 def at_base(curves: Sequence[Curve]) -> str:

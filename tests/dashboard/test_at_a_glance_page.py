@@ -99,23 +99,13 @@ def test_loss_past_training_is_that_of_the_shipped_runs() -> None:
             measured[SCHEMES[kind].label]
             == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
         )
-    (note,) = [text for text in texts(at) if text.startswith("Past training: ")]
-    assert note.startswith(
-        "Past training: small models, trained once at base 10,000; they do not follow the sliders. Loss "
-        "per byte: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29. "
-    )
-    recalled, recall = facts["recall past training"], means("recall", 32, "recall")
-    assert recalled["Learned"] == "ends at 29"
-    assert recalled["Sinusoidal"] == "not learned"
-    for kind in ("rope", "alibi"):
-        assert recalled[SCHEMES[kind].label] == f"{recall[kind][511]:.0%}"
+    assert any("trained on 128 tokens, evaluated at 2,048" in text for text in texts(at))
 
 
 def test_schemes_that_one_comparison_alone_has_are_of_that_comparison() -> None:
     at = shown(schemes=("alibi", "t5"))
     losses = means("language", 64, "context")
     measured = facts_of(at)["loss past training"]
-    assert facts_of(at)["recall past training"]["T5 bias"] == "not measured"
     for kind, word in (("alibi", "holds"), ("t5", "breaks")):
         change = losses[kind][1_024] - losses[kind][64]
         assert (

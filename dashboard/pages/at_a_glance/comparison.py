@@ -60,16 +60,12 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
     curves = {
         curve.specification.scheme.kind: curve for curve in runs.shipped_loss(tuple(requests))
     }
-    recalls = {
-        curve.specification.scheme.kind: curve for curve in runs.shipped_recall(tuple(requests))
-    }
     rows = []
     for kind, request in requests.items():
         scheme = request.build("cpu")
         where, end = place(scheme), scheme.max_length
         parameters = sum(parameter.numel() for parameter in scheme.parameters())
         error, loss = measured[kind].translation_invariance_error, curves.get(kind)
-        recall = recalls.get(kind)
         if error is None:
             offset_only = "cannot be measured"
         else:
@@ -88,9 +84,6 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 else f"no, ends at {end:,}",
                 "loss past training": run_results.past_training(loss).text
                 if loss
-                else "not measured",
-                "recall past training": run_results.recall_past_training(recall)
-                if recall
                 else "not measured",
                 "used by": _used_by(kind),
                 "paper": f"[{paper}](https://arxiv.org/abs/{arxiv})" if paper else "none named",

@@ -115,14 +115,13 @@ def page(setting: Setting, options: Options) -> Page:
 
 
 def _losses(kinds: tuple[str, ...]) -> list[Block]:
-    """Say what the losses and the recall of the table are."""
+    """Say what the losses of the table are."""
     measured = runs.shipped_loss(kinds)
     if not measured:
         return []
     sentence = (
-        f"Past training: small models, trained once{run_results.at_base(measured)}; they do not follow the "
-        f"sliders. Loss per byte: {run_results.lengths(measured)}. "
-        f"{run_results.recall_distances(runs.shipped_recall(kinds))}{run_results.rules()}"
+        f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
+        f"{run_results.rules()}"
     )
     return [Text(sentence, "caption", help=run_results.rules_in_percent())]
 

@@ -95,11 +95,15 @@ def page(setting: Setting, options: Options) -> Page:
 def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
     at_base = run_results.at_base(measured)
-    text = (
-        f"Badges: small models, trained once{at_base}; they do not follow the sliders. "
-        f"Loss: {run_results.lengths(measured)}. {run_results.recall_distances(recalls)}"
-    )
-    return text.strip()
+    parts = [
+        f"Badges: small models, trained once{at_base}; they do not follow the sliders.",
+        f"Loss: {run_results.lengths(measured)}.",
+    ]
+    if recalls:
+        distance = max(point.x for curve in recalls for point in curve.points)
+        trained = run_results.farthest(recalls[0].specification)
+        parts.append(f"Recall: distance {distance:,}, trained up to {trained:,}.")
+    return " ".join(parts)
 
 
 def _card(
@@ -111,7 +115,7 @@ def _card(
         past = run_results.past_training(curve)
         badges.append(f":{BADGES[past.effect]}-badge[{past.text}]")
     if recall is not None:
-        badges.append(f":gray-badge[recall {run_results.recall_past_training(recall)}]")
+        badges.append(f":gray-badge[{run_results.recall_past_training(recall)}]")
     if badges:
         top.append(Text("  \n".join(badges)))
     return [
