@@ -33,6 +33,7 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
     page.on("requestfailed", lambda request: faults.append(request.url))
     page.goto((gallery / "index.html").as_uri())
     expect(page).to_have_url((gallery / "start.html").as_uri())
+    expect(page.locator(".chart svg").first).to_be_visible()  # all scripts have arrived
     page.get_by_role("navigation").get_by_role("link", name="Similarity").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Similarity")
     chart = page.locator(".chart svg").first

@@ -203,7 +203,10 @@ def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
     assert json.loads(files["pinned.json"])["base"] == 500
     assert json.loads(files["settings.json"])["base"] == 10_000
     assert "\n\nB: model dimension 512, base 10,000, 1 more. RoPE" in files["README.txt"].decode()
-    assert "\n\nA: model dimension 64, base 500, 1 more. Position similarity first" in files["README.txt"].decode()
+    assert (
+        "\n\nA: model dimension 64, base 500, 1 more. Position similarity first"
+        in files["README.txt"].decode()
+    )
     assert b"at settings.json (B)" in files["README.txt"]
     assert "figures/similarity-change-1-rope.png" in files
     assert isinstance(picture, Matrices)

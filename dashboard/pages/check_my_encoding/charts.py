@@ -8,6 +8,8 @@ from dashboard.charts import theme
 from dashboard.charts.theme import Spec
 from dashboard.pages.check_my_encoding import data
 
+HEIGHT = 236  # beside the verdict, whole on the first screen of a projector
+
 
 @functools.cache
 def positions(_names: tuple[str, ...]) -> Spec:
@@ -32,7 +34,7 @@ def positions(_names: tuple[str, ...]) -> Spec:
             ],
         )
     )
-    return theme.spec_of(alt.layer(lines).properties(height=theme.HEIGHT))
+    return theme.spec_of(alt.layer(lines).properties(height=HEIGHT))
 
 
 def _powers() -> alt.Axis:
@@ -56,4 +58,4 @@ def differences(_names: tuple[str, ...]) -> Spec:
             tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g")],
         )
     )  # fmt: skip
-    return theme.spec_of(alt.layer(points).properties(height=theme.HEIGHT))
+    return theme.spec_of(alt.layer(points).properties(height=HEIGHT))
