@@ -31,7 +31,7 @@ _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 def headline(result: Identification) -> str:
     """Return what a table is, in one sentence."""
     if result.constant is not None:
-        return f"None of these: every number of this table is {result.constant:.6g}."
+        return f"No known formula: every number of this table is {result.constant:.6g}."
     if result.hypothesis is None or result.arrangement is None:
         return (
             f"No known formula makes this {result.rows:,} x {result.width:,} table: the nearest sinusoidal "

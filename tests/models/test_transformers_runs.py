@@ -147,7 +147,7 @@ def test_keys_of_published_files_are_read_as_the_class_reads_them(model_type: st
             {"position_embedding_type": "rotary", "is_decoder": True},
             "is_decoder must be false",
         ),
-        ("molmo2_text", {"rope_scaling_layers": [0, 1]}, "rope_scaling_layers is"),
+        ("molmo2_text", {"rope_scaling_layers": [0, 1]}, "rope_scaling_layers must have"),
         ("ernie4_5_vl_moe_text", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "of default"),
     ],
 )
