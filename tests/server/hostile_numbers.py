@@ -102,7 +102,11 @@ def hostile_configs() -> list[HostileFile]:
         ("300,000 quotes escaped", b'"' + b'\\"' * 300_000, "is not JSON"),
         ("an index of 20,000 shards", json.dumps(many).encode(), "model_type is missing"),
         ("100,000 factors", config(rope_scaling=factors), "factor"),
-        ("60,000 kinds of layers", config(model_type="qwen3", layer_types=["full"] * 60_000), "4 entries"),
+        (
+            "60,000 kinds of layers",
+            config(model_type="qwen3", layer_types=["full"] * 60_000),
+            "4 entries",
+        ),
     ]
     return _labelled("config", files)
 

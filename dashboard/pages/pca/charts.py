@@ -10,7 +10,7 @@ from dashboard.charts.theme import GRAY, Spec, in_order, spec_of
 from dashboard.pages.pca.data import SHARE
 
 # Plot area in CSS pixels: two fit in a row of a window 1,280 wide, beside the sidebar.
-WIDTH, HEIGHT = 350, 250
+WIDTH, HEIGHT = 343, 245
 MIDDLE = "#21918c"  # of viridis
 
 
