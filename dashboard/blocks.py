@@ -109,7 +109,7 @@ class Chart:
 
     @cached_property
     def spoken(self) -> str:
-        """What a screen reader says: `alt`, or the title and the ends of the lines."""
+        """The words of a screen reader: `alt`, or the title and the ends of the lines."""
         return self.alt or f"{self.title}. {lines.ends(self.drawn)}".strip()
 
     def subtitle(self, page: str) -> str:

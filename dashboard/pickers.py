@@ -1,4 +1,4 @@
-"""What is chosen from more than a list: a model, a learned table; each in a menu made when it is opened.
+"""Choices from more than a list: a model, a learned table; each in a menu made when it is opened.
 
 Of a pasted or uploaded config only its token is kept, which holds the keys that bear on position; of an
 uploaded checkpoint only the table.

@@ -1,4 +1,4 @@
-"""What a visitor has chosen, as one value, and the same as the text of a link.
+"""The choices of a visitor as one value, and the same as the text of a link.
 
 Nothing here knows of Streamlit. `session` keeps the state of each visitor; the link is a function of it.
 """
@@ -128,7 +128,7 @@ def _words(rule: fields.Rule, value: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Linked:
-    """What a link means: a state, the names in it that were ignored, what was cut, a sentence each."""
+    """The meaning of a link: a state, ignored names, and a sentence for each text that was cut."""
 
     state: State
     ignored: tuple[str, ...]
@@ -136,7 +136,7 @@ class Linked:
 
     @property
     def notice(self) -> str:
-        """What was not read as it stands, "" for nothing."""
+        """The sentence on what was ignored or cut, "" for nothing."""
         texts = [*self.cut]
         if self.ignored:
             names = sorted({*self.ignored})

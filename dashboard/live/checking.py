@@ -1,4 +1,4 @@
-"""What of Check only a running server can draw: the uploaders of tables, and of queries and keys.
+"""The parts of Check that need a running server: the uploaders of tables, and of queries and keys.
 
 A callback of an uploader reads the file, keeps its numbers under a name made of their content, and chooses
 that name as an option, before the page is made.

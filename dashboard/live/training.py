@@ -1,4 +1,4 @@
-"""What of Train runs on this server: an own text, a start, and the board of jobs."""
+"""The parts of Train that need a running server: an own text, a start, and the board of jobs."""
 
 import contextlib
 from collections.abc import Callable, Sequence

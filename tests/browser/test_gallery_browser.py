@@ -1,6 +1,7 @@
 """A gallery opened from disk in a browser without a network: pictures are drawn, links lead on."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -25,9 +26,9 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_charts_and_matrices_are_drawn_and_read_without_a_network(
-    chromium: Browser, gallery: Path, scheme: str
+    chromium: Browser, gallery: Path, scheme: Literal["light", "dark"]
 ) -> None:
-    context = chromium.new_context(offline=True, color_scheme=scheme)  # type: ignore[arg-type]
+    context = chromium.new_context(offline=True, color_scheme=scheme)
     page, faults = context.new_page(), []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("requestfailed", lambda request: faults.append(request.url))

@@ -6,7 +6,7 @@ import pytest
 
 import posenc
 from dashboard.mathml import UnknownLatex, mathml
-from posenc.latex import NOTATIONS
+from posenc.latex import NOTATIONS, Notation
 from posenc.schemes import SCHEMES
 
 
@@ -18,8 +18,10 @@ def leaves(latex: str) -> str:
 @pytest.mark.parametrize("kind", SCHEMES)
 @pytest.mark.parametrize("notation", NOTATIONS)
 @pytest.mark.parametrize("numbers", [False, True])
-def test_every_formula_of_a_scheme_is_read_whole(kind: str, notation: str, numbers: bool) -> None:
-    formula = posenc.formula(posenc.Sizes().config(kind), notation, numbers=numbers)  # type: ignore[arg-type]
+def test_every_formula_of_a_scheme_is_read_whole(
+    kind: str, notation: Notation, numbers: bool
+) -> None:
+    formula = posenc.formula(posenc.Sizes().config(kind), notation, numbers=numbers)
     written = mathml(formula)
     root = ElementTree.fromstring(written)
     assert "\\" not in "".join(root.itertext())

@@ -1,4 +1,4 @@
-"""What the page Check my encoding asks: which part is open, and which table is checked."""
+"""Options of Check my encoding: which part is open, and which table is checked."""
 
 import re
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Options:
 
     @property
     def mark(self) -> str:
-        """What the option `refused` begins with while the part and the table stay that were shown then."""
+        """The beginning of the option `refused`, which counts while this part and this table are shown."""
         return f"{self.part}, {self.table}: "
 
     @property

@@ -1,4 +1,4 @@
-"""What the Claims page shows: verdicts at a setting, counted, in order and as one table."""
+"""Numbers and words of the Claims page: verdicts at a setting, counted, in order and as one table."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from posenc.schemes.sizes import Sizes, own_rules
 
 
 class Outcome(NamedTuple):
-    """What the page calls an outcome: its option of the filter, its word and its icon."""
+    """The words of the page for an outcome: its option of the filter, its word and its icon."""
 
     option: str
     word: str

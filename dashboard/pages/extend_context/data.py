@@ -81,7 +81,7 @@ class PlannerRead:
 
     @property
     def said(self) -> str:
-        """What stands over the advice."""
+        """The sentences that stand over the advice."""
         return " ".join(filter(None, (self.headline, self.why, self.assumed)))
 
     @property

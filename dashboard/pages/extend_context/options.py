@@ -1,4 +1,4 @@
-"""What the page Extend a model's context asks: target, trained length, methods, and what is open of it."""
+"""Options of Extend a model's context: target, trained length, methods, and which tabs are open."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar

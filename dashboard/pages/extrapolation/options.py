@@ -1,4 +1,4 @@
-"""What the page Extrapolation asks beside the shared numbers."""
+"""Options of the page Extrapolation, beside the shared numbers."""
 
 from dataclasses import dataclass
 

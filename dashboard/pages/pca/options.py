@@ -1,4 +1,4 @@
-"""What the PCA page asks beside the shared numbers."""
+"""Options of the PCA page, beside the shared numbers."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ PLANES = {FIRST: ("PC1", "PC2"), SECOND: ("PC2", "PC3")}
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the PCA page asks beside the shared numbers."""
+    """Options of the PCA page, beside the shared numbers."""
 
     plot: str = fields.Choice(
         options=(FIRST, SECOND, VARIANCE),

@@ -48,7 +48,7 @@ for specification in plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the page asks; schemes and base are in the sidebar.
+    """Options of the page; schemes and base are in the sidebar.
 
     training_text: the key of an own text, "" for Python's sources. No link holds it: others lack the text.
     """

@@ -1,4 +1,4 @@
-"""What the page Why order matters asks: a sentence, its other order, and the scheme that is shown."""
+"""Options of Why order matters: a sentence, its other order, and the scheme that is shown."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ SWAPPED = "first and third swapped"  # what it means at first; the words can be 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the page asks beside the shared numbers.
+    """Options of the page, beside the shared numbers.
 
     order_scheme: the label of a scheme. swap, swap_with: the two words that change places, counted from 1;
     read where two words are swapped.
