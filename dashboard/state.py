@@ -256,7 +256,9 @@ def stops(setting: Setting, name: str, most_positions: int) -> list[Any]:
     A number without usual values has every one of its range. most_positions: that are shown at most.
     """
     rule, model = RULES[name], setting.real_model
-    grid: Sequence[Any] = STOPS.get(name) or range(rule.low, rule.high + 1)  # type: ignore[attr-defined]
+    grid: Sequence[Any] = STOPS.get(name, ())
+    if isinstance(rule, fields.IntRange) and not grid:
+        grid = range(rule.low, rule.high + 1)
     heads = head_count(setting.heads, model)
     least_heads = setting.alibi_head if model is None else 0
 
