@@ -44,8 +44,9 @@ class Mutant:
     """A fault: `old`, which occurs exactly once in `path`, becomes `new`; one of `tests` must fail.
 
     path: relative to posenc/, or to the project's root if it begins with dashboard/.
-    tests: stems of test files (`attention` for tests/*/test_attention.py), or names of single tests
-    (`attention.py::test_name[case]`), or folders (`library/`).
+    tests: stems of test files (`attention` for tests/*/test_attention.py), or names of tests
+    (`attention.py::test_name`, with every case, or `attention.py::test_name[case]`), or folders
+    (`library/`).
     """
 
     name: str
@@ -115,6 +116,7 @@ class Selection:
             item
             for item, name in names
             if name in self.single
+            or name.split("[")[0] in self.single
             or name.split(".py")[0] in self.whole
             or (self.folders and item.nodeid.startswith(self.folders))
         ]
