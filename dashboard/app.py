@@ -14,6 +14,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 if get_script_run_ctx(suppress_warning=True) is None:
     from starlette.middleware import Middleware
 
+    from dashboard import previews
     from dashboard.server import hosting, incidents
     from dashboard.server.upload_limit import UploadLimit
     from posenc.errors import PluginError
@@ -29,6 +30,7 @@ if get_script_run_ctx(suppress_warning=True) is None:
     app = st.App(
         __file__,
         lifespan=hosting.lifespan,
+        routes=[previews.route()],
         middleware=[Middleware(UploadLimit)],
         on_script_error=incidents.tell,
     )

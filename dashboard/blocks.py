@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dashboard.charts import frames, lines, overlay
 from dashboard.charts.theme import Spec
-from dashboard.components.clock import Face
+from dashboard.components.clock import Face, encode
 from dashboard.components.matrix import Panel, Scale
 from dashboard.components.matrix import Row as MatrixRow
 
@@ -176,6 +176,11 @@ class Clocks:
     trained: int
     text: str
     two: bool = False
+
+    @cached_property
+    def sent(self) -> Mapping[str, Any]:
+        """The clocks as they travel to the browser."""
+        return encode(self.faces, self.last, self.trained, self.text, self.first, two=self.two)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from dashboard import pickers, results, session, state
 from dashboard.blocks import Narrowed, Uses
 from dashboard.server import settings
 from dashboard.settings import PRESETS, Setting, record
-from dashboard.settings.stops import STOPS
+from dashboard.settings.stops import STOPS, stop_text
 from dashboard.state import RULES
 from dashboard.text import plain
 from posenc import fields
@@ -56,15 +56,11 @@ def control(
     if name in LISTED and name in RULES and not exact:
         setting = session.current().setting
         stops = state.stops(setting, name, settings.current().positions)
-        place.select_slider(rule.label, stops, shown, format_func=_stop, **common)
+        place.select_slider(rule.label, stops, shown, format_func=stop_text, **common)
     else:
         _widget(place, rule, shown, offered, empty, common | {"step": 0.01} if exact else common)
     if typed:
         place.warning(plain(state.told_cut(rule, value)), icon=":material/info:")
-
-
-def _stop(value: float) -> str:
-    return f"{value:,.15g}"
 
 
 def _shown(rule: fields.Rule, value: Any, offered: Narrowed | None, *, empty: bool) -> Any:

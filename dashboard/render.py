@@ -107,10 +107,7 @@ class Renderer:
                     matrix_row(block.row(self.title), watch or None)
             case Clocks():
                 with place.container(gap=None):
-                    clock_row(
-                        block.faces, key=block.key, first=block.first, last=block.last, two=block.two,
-                        trained=block.trained, text_alternative=block.text,
-                    )  # fmt: skip
+                    clock_row(block.key, block.sent)
             case Formula():
                 place.latex(block.latex)
             case Code():

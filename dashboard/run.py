@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from dashboard import controls, drawers, results, session, state, tools
+from dashboard import controls, drawers, previews, results, session, state, tools
 from dashboard.all_pages import kind_of, page_at, uses_of
 from dashboard.blocks import Page, Text
-from dashboard.components import browser
+from dashboard.components import browser, preview
 from dashboard.menu import ADDRESSES, SECTIONS
 from dashboard.render import Renderer
 from dashboard.server import incidents, run_queue, settings, training_process
@@ -66,6 +66,8 @@ def draw() -> None:
         _tell(now.setting)
         renderer.page(page)
         drawers.draw(page, renderer.drawn)
+        if followed := previews.following(now, folder, renderer.drawn):
+            preview.follow(followed)
         # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
         # would lose its value on the way between them.
         browser.keep_one_step_per_page(session.address_to_write(), folder)

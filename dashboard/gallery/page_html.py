@@ -39,7 +39,6 @@ from dashboard.blocks import (
     Text,
 )  # fmt: skip
 from dashboard.charts import theme
-from dashboard.components.clock import faces
 from dashboard.components.matrix.payload import encode
 from dashboard.gallery.markdown import inline, paragraphs
 from dashboard.mathml import mathml
@@ -106,10 +105,7 @@ class Writer:
                 content = base64.b64encode(encode(block.row(self.title))).decode()
                 return _data("matrix", content, block.text)
             case Clocks():
-                clocks = faces.encode(
-                    block.faces, block.last, block.trained, block.text, block.first
-                )
-                return _data("clocks", {**clocks, "two": block.two}, block.text)
+                return _data("clocks", block.sent, block.text)
             case Drawing():
                 label, size = html.escape(block.alt), f"width:{block.width}px"
                 image = base64.b64encode(block.svg.encode()).decode()

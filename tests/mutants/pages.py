@@ -23,4 +23,8 @@ MUTANTS_OF_PAGES = (
     Mutant("the address counts in every run", "dashboard/session.py",
            "if before is None or back or (query and came):", "if before is None or back or query:",
            ("session",)),
+    Mutant("a picture that changed said to be the one that is there", "dashboard/previews.py",
+           "and sent == sent_bytes(drawn)", "", ("previews",)),
+    Mutant("pictures beside a slider that the server drew elsewhere", "dashboard/previews.py",
+           'query | {name: [str(drawn).replace(",", "")]}', "query", ("previews",)),
 )  # fmt: skip

@@ -6,6 +6,8 @@
 // twice a second.
 
 const SHARED = Symbol.for("posenc.clock");
+// The clocks that preview.js may show at another stop of a slider, and the names of those that it does.
+const PREVIEW = (globalThis[Symbol.for("posenc.preview")] ??= { pictures: new Map(), ahead: new Set() });
 const SPEEDS = [1, 4, 16, 64, 256, 1024]; // positions per second
 const TURN = 2 * Math.PI;
 const OUTER = 90; // radius of the fastest pair's ring, in a picture 236 wide, wider where text is larger
@@ -262,6 +264,11 @@ class Clock {
     this.root.dataset.paints = ++this.paints;
   }
 
+  /** A preview as `show` takes it: a clock's travels whole. */
+  expanded(preview) {
+    return preview;
+  }
+
   seek(position) {
     this.at = position;
     this.before = undefined; // the clock goes on from here
@@ -325,7 +332,9 @@ function hand({ parentElement, data }, style) {
   if (!data) return;
   let clock = clocks.get(parentElement);
   if (!clock) clocks.set(parentElement, (clock = new Clock(parentElement, style)));
-  clock.show(data);
+  clock.sent = data;
+  PREVIEW.pictures.set(data.name, clock);
+  if (!PREVIEW.ahead.has(data.name)) clock.show(data);
 }
 
 /** Called with the style sheet when this code arrives; clocks that came first are waiting. */

@@ -34,14 +34,17 @@ class Face:
 
 
 def encode(
-    faces: Sequence[Face], last: int, trained: int, text: str, first: int = 0
+    faces: Sequence[Face], last: int, trained: int, text: str, first: int = 0, *, two: bool = False
 ) -> dict[str, Any]:
     """Return what the browser draws: hands in float64, waves in float32.
 
-    The period of a hand is in positions per turn, null where it never turns; turns are those in training.
+    first: where the slider stands at first; last: its last position; trained: the training length, marked
+    on it; text: what a reader hears instead. two: whether no more than two faces stand in a line. The
+    period of a hand is in positions per turn, null where it never turns; turns are those in training.
     """
     return {
         "text": text,
+        "two": two,
         "first": first,
         "last": last,
         "trained": trained,

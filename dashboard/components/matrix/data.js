@@ -15,19 +15,19 @@ function decode(bytes) {
   const length = new DataView(buffer).getUint32(0, true);
   const row = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   let offset = 4 + length;
-  for (const panel of row.panels) {
-    const words = new Float32Array(buffer, offset, panel.count);
+  row.panels = row.panels.map((panel) => {
     offset += 4 * panel.count;
-    if (panel.kind === "waves") {
-      panel.values = waves(words, panel);
-      panel.kind = "full";
-      continue;
-    }
-    // Blanks at the end did not travel.
-    panel.values = new Float32Array(SIZE[panel.kind](panel)).fill(NaN);
-    panel.values.set(words);
-  }
+    return filled(panel, new Float32Array(buffer, offset - 4 * panel.count, panel.count));
+  });
   return row;
+}
+
+/** A panel of the header with its values, of which these words travelled. */
+function filled(panel, words) {
+  if (panel.kind === "waves") return { ...panel, kind: "full", values: waves(words, panel) };
+  const values = new Float32Array(SIZE[panel.kind](panel)).fill(NaN); // blanks at the end did not travel
+  values.set(words);
+  return { ...panel, values };
 }
 
 /** A table of sines and cosines (values.py): radians per row of each column, and whether it is a sine. */

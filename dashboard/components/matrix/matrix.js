@@ -12,6 +12,8 @@
 // and row.js (all panels).
 
 const SHARED = Symbol.for("posenc.matrix");
+// The rows that preview.js may show at another stop of a slider, and the names of those that it does.
+const PREVIEW = (globalThis[Symbol.for("posenc.preview")] ??= { pictures: new Map(), ahead: new Set() });
 
 const rows = new WeakMap(); // shadow root -> Row: a rerun with the same key finds its row again
 
@@ -20,7 +22,9 @@ function draw({ parentElement, data, setTriggerValue }, style) {
   let row = rows.get(parentElement);
   if (!row) rows.set(parentElement, (row = new Row(parentElement, style)));
   row.send = (cell) => setTriggerValue("cell", cell);
-  row.show(decode(data));
+  row.sent = decode(data);
+  PREVIEW.pictures.set(row.sent.name, row);
+  if (!PREVIEW.ahead.has(row.sent.name)) row.show(row.sent);
 }
 
 /** Called with the style sheet when this code arrives; rows that came first are waiting.

@@ -10,7 +10,7 @@ Everything is little-endian. NaN means "no value here" and is drawn as a blank.
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -113,7 +113,19 @@ class Row:
 
 def encode(row: Row) -> bytes:
     """Return the bytes that the browser decodes: header and values of all panels, in order."""
-    sent = [words(panel.values) for panel in row.panels]
+    values = [sent_bytes(panel.values) for panel in row.panels]
+    return joined(row_header(row, values), values)
+
+
+def joined(header: Mapping[str, Any], values: Iterable[bytes]) -> bytes:
+    """Return a header and the values that it describes as the browser decodes them."""
+    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    return len(text).to_bytes(4, "little") + text + b"".join(values)
+
+
+def row_header(row: Row, sent: Sequence[bytes]) -> dict[str, Any]:
+    """Return what the browser is told of a row besides the values of its panels, which are `sent`."""
     header: dict[str, Any] = {
         "name": row.key,
         "title": row.title,
@@ -122,16 +134,18 @@ def encode(row: Row) -> bytes:
         "together": row.together,
         "scale": asdict(row.scale),
         "panels": [
-            panel_header(panel, row.row_label, row.column_label) | {"count": values.size}
+            panel_header(panel, row.row_label, row.column_label) | {"count": len(values) // 4}
             for panel, values in zip(row.panels, sent, strict=True)
         ],
     }
     if row.cell is not None:
         header["cell"] = list(row.cell)
-    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 4)
-    values = b"".join(each.astype("<f4").tobytes() for each in sent)
-    return len(text).to_bytes(4, "little") + text + values
+    return header
+
+
+def sent_bytes(values: MatrixValues) -> bytes:
+    """Return what is sent of a matrix."""
+    return words(values).astype("<f4").tobytes()
 
 
 def words(values: MatrixValues) -> Array:

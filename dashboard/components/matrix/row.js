@@ -48,6 +48,16 @@ class Row {
     this.root.dataset.paints = ++this.paints;
   }
 
+  /** A preview as `show` takes it: values by their place in `values`, or as they were sent where they
+   *  have none. The panels are new each time, for `show` notes on them what it drew. */
+  expanded(preview, values, sent) {
+    const panels = preview.panels.map((panel, n) => {
+      if (panel.at !== null) return filled(panel, values[panel.at]);
+      return { ...panel, kind: sent.panels[n].kind, values: sent.panels[n].values };
+    });
+    return { ...preview, panels };
+  }
+
   addPanel() {
     const view = makePanel(this.grid);
     const index = this.views.push(view) - 1;

@@ -1,0 +1,159 @@
+"""Pictures of a page at the stops of a slider, which the browser shows while a visitor moves it.
+
+The browser asks for some stops at once (components/preview/preview.js). Each answer holds the matrices
+and clocks of the page as it is at these stops, made by the function that makes the page.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dashboard import session, state
+from dashboard.all_pages import kind_of, page_at, uses_of
+from dashboard.blocks import Block, Changes, Clocks, Matrices
+from dashboard.components.matrix import MatrixValues, Row
+from dashboard.components.matrix.payload import joined, row_header, sent_bytes
+from dashboard.controls import used
+from dashboard.menu import TITLES
+from dashboard.server import incidents, run_queue, settings
+from dashboard.settings.stops import stop_text
+from dashboard.state import State
+
+FOLLOWED = ("base", "dim")  # the sliders that pictures follow
+SECONDS = 0.15  # after which an answer gets no more stops: the browser asks again for the others
+_one_at_a_time = asyncio.Lock()  # so that a run of the script waits for one stop at most
+
+Pictures = dict[str, Row | Clocks]  # of a page, by the keys of their blocks
+
+
+def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any] | None:
+    """Return what the browser needs to let pictures follow sliders, None where nothing follows.
+
+    blocks: that are drawn. An option that no link holds would be lost on the way, so that a page with one
+    is not followed.
+    """
+    kind = kind_of(folder)
+    options, default = vars(now.of(folder, kind)), vars(kind())
+    lost = any(options[name] != default[name] for name in state.unlinked(kind))
+    names = [name for name in FOLLOWED if name in used(uses_of(now, folder), now.setting)]
+    if lost or not names or not any(isinstance(block, Matrices | Clocks) for block in blocks):
+        return None
+    query = state.to_query(now, folder, kind)
+    return {
+        "path": f"{_root()}/{folder}",
+        "dials": {
+            name: {
+                "drawn": stop_text(vars(now.setting)[name]),
+                "stops": list(_stops(now, name)),
+                # Without its own value: what the browser got stays valid wherever the slider is.
+                "query": session.to_address({key: query[key] for key in query if key != name}),
+            }
+            for name in names
+        },
+    }
+
+
+def _stops(now: State, name: str) -> dict[str, float]:
+    """Return the stops of a slider by their text."""
+    stops = state.stops(now.setting, name, settings.current().positions)
+    return {stop_text(value): value for value in stops}
+
+
+def route() -> Route:
+    """Return the route of the app by which browsers ask."""
+    return Route(f"{_root()}/{{folder}}/{{name}}/{{drawn}}/{{stops}}", _answer)
+
+
+def _root() -> str:
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"/{base}/previews" if base else "/previews"
+
+
+async def _answer(request: Request) -> Response:
+    """Answer with the pictures at some stops; 404 for a page or a slider that does not exist."""
+    folder, name, drawn, asked = map(request.path_params.get, ("folder", "name", "drawn", "stops"))
+    if folder not in TITLES or name not in FOLLOWED:
+        return Response(status_code=404)
+    query = {key: request.query_params.getlist(key) for key in request.query_params}
+    now = _state(folder, query | {name: [str(drawn).replace(",", "")]})
+    stops = _stops(now, name)
+    here = await _pictures(now, folder, {})
+    found: dict[str, Pictures] = {}
+    end = time.monotonic() + SECONDS
+    for text in str(asked).split(";"):
+        if text in stops and (not found or time.monotonic() < end):
+            if await request.is_disconnected():
+                break
+            found[text] = await _pictures(now, folder, {name: stops[text]})
+    return Response(encode(here, found), media_type="application/octet-stream")
+
+
+def _state(folder: str, query: state.Query) -> State:
+    """Return the state that a link means on this server."""
+    now = state.read_query(query, folder, kind_of(folder)).state
+    pinned = None if now.pinned is None else settings.within(now.pinned)[0]
+    return replace(now, setting=settings.within(now.setting)[0], pinned=pinned)
+
+
+async def _pictures(now: State, folder: str, changes: Changes) -> Pictures:
+    """Return the pictures of a page after a change, {} where there are none for a reason that it tells."""
+    async with _one_at_a_time:
+        return await run_in_threadpool(_in_turn, now, folder, changes)
+
+
+def _in_turn(now: State, folder: str, changes: Changes) -> Pictures:
+    with run_queue.server.turn():
+        try:
+            return pictures(now.changed(folder, kind_of(folder), changes), folder)
+        except incidents.ANY_FAULT:
+            return {}  # the page says why, once it is at this stop
+
+
+def pictures(now: State, folder: str) -> Pictures:
+    """Return the matrices and clocks of a page."""
+    page = page_at(now, folder)
+    blocks = [block for block in page.all_blocks if isinstance(block, Matrices | Clocks)]
+    return {
+        block.key: block.row(page.title) if isinstance(block, Matrices) else block
+        for block in blocks
+    }
+
+
+def encode(here: Pictures, stops: Mapping[str, Pictures]) -> bytes:
+    """Return pictures by stop as the browser takes them: a header, then float32 values.
+
+    here: what the server drew. A matrix with the same values is not sent: its `at` is null, and else the
+    place of its values among all, which holds equal ones once.
+    """
+    places: dict[bytes, int] = {}
+    header = {
+        stop: {key: _header(picture, here.get(key), places) for key, picture in pictures.items()}
+        for stop, pictures in stops.items()
+    }
+    counts = [len(values) // 4 for values in places]
+    return joined({"stops": header, "counts": counts}, places)
+
+
+def _header(picture: Row | Clocks, here: Row | Clocks | None, places: dict[bytes, int]) -> Any:
+    """Return what is sent of a picture beside the values of matrices, which are entered in `places`."""
+    if isinstance(picture, Clocks):
+        return picture.sent
+    values = [sent_bytes(panel.values) for panel in picture.panels]
+    header = row_header(picture, values)
+    drawn = list(here.panels) if isinstance(here, Row) else []
+    for n, (panel, sent) in enumerate(zip(header["panels"], values, strict=True)):
+        same = n < len(drawn) and _same(picture.panels[n].values, drawn[n].values, sent)
+        panel["at"] = None if same else places.setdefault(sent, len(places))
+    return header
+
+
+def _same(values: MatrixValues, drawn: MatrixValues, sent: bytes) -> bool:
+    return (type(values), values.shape) == (type(drawn), drawn.shape) and sent == sent_bytes(drawn)

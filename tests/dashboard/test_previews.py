@@ -1,0 +1,209 @@
+"""Pictures of a page at the stops of a slider are those of the page at these stops, bit for bit."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from dashboard import previews, state
+from dashboard.all_pages import kind_of, page_at
+from dashboard.blocks import Clocks, Matrices
+from dashboard.components.matrix import Curve, MatrixValues, Waves
+from dashboard.server import settings
+from dashboard.settings import Setting
+from dashboard.state import State
+
+WITH_PICTURES = ("similarity", "encoding", "relative_offsets")
+SMALL = Setting(dim=64, heads=4, length=40, train_length=24)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[TestClient]:
+    with TestClient(Starlette(routes=[previews.route()])) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer holds every stop that is asked for, however long that takes."""
+    monkeypatch.setattr(previews, "SECONDS", 1e9)
+
+
+def decoded(answer: bytes) -> tuple[dict[str, Any], list[npt.NDArray[np.float32]]]:
+    """Return the pictures by stop, and the values of all matrices."""
+    length = int.from_bytes(answer[:4], "little")
+    header = json.loads(answer[4 : 4 + length])
+    words = np.frombuffer(answer[4 + length :], "<f4")
+    assert len(words) == sum(header["counts"])
+    return header["stops"], np.split(words, np.cumsum(header["counts"])[:-1])
+
+
+def travelled(values: MatrixValues) -> npt.NDArray[np.float32]:
+    """Return the numbers of a matrix in the order in which they travel, without blanks at the end."""
+    if isinstance(values, Waves):
+        return np.concatenate([values.angles, values.sines.astype(float)]).view("<f4")
+    flat = values.values.ravel()
+    filled = np.flatnonzero(~np.isnan(flat))
+    return flat[: filled[-1] + 1] if len(filled) else flat[:0]
+
+
+def ask(browser: TestClient, now: State, folder: str, name: str, *stops: str) -> Any:
+    """Ask as the browser does, with what a page tells it."""
+    blocks = page_at(now, folder).all_blocks
+    told = previews.following(now, folder, blocks)
+    assert told is not None
+    dial = told["dials"][name]
+    place = "/".join(quote(part, safe="") for part in (name, dial["drawn"], ";".join(stops)))
+    return browser.get(f"{told['path']}/{place}?{dial['query']}")
+
+
+@pytest.mark.parametrize("folder", WITH_PICTURES)
+@pytest.mark.parametrize(("name", "stops"), [("base", ("500", "20")), ("dim", ("128", "16"))])
+@pytest.mark.parametrize("pinned", [None, Setting(dim=64, heads=4, length=40, base=300.0)])
+def test_pictures_are_those_of_the_page_at_the_stop(
+    browser: TestClient, folder: str, name: str, stops: tuple[str, ...], pinned: Setting | None
+) -> None:
+    """Checked against the page that a link to that stop opens."""
+    now = State(SMALL, pinned)
+    pictures, values = decoded(ask(browser, now, folder, name, *stops).content)
+    assert [*pictures] == [*stops]
+    kind = kind_of(folder)
+    here = {
+        block.key: block for block in page_at(now, folder).all_blocks if isinstance(block, Matrices)
+    }
+    for stop in stops:
+        changed = now.changed(folder, kind, {name: float(stop) if name == "base" else int(stop)})
+        linked = state.read_query(state.to_query(changed, folder, kind), folder, kind).state
+        page = page_at(linked, folder)
+        drawn = {b.key: b for b in page.all_blocks if isinstance(b, Matrices | Clocks)}
+        assert pictures[stop].keys() == drawn.keys()
+        for key, block in drawn.items():
+            picture = pictures[stop][key]
+            if isinstance(block, Clocks):
+                assert picture == json.loads(json.dumps(block.sent))
+                continue
+            assert picture["title"].startswith(page.title)
+            for n, (panel, sent) in enumerate(zip(block.panels, picture["panels"], strict=True)):
+                before = here[key].panels[n].values if n < len(here[key].panels) else None
+                if sent["at"] is None:
+                    assert before is not None
+                    assert type(before) is type(panel.values)
+                    found = travelled(before)
+                else:
+                    found = values[sent["at"]]
+                assert sent["subtitle"] == panel.subtitle
+                assert sent["kind"] == type(panel.values).__name__.lower()
+                assert (sent["rows"]["count"], sent["columns"]["count"]) == panel.values.shape
+                assert found.tobytes() == travelled(panel.values).tobytes()
+
+
+def test_what_does_not_follow_a_slider_is_not_sent_and_equal_values_are_sent_once(
+    browser: TestClient,
+) -> None:
+    """Learned and ALiBi have no base; two stops at which RoPE is asked for twice hold one curve each."""
+    now = State(SMALL)
+    pictures, values = decoded(ask(browser, now, "similarity", "base", "500", "500", "20").content)
+    titles = {
+        stop: {p["title"]: p["at"] for p in row["similarity"]["panels"]}
+        for stop, row in pictures.items()
+    }
+    for places in titles.values():
+        assert places["Learned"] is None
+        assert places["ALiBi"] is None
+        assert places["RoPE"] is not None
+        assert places["Sinusoidal"] is not None
+    assert len(values) == 4  # of two schemes at two stops
+
+
+def test_curve_of_rope_follows_its_formula(browser: TestClient) -> None:
+    """Similarity of RoPE at a distance is the mean cosine of its pairs (Su et al. 2021, 2104.09864)."""
+    now = State(SMALL.replace(schemes=("rope",)))
+    pictures, values = decoded(ask(browser, now, "similarity", "base", "500").content)
+    (panel,) = pictures["500"]["similarity"]["panels"]
+    assert panel["kind"] == Curve.__name__.lower()
+    offsets = np.arange(-39, 40)
+    angles = offsets[:, None] * 500.0 ** -(np.arange(8) / 8)  # 16 dimensions per head
+    np.testing.assert_allclose(values[panel["at"]], np.cos(angles).mean(axis=1), atol=2e-6)
+
+
+def test_a_stop_that_does_not_exist_is_passed_over(browser: TestClient) -> None:
+    """With 4 heads a width of 4 is no stop, nor is a base between two."""
+    now = State(SMALL)
+    for name, stops in (("dim", ("4", "128")), ("base", ("501", "<b>", "500"))):
+        pictures, _ = decoded(ask(browser, now, "similarity", name, *stops).content)
+        assert [*pictures] == [stops[-1]]
+
+
+def test_an_answer_that_takes_long_holds_the_first_stop_alone(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(previews, "SECONDS", 0.0)
+    pictures, _ = decoded(ask(browser, State(SMALL), "similarity", "base", "20", "500").content)
+    assert [*pictures] == ["20"]
+
+
+def test_an_exact_value_is_a_stop_of_its_own(browser: TestClient) -> None:
+    now = State(SMALL.replace(base=1234.5))
+    told = previews.following(now, "similarity", page_at(now, "similarity").all_blocks)
+    assert told is not None
+    assert told["dials"]["base"]["drawn"] == "1,234.5"
+    assert "1,234.5" in told["dials"]["base"]["stops"]
+    pictures, _ = decoded(ask(browser, now, "similarity", "base", "1,250").content)
+    assert [*pictures] == ["1,250"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["nothing/base/500/600", "similarity/length/8/16", "similarity/base/500", "..%2Fapp/base/5/6"],
+)
+def test_unknown_page_or_slider_is_not_found(browser: TestClient, path: str) -> None:
+    assert browser.get(f"/previews/{path}").status_code == 404
+
+
+def test_a_fault_at_a_stop_leaves_it_without_pictures(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says what the fault is, once it is there."""
+
+    def faulty(now: State, folder: str) -> Any:
+        if now.setting.base == 20:
+            raise ValueError("planted")
+        return page_at(now, folder)
+
+    now = State(SMALL)
+    told = ask(browser, now, "similarity", "base", "500")
+    monkeypatch.setattr(previews, "page_at", faulty)
+    answer = ask(browser, now, "similarity", "base", "20", "500")
+    pictures, _ = decoded(answer.content)
+    assert pictures["20"] == {}
+    assert pictures["500"] == decoded(told.content)[0]["500"]
+
+
+def test_server_answers_for_no_more_positions_than_it_shows(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = State(SMALL)
+    monkeypatch.setenv("POSENC_POSITIONS", "30")
+    assert settings.current().positions == 30
+    pictures, _ = decoded(ask(browser, now, "similarity", "base", "500").content)
+    counts = {panel["rows"]["count"] for panel in pictures["500"]["similarity"]["panels"]}
+    assert counts == {30}
+
+
+def test_pages_without_pictures_and_options_that_no_link_holds_are_not_followed() -> None:
+    now = State(SMALL)
+    for folder in ("pca", "start", "extrapolation"):
+        assert previews.following(now, folder, page_at(now, folder).all_blocks) is None
+    dense = now.changed("relative_offsets", kind_of("relative_offsets"), {"dense": True})
+    blocks = page_at(dense, "relative_offsets").all_blocks
+    assert previews.following(dense, "relative_offsets", blocks) is None
+    alibi = State(SMALL.replace(schemes=("alibi",)))
+    blocks = page_at(alibi, "similarity").all_blocks
+    told = previews.following(alibi, "similarity", blocks)
+    assert told is None or "base" not in told["dials"]  # ALiBi has none
