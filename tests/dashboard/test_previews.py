@@ -148,6 +148,14 @@ def test_an_answer_that_takes_long_holds_the_first_stop_alone(
     assert [*pictures] == ["20"]
 
 
+def test_heads_that_go_with_the_width_alone_stay(browser: TestClient) -> None:
+    """Twelve heads do not go with the default width, which a link without a width means."""
+    now = State(SMALL.replace(dim=48, heads=12))
+    pictures, _ = decoded(ask(browser, now, "similarity", "dim", "96").content)
+    notes = [panel["subtitle"] for panel in pictures["96"]["similarity"]["panels"]]
+    assert notes[2:] == ["8 dimensions per head, base 10,000", "mean of 12 heads"]
+
+
 def test_an_exact_value_is_a_stop_of_its_own(browser: TestClient) -> None:
     now = State(SMALL.replace(base=1234.5))
     told = previews.following(now, "similarity", page_at(now, "similarity").all_blocks)
