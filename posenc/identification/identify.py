@@ -17,18 +17,20 @@ from posenc.identification.columns import (
     longest_run,
 )
 from posenc.identification.deviations import (
-    MOST_OUTLIERS,
-    Comparison,
     Deviation,
-    Differences,
     UsualBase,
-    compare,
-    consistent_run,
     deviations_of,
     dim_of,
     other_descriptions,
-    rows_of_formula,
     usual_base,
+)
+from posenc.identification.differences import (
+    MOST_OUTLIERS,
+    Comparison,
+    Differences,
+    compare,
+    consistent_run,
+    rows_of_formula,
 )
 from posenc.identification.frequency_fit import (
     EXACT,

@@ -12,7 +12,8 @@ from posenc.identification.clauses import (
     size_clause,
 )
 from posenc.identification.columns import column_words
-from posenc.identification.deviations import Differences, cause_of_rows, published
+from posenc.identification.deviations import cause_of_rows, published
+from posenc.identification.differences import Differences
 from posenc.identification.facts import ModelMatch, SchemeMatch
 from posenc.identification.frequency_fit import Hypothesis
 from posenc.identification.identify import FITS, Identification

@@ -53,7 +53,7 @@ OTHER_MUTANTS = (
            "return Allowed(rounding(torch.float32, 0, size), share=_ROUNDING[dtype])",
            "return Allowed(_ROUNDING[dtype])",
            ("public_bugs.py::test_table_of_16_bits_whose_slow_pairs_are_wrong_does_not_belong",)),
-    Mutant("any number of rows left out", "identification/deviations.py",
+    Mutant("any number of rows left out", "identification/differences.py",
            "if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
     Mutant("NTK's larger bases not tried", "identification/search.py",

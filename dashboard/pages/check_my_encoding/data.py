@@ -30,7 +30,7 @@ from posenc.identification import (
     rotation_of,
 )
 from posenc.identification.columns import TableInput, column_words
-from posenc.identification.deviations import Differences
+from posenc.identification.differences import Differences
 from posenc.identification.facts import ModelMatch
 from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.positions import UNKNOWN
