@@ -12,6 +12,7 @@ from dashboard import pickers, results, session, state
 from dashboard.blocks import Narrowed, Uses
 from dashboard.server import settings
 from dashboard.settings import PRESETS, Setting, record
+from dashboard.settings.labelled import labels_of
 from dashboard.settings.stops import STOPS, stop_text
 from dashboard.state import RULES
 from dashboard.text import plain
@@ -87,7 +88,7 @@ def _widget(
     step = common.pop("step", None)
     match rule:
         case fields.MultiChoice():
-            common |= {"default": shown, "format_func": _labels(rule).__getitem__}
+            common |= {"default": shown, "format_func": labels_of(rule).__getitem__}
             if len(rule.options) > MOST_PILLS:
                 place.multiselect(
                     rule.label, tuple(rule.options), max_selections=rule.most, **common
@@ -98,7 +99,7 @@ def _widget(
                 )
         case fields.Choice():
             options = tuple(offered) if isinstance(offered, Sequence) else rule.options
-            common |= {"default": shown, "format_func": _labels(rule).__getitem__}
+            common |= {"default": shown, "format_func": labels_of(rule).__getitem__}
             place.segmented_control(rule.label, options, required=True, wrap=True, **common)
         case fields.Word() if isinstance(offered, Mapping) and len(offered) <= MOST_TITLES:
             place.segmented_control(
@@ -133,11 +134,6 @@ def _widget(
             )  # fmt: skip
         case _:
             place.text_input(rule.label, shown, width=240, **common)
-
-
-def _labels(rule: fields.MultiChoice | fields.Choice) -> dict[str, str]:
-    """Return the label of every option: the option itself where the rule has no labels."""
-    return dict(zip(rule.options, rule.labels or rule.options, strict=True))
 
 
 # The shared controls --------------------------------------------------------------------------

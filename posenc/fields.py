@@ -78,10 +78,9 @@ class FloatRange(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Rule):
-    """One of a few words. labels: the words as people read them, where those differ."""
+    """One of a few words."""
 
     options: tuple[str, ...]
-    labels: tuple[str, ...] = ()
 
     def allowed(self) -> str:
         return "one of " + ", ".join(self.options)
@@ -117,15 +116,13 @@ class Word(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiChoice(Rule):
-    """One to `most` of a few words, in the order of `options`. labels: other spellings of them."""
+    """One to `most` of a few words, in the order of `options`."""
 
     options: Collection[str]
-    labels: Collection[str] = ()
     most: int
 
     def allowed(self) -> str:
-        words = ", ".join(self.labels or self.options)
-        return f"1 to {min(self.most, len(self.options))} of {words}"
+        return f"1 to {min(self.most, len(self.options))} of {', '.join(self.options)}"
 
     def accepts(self, value: object) -> bool:
         if not isinstance(value, tuple) or not 1 <= len(value) <= self.most:

@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+from dashboard.settings.labelled import labels_of
 from posenc import fields
 from posenc.fields import described
 
@@ -21,8 +22,8 @@ def describe(rule: fields.Rule, value: Any) -> str:
 
 @describe.register
 def _(rule: fields.MultiChoice, value: tuple[str, ...]) -> str:
-    named = dict(zip(rule.options, rule.labels or rule.options, strict=True))
-    return ", ".join(named[word] for word in value)
+    labels = labels_of(rule)
+    return ", ".join(labels[word] for word in value)
 
 
 @functools.singledispatch
@@ -50,8 +51,7 @@ def _(rule: fields.FloatRange, text: str) -> float | None:
 
 @read.register
 def _(rule: fields.Choice, text: str) -> str | None:
-    text = dict(zip(rule.labels, rule.options, strict=False)).get(text, text)
-    return text if text in rule.options else None
+    return _options_by_word(rule).get(text)
 
 
 @read.register
@@ -62,11 +62,10 @@ def _(rule: fields.Flag, text: str) -> bool | None:
 @read.register
 def _(rule: fields.MultiChoice, text: str) -> tuple[str, ...] | None:
     asked = {*text.split(",")}
-    pairs = zip(rule.options, rule.labels or rule.options, strict=True)
-    known = {word: option for option, label in pairs for word in (label, option)}
-    if not asked <= known.keys():
+    by_word = _options_by_word(rule)
+    if not asked <= by_word.keys():
         return None
-    chosen = {known[word] for word in asked}
+    chosen = {by_word[word] for word in asked}
     value = tuple(option for option in rule.options if option in chosen)
     return value if rule.accepts(value) else None
 
@@ -81,6 +80,12 @@ def _(rule: fields.Numbers, text: str) -> tuple[float, ...] | None:
     if rule.whole and all(number.is_integer() for number in read_all):
         read_all = [int(number) for number in read_all]
     return tuple(read_all) if rule.accepts(tuple(read_all)) else None
+
+
+def _options_by_word(rule: fields.Choice | fields.MultiChoice) -> dict[str, str]:
+    """Return the options of a rule by every word that means one: itself and its label."""
+    labels = labels_of(rule)
+    return {word: option for option in rule.options for word in (labels[option], option)}
 
 
 def quoted_text(text: str) -> str:

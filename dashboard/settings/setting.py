@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
+from dashboard.settings.labelled import LabelledMultiChoice
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.schemes import SCHEMES
@@ -27,17 +28,17 @@ MAX_SCHEMES = 6
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 
 
-class _SchemeLabels(Collection[str]):
+class _SchemeLabels(Mapping[str, str]):
     """The labels of the registered schemes, also of those that are registered later."""
 
+    def __getitem__(self, kind: str) -> str:
+        return SCHEMES[kind].label
+
     def __iter__(self) -> Iterator[str]:
-        return (config.label for config in SCHEMES.values())
+        return iter(SCHEMES)
 
     def __len__(self) -> int:
         return len(SCHEMES)
-
-    def __contains__(self, label: object) -> bool:
-        return label in tuple(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class Setting:
     `own` holds the fields that belong to one scheme, as sorted pairs such as ("rope.layout", "half").
     """
 
-    schemes: tuple[str, ...] = fields.MultiChoice(
+    schemes: tuple[str, ...] = LabelledMultiChoice(
         options=SCHEMES.keys(),
         labels=_SchemeLabels(),
         most=MAX_SCHEMES,

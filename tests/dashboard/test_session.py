@@ -100,6 +100,13 @@ def test_widget_of_each_kind_changes_the_state_and_the_address(here: AppTest) ->
     assert [box.value for box in at.warning] == []
 
 
+def test_menus_show_the_labels_of_options() -> None:
+    at = drawn(visit("pca", SMALL))
+    assert at.button_group(key="fit").options == ["training positions", "all positions"]
+    labels = [scheme.label for scheme in SCHEMES.values()]
+    assert at.multiselect(key="schemes").options == labels
+
+
 def test_buttons_drawers_tabs_and_live_parts_change_the_state(here: AppTest) -> None:
     at = here.run()
     assert texts(at) == ["It is near."]

@@ -16,6 +16,7 @@ from dashboard.pages.similarity.page import Options as SimilarityOptions
 from dashboard.sentence_rule import Sentence
 from dashboard.settings import Setting, record
 from dashboard.settings.field_text import read
+from dashboard.settings.labelled import LabelledChoice, LabelledMultiChoice, labels_of
 from dashboard.settings.setting import MAX_SHOWN_DIM, MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from dashboard.settings.stops import STOPS
 from dashboard.state import RULES, State, read_query, read_token, to_query, to_token
@@ -35,12 +36,12 @@ class EveryKind:
     count: int = fields.IntRange(low=0, high=40, multiple_of=2, label="Count").field(4)
     share: float = fields.FloatRange(low=0.25, high=8.0, or_zero=True, label="Share").field(1.0)
     word: str = fields.Word(pattern="[a-z-]{1,9}", in_words="letters", label="Word").field("a")
-    place: str = fields.Choice(
-        options=("near", "far"), labels=("near by", "far away"), label="Place"
+    place: str = LabelledChoice(
+        options=("near", "far"), labels={"near": "near by", "far": "far away"}, label="Place"
     ).field("near")
     on: bool = fields.Flag(label="On").field(False)
-    several: tuple[str, ...] = fields.MultiChoice(
-        options=("x", "y", "z"), labels=("X", "Y", "Z"), most=2, label="Several"
+    several: tuple[str, ...] = LabelledMultiChoice(
+        options=("x", "y", "z"), labels={"x": "X", "y": "Y", "z": "Z"}, most=2, label="Several"
     ).field(("x",))
     factors: tuple[float, ...] = fields.Numbers(
         low=0.5, high=100.0, least=0, most=3, label="Factors"
@@ -203,11 +204,11 @@ def means(rule: fields.Rule, given_texts: list[str], value: Any) -> bool:
     text = given_texts[-1]
     match rule:
         case fields.MultiChoice():
-            labels = dict(zip(rule.options, rule.labels or rule.options, strict=True))
+            labels = labels_of(rule)
             words = {word for one in given_texts for word in one.split(",")}
             return {labels.get(word, word) for word in words} == {labels[one] for one in value}
         case fields.Choice():
-            return text in (value, dict(zip(rule.options, rule.labels, strict=False)).get(value))
+            return text in (value, labels_of(rule)[value])
         case fields.Numbers():
             return text == "none" if not value else [*map(float, text.split(","))] == [*value]
         case fields.Flag():

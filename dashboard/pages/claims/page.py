@@ -26,6 +26,7 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.pages.claims import data
 from dashboard.script import to_python, whole_script
 from dashboard.settings import Setting
+from dashboard.settings.labelled import LabelledChoice
 from dashboard.text import plain
 from posenc import fields
 from posenc.claims import CLAIMS, THEMES, Claim, Status, Verdict, training
@@ -60,9 +61,9 @@ DEFINITION = Definition(
 class Options:
     """Which claims the page shows."""
 
-    verdict: str = fields.Choice(
+    verdict: str = LabelledChoice(
         options=("all", *(outcome.option for outcome in data.OUTCOMES.values())),
-        labels=("all", *(outcome.word.lower() for outcome in data.OUTCOMES.values())),
+        labels={each.option: each.word.lower() for each in data.OUTCOMES.values()},
         label="Verdict",
     ).field("all")
     theme: str = fields.Choice(

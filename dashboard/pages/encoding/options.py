@@ -27,7 +27,6 @@ class Options:
 
     places: tuple[str, ...] = fields.MultiChoice(
         options=tuple(PLACES),
-        labels=tuple(PLACES),
         most=5,
         label="Frequencies shown, fast to slow",
         help="At most five: the fastest pair, the slowest, or what lies between, in tenths: of pairs 0 to "

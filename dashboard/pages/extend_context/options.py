@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from dashboard.pages.extend_context import model
 from dashboard.settings import Setting
+from dashboard.settings.labelled import LabelledMultiChoice
 from posenc import fields, limits
 from posenc.planner import METHODS
 from posenc.planner.methods import CONFIGURED_LABEL, DEFAULT_METHODS
@@ -40,9 +41,9 @@ class Options:
         help="Training length in tokens. Empty: what the model's makers or its config say, or else its "
         "context.",
     ).field(0)
-    methods: tuple[str, ...] = fields.MultiChoice(
+    methods: tuple[str, ...] = LabelledMultiChoice(
         options=tuple(METHODS),
-        labels=tuple(method.label for method in METHODS.values()),
+        labels={name: method.label for name, method in METHODS.items()},
         most=len(METHODS),
         label="Methods",
         help=with_advanced(

@@ -29,6 +29,7 @@ from dashboard.pages.lessons import data
 from dashboard.pages.lessons.data import Lesson
 from dashboard.sentence_rule import Sentence
 from dashboard.settings import Setting
+from dashboard.settings.labelled import LabelledChoice
 from dashboard.text import number
 from posenc import alibi_slopes, analysis, fields, sinusoidal_table
 from posenc.lab import summary
@@ -62,21 +63,23 @@ class Options:
     ).field("dog bites man")
     first_word: int = fields.IntRange(low=1, high=12, label="Swap word").field(1)
     second_word: int = fields.IntRange(low=1, high=12, label="with word").field(12)
-    wave_base: str = fields.Choice(
-        options=("100", "10000", "500000"), labels=("100", "10,000", "500,000"), label="Base",
+    wave_base: str = LabelledChoice(
+        options=("100", "10000", "500000"),
+        labels={"10000": "10,000", "500000": "500,000"},
+        label="Base",
         help="A larger base: slower waves.",
-    ).field("10000")  # fmt: skip
+    ).field("10000")
     moved_by: str = fields.Choice(
         options=("0", "1", "10", "100"), label="Move both by (positions)"
     ).field("0")
     slope_head: int = fields.IntRange(
         low=1, high=8, label="Head", help="Each head has its own slope."
     ).field(1)
-    guess: str = fields.Choice(
+    guess: str = LabelledChoice(
         options=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi", "shown"),
-        labels=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi", "show the curves"),
+        labels={"shown": "show the curves"},
         label="Your guess",
-    ).field("not yet")  # fmt: skip
+    ).field("not yet")
 
 
 @cached

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dashboard.settings.labelled import LabelledChoice
 from posenc import fields
 
 FIRST, SECOND, VARIANCE = "PC1-PC2", "PC2-PC3", "explained variance"
@@ -17,9 +18,9 @@ class Options:
         label="Plot",
         help="Two principal components of every position, or the variance each component explains.",
     ).field(FIRST)
-    fit: str = fields.Choice(
+    fit: str = LabelledChoice(
         options=("seen", "all"),
-        labels=("training positions", "all positions"),
+        labels={"seen": "training positions", "all": "all positions"},
         label="Fit PCA on",
         help="Positions past the training length are projected on components of the training positions.",
     ).field("seen")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dashboard.sentence_rule import Sentence
+from dashboard.settings.labelled import LabelledChoice
 from dashboard.settings.setting import MAX_SHOWN_HEADS
 from posenc import fields
 from posenc.schemes import SCHEMES
@@ -26,9 +27,9 @@ class Options:
         label="Sentence",
         help="2 to 12 words in any language, separated by spaces.",
     ).field("dog bites man today")
-    reorder: str = fields.Choice(
+    reorder: str = LabelledChoice(
         options=(SWAPPED, "first word last", "ends swapped", REVERSED),
-        labels=("two words swapped", "first word last", "ends swapped", REVERSED),
+        labels={SWAPPED: "two words swapped"},
         label="Other order",
         help="Reversing keeps the distance between every two words: ALiBi cannot see it.",
     ).field(SWAPPED)

@@ -1,0 +1,31 @@
+"""Choices some of whose options have other words in menus than in links and files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from posenc import fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledChoice(fields.Choice):
+    """One of a few words. labels: the words that people read for some options."""
+
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledMultiChoice(fields.MultiChoice):
+    """One to `most` of a few words. labels: the words that people read for some options."""
+
+    labels: Mapping[str, str]
+
+    def allowed(self) -> str:
+        return f"1 to {min(self.most, len(self.options))} of {', '.join(labels_of(self).values())}"
+
+
+def labels_of(rule: fields.Choice | fields.MultiChoice) -> dict[str, str]:
+    """Return the word that people read for each option of a rule; without a label, the option itself."""
+    match rule:
+        case LabelledChoice(labels=labels) | LabelledMultiChoice(labels=labels):
+            return {option: labels.get(option, option) for option in rule.options}
+    return {option: option for option in rule.options}
