@@ -98,14 +98,14 @@ class ContextPlan(Shown):
 
     reach: tokens that a query sees, itself included, in the layers that see farthest: the target or
     their window. scanned: distances at which the sign of B(k) was computed, from 0. trained: RoPE as it
-    was trained; None for a model without. methods: ranked. comparisons: what direct comparisons say of
-    two of them. left_out: why other methods are missing.
+    was trained; None for a model without. first_negative: the first of those distances with B(k) < 0.
     base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
     where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
     distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
     assumed: what is taken for granted of its trained length. evidence: what is published of the model.
-    known_lengths: what is claimed of it and what benchmarks measured, in tokens. warnings: what to mind,
-    the most important first.
+    known_lengths: what is claimed of it and what benchmarks measured, in tokens. methods: ranked.
+    comparisons: what direct comparisons say of two of them. left_out: why other methods are missing.
+    warnings: what to mind, the most important first.
     """
 
     name: str
@@ -115,9 +115,6 @@ class ContextPlan(Shown):
     reach: int
     scanned: int
     trained: RopeConfig | None
-    methods: tuple[MethodPlan, ...]
-    comparisons: tuple[Compared, ...]
-    left_out: tuple[Fact, ...]
     first_negative: int | None
     base_window: BaseWindow | None
     base_searched: bool
@@ -127,6 +124,9 @@ class ContextPlan(Shown):
     assumed: tuple[Fact, ...]
     evidence: ModelEvidence | None
     known_lengths: PresetLengths | None
+    methods: tuple[MethodPlan, ...] = ()
+    comparisons: tuple[Compared, ...] = ()
+    left_out: tuple[Fact, ...] = ()
     warnings: tuple[Fact, ...] = ()
 
     def view(self) -> View:

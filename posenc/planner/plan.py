@@ -15,7 +15,7 @@ from posenc.analysis.base_search import MAX_LENGTH
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT, ModelConfig, cache_gib
-from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.context_plan import ContextPlan
 from posenc.planner.evidence import ModelEvidence, evidence_of, lengths_of
 from posenc.planner.facts import Fact
 from posenc.planner.method_plans import Extension, method_plans
@@ -53,22 +53,7 @@ def plan(
     scanned = reach if scan is None else min(reach, scan)
     trained = kind.scheme.as_trained() if isinstance(kind.scheme, RopeConfig) else None
     window, searched = _base_window(trained, reach, search_base)
-    plans: list[MethodPlan] = []
-    missing: tuple[Fact, ...] = ()
-    if isinstance(kind.scheme, RopeConfig) and length is not None:
-        extension = Extension(
-            model=model,
-            scheme=kind.scheme,
-            evidence=evidence,
-            target=context,
-            reach=reach,
-            trained_length=length,
-            scanned=scanned,
-            window=window,
-            searched=searched,
-        )
-        plans, missing = method_plans(extension, names)
-    planned = ContextPlan(
+    without_methods = ContextPlan(
         name=name or model.model_type,
         model=model,
         target=context,
@@ -76,11 +61,6 @@ def plan(
         reach=reach,
         scanned=scanned,
         trained=trained,
-        methods=tuple(plans),
-        comparisons=pairs_compared(
-            [method.standing for method in plans], reach / (length or reach)
-        ),
-        left_out=missing,
         first_negative=_first_negative(trained, scanned),
         base_window=window,
         base_searched=searched,
@@ -91,7 +71,30 @@ def plan(
         evidence=evidence,
         known_lengths=lengths_of(model),
     )
+    planned = _with_methods(without_methods, names)
     return replace(planned, warnings=warnings(planned))
+
+
+def _with_methods(plan: ContextPlan, names: Sequence[str]) -> ContextPlan:
+    """Return a plan with its methods, ranked and compared; none fits without RoPE or a trained length."""
+    scheme, length = plan.kind.scheme, plan.trained_length
+    if not isinstance(scheme, RopeConfig) or length is None:
+        return plan
+    extension = Extension(
+        model=plan.model,
+        scheme=scheme,
+        evidence=plan.evidence,
+        target=plan.target,
+        reach=plan.reach,
+        trained_length=length,
+        scanned=plan.scanned,
+        window=plan.base_window,
+        searched=plan.base_searched,
+    )
+    methods, left_out = method_plans(extension, names)
+    standings = [method.standing for method in methods]
+    comparisons = pairs_compared(standings, plan.reach / length)
+    return replace(plan, methods=tuple(methods), left_out=left_out, comparisons=comparisons)
 
 
 def _check(model: ModelConfig, context: int, scan: int | None) -> None:
