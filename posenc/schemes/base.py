@@ -9,8 +9,11 @@ Offsets are key minus query. Positions are whole numbers, (n,) or (b, n); None i
 from __future__ import annotations
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -112,10 +115,9 @@ class SchemeConfig(ABC):
         return {}
 
     @classmethod
-    def own_rules(cls) -> dict[str, fields.Rule]:
+    def own_rules(cls) -> Mapping[str, fields.Rule]:
         """Return the rules of the fields that belong to this scheme alone: `shape` has the others."""
-        others = (*cls.shape(Sizes()), *cls.of_models)
-        return {name: rule for name, rule in fields.rules(cls).items() if name not in others}
+        return _own_rules_of(cls)
 
     @abstractmethod
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
@@ -124,6 +126,13 @@ class SchemeConfig(ABC):
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+
+@functools.cache  # asked for on every press in the dashboard; a Sizes makes the config of every scheme
+def _own_rules_of(cls: type[SchemeConfig]) -> Mapping[str, fields.Rule]:
+    others = (*cls.shape(Sizes()), *cls.of_models)
+    rules = fields.rules(cls)
+    return MappingProxyType({name: rules[name] for name in rules if name not in others})
 
 
 @dataclass(frozen=True, kw_only=True)
