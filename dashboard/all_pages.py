@@ -1,7 +1,9 @@
 """The pages that a state means: one, or all as files, of both settings where one is pinned."""
 
 import importlib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 
 from dashboard import compare, controls, state
@@ -53,10 +55,14 @@ def page_at(now: State, folder: str) -> Page:
         above.append(Text(plain(lead), "warning"))
     if a is not None and (other := _assumption(a, uses)) and other != lead:
         above.append(Text(f"Pinned setting, A: {plain(other)}", "warning"))
-    if page.script:
-        comment = f"# {lead}\n" if lead else ""
-        page = replace(page, script=comment + uploaded(b) + page.script)
-    return replace(page, above=(*above, *page.above))
+    script = page.script and partial(_whole_script, b, lead, page.script)
+    return replace(page, above=(*above, *page.above), script=script)
+
+
+def _whole_script(setting: Setting, lead: str, script: Callable[[], str]) -> str:
+    """Return the script of a page under what it rests on and what it needs."""
+    comment = f"# {lead}\n" if lead else ""
+    return comment + uploaded(setting) + script()
 
 
 def _assumption(setting: Setting, uses: Uses) -> str:

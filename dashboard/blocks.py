@@ -432,7 +432,8 @@ class Page:
     """A title, the sentence that answers the page's question, and what is under it.
 
     above: what stands over the sentence. reasons: why schemes have no place on it, by scheme. beside: the
-    sentence of A. guide: how to read it. script: the same as Python.
+    sentence of A. guide: how to read it. script: returns the same as Python; None where there is nothing
+    to reproduce.
     """
 
     title: str
@@ -443,7 +444,7 @@ class Page:
     beside: str = ""
     guide: str = ""
     definition: Definition | None = None
-    script: str = ""
+    script: Callable[[], str] | None = None
 
     @property
     def all_blocks(self) -> tuple[Block, ...]:

@@ -35,8 +35,8 @@ def archive(
     }
     if pinned is not None:
         files["pinned.json"] = json.dumps(record(pinned), indent=2).encode()
-    if page.script:
-        files["script.py"] = page.script.encode()
+    if page.script is not None:
+        files["script.py"] = page.script().encode()
     for table in tables_of(blocks):
         files[f"numbers/{file_name(table.title)}.csv"] = csv_file.written(table.numbers())
     for picture in pictures_of(blocks):
@@ -110,7 +110,7 @@ def _readme(page: Page, blocks: Sequence[Block], link: str, *, compared: bool) -
     said = [re.sub(r"\\(.)", r"\1", text) for text in (*above, page.headline, page.beside)]
     parts = [page.title, *said, *captions, f"Link: {link}"]
     settings = "settings.json (B)" if compared else "settings.json"
-    if page.script:
+    if page.script is not None:
         parts.append(
             f"script.py prints the page's main numbers at {settings}; it needs the package posenc."
         )

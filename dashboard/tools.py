@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlparse
 
@@ -77,12 +77,12 @@ def _compare(now: State) -> None:
     st.caption(plain(f"A has {listed(parts)}." if parts else equal))
 
 
-def _python(script: str) -> None:
-    if not script:
+def _python(script: Callable[[], str] | None) -> None:
+    if script is None:
         st.caption("Nothing to reproduce on this page.")
         return
     st.caption("Reproduce these numbers in Python. Needs the package posenc; prints CSV.")
-    st.code(script, language="python", wrap_lines=True)
+    st.code(script(), language="python", wrap_lines=True)
 
 
 def _export(page: Page, now: State, blocks: Sequence[Block], link: str) -> None:

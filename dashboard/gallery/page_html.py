@@ -79,8 +79,8 @@ class Writer:
             formula = f'<div class="scroll">{mathml(page.definition.latex)}</div>'
             parts.append(details("Definition", formula + words + code))
         parts += [details(f"Data: {one.title}", _frame(one.numbers())) for one in self.pictures]
-        if page.script:
-            parts.append(details("Python", _code(page.script)))
+        if page.script is not None:
+            parts.append(details("Python", _code(page.script())))
         return "\n".join(filter(None, parts))
 
     def blocks(self, blocks: Iterable[Block]) -> str:

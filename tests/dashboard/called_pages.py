@@ -27,6 +27,11 @@ def small_setting(small: Small) -> Setting:
     return Setting(**small, schemes=KINDS)
 
 
+def python_of(page: Page) -> str:
+    """Return the Python of a page, "" where it has none."""
+    return "" if page.script is None else page.script()
+
+
 def block_of(page: Page, kind: type[Block], key: str) -> Any:
     """Return the block of a kind with this key."""
     blocks = [block for block in page.all_blocks if type(block) is kind]

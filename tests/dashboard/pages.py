@@ -180,7 +180,9 @@ def made(at: AppTest) -> tuple[Page, Sequence[Block]]:
 
 def script_of(at: AppTest) -> str:
     """The Python that the page offers."""
-    return made(at)[0].script
+    script = made(at)[0].script
+    assert script is not None
+    return script()
 
 
 def tables_shown(at: AppTest) -> dict[str, pd.DataFrame]:

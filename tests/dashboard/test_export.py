@@ -23,6 +23,7 @@ from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
 from tests.dashboard import pages
+from tests.dashboard.called_pages import python_of
 from tests.dashboard.pages import (
     OPTIONS,
     PAGES,
@@ -166,7 +167,7 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
     (shown, blocks), files = pages.made(at), exported(at)
     assert pictures_of(blocks)
     assert json.loads(files["settings.json"])["dim"] == 32
-    assert files.get("script.py", b"").decode() == shown.script
+    assert files.get("script.py", b"").decode() == python_of(shown)
     assert ("script.py" in files) == (page != "start")  # which leads to pages that have one
     assert b"(B)" not in files["README.txt"]  # nothing is compared
     assert as_read(headline(at)) in files["README.txt"].decode()

@@ -29,7 +29,7 @@ from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.specification import name_of
 from posenc.lab.summary import comparison
 from tests.dashboard import pages
-from tests.dashboard.called_pages import block_of, data, texts
+from tests.dashboard.called_pages import block_of, data, python_of, texts
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import KINDS, LABELS, as_read, drawn, headline, visit
 from tests.dashboard.shipped_runs import shipped_runs
@@ -492,7 +492,7 @@ def test_page_opens_on_the_models_that_the_other_pages_show(
 ) -> None:
     shown = measured(schemes, "")
     names = {comparison(run.specification): run.specification for run in shipped_runs()}
-    (opened,) = [names[name] for name in names if name in shown.script]
+    (opened,) = [names[name] for name in names if name in python_of(shown)]
     assert (opened.task, opened.train_length) == task
     assert shown.headline.startswith(f"Trained on {task[1]} tokens")
     start = start_page(Setting(schemes=schemes), StartOptions())

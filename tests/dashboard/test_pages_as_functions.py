@@ -39,7 +39,13 @@ from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from dashboard.visitor_files import cache_table
 from posenc import fields, limits
 from posenc.checkpoints import PositionTable
-from tests.dashboard.called_pages import PLURAL_OF_ONE, fields_read, same_numbers, words_of
+from tests.dashboard.called_pages import (
+    PLURAL_OF_ONE,
+    fields_read,
+    python_of,
+    same_numbers,
+    words_of,
+)
 from tests.dashboard.hostile_texts import FORMATTING
 from tests.dashboard.hostile_texts import NAMES as HOSTILE
 from tests.dashboard.pages import KINDS, LABELS, as_read
@@ -166,7 +172,7 @@ def test_page_has_an_answer_and_legal_blocks_and_is_the_same_twice(
         assert page.definition.words.endswith(".")
         for function in page.definition.functions:
             ast.parse(textwrap.dedent(inspect.getsource(function)))
-    ast.parse(page.script)
+    ast.parse(python_of(page))
     for block in page.all_blocks:
         check_block(block)
     for table in tables_of(page.all_blocks):
@@ -207,7 +213,7 @@ def check_block(block: Any) -> None:
 
 def described(page: Page) -> list[Any]:
     """Return what a page says and draws, so that two can be compared."""
-    parts: list[Any] = [page.title, page.headline, dict(page.reasons), page.guide, page.script]
+    parts: list[Any] = [page.title, page.headline, dict(page.reasons), page.guide, python_of(page)]
     for block in page.all_blocks:
         match block:
             case Text():
@@ -285,7 +291,7 @@ def test_names_of_an_uploaded_table_are_no_markup(folder: str) -> None:
         for text in words_of(page):
             bare = re.sub(r"\\.", "·", text)  # without what is escaped
             assert text in drawn_as_it_is or not any(part in bare for part in FORMATTING), text
-        ast.parse(page.script)
+        ast.parse(python_of(page))
 
 
 # A and B ------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=GUIDE,
         definition=DEFINITION,
-        script=whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
+        script=lambda: whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
     )
 
 

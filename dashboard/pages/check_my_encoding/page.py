@@ -96,7 +96,7 @@ def page(setting: Setting, options: Options) -> Page:
         blocks=(*live, *blocks),
         guide=GUIDES[options.part],
         definition=DEFINITIONS[options.part],
-        script=script.script(setting, options),
+        script=lambda: script.script(setting, options),
     )
 
 

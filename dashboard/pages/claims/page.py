@@ -88,7 +88,9 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=GUIDE,
         definition=DEFINITION,
-        script=whole_script(data.IMPORTS, f"sizes = {to_python(setting.sizes)}", data.SCRIPT),
+        script=lambda: whole_script(
+            data.IMPORTS, f"sizes = {to_python(setting.sizes)}", data.SCRIPT
+        ),
     )
 
 

@@ -98,7 +98,7 @@ def page(setting: Setting, options: Options) -> Page:
             "\\sqrt d$, and $s\\,d$ after multiplication by $\\sqrt d$.",
             (encoding, spectrum, embedding_sum.content_and_position),
         ),
-        script=data.script(setting),
+        script=lambda: data.script(setting),
     )
 
 

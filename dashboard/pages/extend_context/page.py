@@ -53,7 +53,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=guide(read) if read.plan.trained is not None else "",
         definition=DEFINITION if read.plan.trained is not None else None,
-        script=data.script(setting, options),
+        script=lambda: data.script(setting, options),
     )
 
 

@@ -103,7 +103,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=STEPS,
         definition=DEFINITION,
-        script=whole_script(
+        script=lambda: whole_script(
             IMPORTS, requests_in_python(exact, length), SCRIPT.format(trained=trained)
         ),
     )

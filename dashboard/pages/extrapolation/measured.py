@@ -1,6 +1,7 @@
 """The view "measured" of Extrapolation: trained models evaluated past their training length."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from dashboard import notes, run_charts, run_descriptions, run_results, runs
 from dashboard.blocks import (
@@ -101,7 +102,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=STEPS,
         definition=DEFINITION,
-        script=_script(kinds, name, shown, curves) if curves else "",
+        script=partial(_script, kinds, name, shown, curves) if curves else None,
     )
 
 

@@ -85,7 +85,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=f"{GUIDE_TO_VARIANCE if draws_variance else GUIDE_TO_POSITIONS}\n\n{GUIDE}",
         definition=DEFINITION,
-        script=data.script(setting, options),
+        script=lambda: data.script(setting, options),
     )
 
 

@@ -162,7 +162,7 @@ def page(setting: Setting, options: Options) -> Page:
             "matrix is fitted to half the positions and scored on the other half.",
             (rotation.pair_matrix, alibi.expanding_shift, linear_map.verify_map),
         ),
-        script=data.script(setting, options.offset, options.second),
+        script=lambda: data.script(setting, options.offset, options.second),
     )
 
 

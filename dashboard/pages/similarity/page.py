@@ -138,7 +138,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=GUIDE,
         definition=notes.similarity_definition(similarity.cosine_curve, similarity.cosine_matrix),
-        script=whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
+        script=lambda: whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
     )
 
 

@@ -90,7 +90,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=GUIDE,
         definition=DEFINITION,
-        script=script(setting, fitting),
+        script=lambda: script(setting, fitting),
     )
 
 

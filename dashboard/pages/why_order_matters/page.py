@@ -60,7 +60,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=GUIDE,
         definition=DEFINITION,
-        script=data.script(setting, options),
+        script=lambda: data.script(setting, options),
     )
 
 
