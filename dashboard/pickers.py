@@ -21,6 +21,7 @@ from dashboard.visitor_files import cache_table
 from posenc import limits
 from posenc.checkpoints import find_position_tables, hub_table, read_header
 from posenc.checkpoints.position_table import PositionTable, read_position_table
+from posenc.checkpoints.sources import named_table
 from posenc.errors import CheckpointError, ConfigFileError, PickleRefused
 from posenc.models import config_token
 from posenc.models.presets import MODELS
@@ -56,8 +57,8 @@ def draw(
         with menu:
             _model(setting, none) if table is None else _table(table)
     try:
-        if table is not None:
-            tables.facts(table)  # raises where it is not here
+        if table is not None and table != "random":
+            named_table(table)  # raises where it is not here
         elif model is not None:
             place.caption(plain(models.place_of(setting, model)))
     except CheckpointError as error:
