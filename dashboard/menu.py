@@ -31,3 +31,4 @@ ADDRESSES = {
     "extend_context": "context_planner",
 }
 TITLES = {folder: title for entries in SECTIONS.values() for folder, title, _ in entries}
+PATHS = {folder: ADDRESSES.get(folder, folder) for folder in TITLES}

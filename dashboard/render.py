@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import controls, pickers, session, state
+from dashboard.all_pages import kind_of
 from dashboard.blocks import (
     Block,
     Button,
@@ -64,13 +65,12 @@ LIVE: dict[str, Callable[..., None]] = {
 class Renderer:
     """Draws the blocks of one page for one visitor.
 
-    title: of the page. pages: all pages by folder, for links. kind_of: returns the class of a page's
-    options. presenting: whether type is larger. drawn: what was drawn so far, that of open drawers too.
+    title: of the page. pages: all pages by folder, for links. presenting: whether type is larger. drawn:
+    what was drawn so far, that of open drawers too.
     """
 
     title: str
     pages: Mapping[str, Any]
-    kind_of: Callable[[str], type]
     presenting: bool
     drawn: list[Block] = field(default_factory=list)
 
@@ -221,7 +221,7 @@ class Renderer:
         """Return the parameters of a link; one that changes nothing leads to what is chosen anyway."""
         if not link.changes:
             return None
-        kind = self.kind_of(link.page)
+        kind = kind_of(link.page)
         changed = session.current().changed(link.page, kind, link.changes)
         return state.to_query(changed, link.page, kind) or {state.VERSIONED: [state.VERSION]}
 

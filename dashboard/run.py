@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from dashboard import controls, drawers, previews, results, session, state, tools
+from dashboard import controls, drawers, previews, results, session, tools
 from dashboard.all_pages import kind_of, page_at, uses_of
 from dashboard.blocks import Page, Text
 from dashboard.components import browser, preview
-from dashboard.menu import ADDRESSES, SECTIONS
+from dashboard.menu import PATHS, SECTIONS
 from dashboard.render import Renderer
 from dashboard.server import incidents, run_queue, settings, training_process
 from dashboard.settings import Setting
@@ -27,7 +27,7 @@ def draw() -> None:
     pages = {
         folder: st.Page(
             f"pages/{folder}/page.py", title=title, icon=f":material/{icon}:",
-            url_path=ADDRESSES.get(folder, folder), default=folder == "start",
+            url_path=PATHS[folder], default=folder == "start",
         )
         for entries in SECTIONS.values()
         for folder, title, icon in entries
@@ -39,8 +39,7 @@ def draw() -> None:
     (folder,) = (name for name, entry in pages.items() if entry.url_path == chosen.url_path)
     settings.current()  # a setting that cannot be used is all that there is to say
     with run_queue.server.turn():
-        kind = kind_of(folder)
-        now = session.begin(folder, kind)
+        now, address = session.begin(folder, kind_of(folder))
         uses = uses_of(now, folder)
         page = page_of(now, folder, chosen.title)
         has_controls = bool(controls.used(uses, now.setting) - {*uses.drawn})
@@ -52,13 +51,8 @@ def draw() -> None:
         )
         st.logo(LOGO, size="large")
         training_process.resume()
-        renderer = Renderer(page.title, pages, kind_of, now.presenting)
-        link = tools.address(
-            st.context.url or "", chosen.url_path, [entry.url_path for entry in pages.values()]
-        )
-        texts = session.to_address(state.to_query(now, folder, kind))
-        link = f"{link}?{texts}" if texts else link
-        place = tools.draw(page, now, renderer.drawn, link, controls=has_controls)
+        renderer = Renderer(page.title, pages, now.presenting)
+        place = tools.draw(page, now, renderer.drawn, folder, controls=has_controls)
         if place is None and not now.presenting:
             controls.draw(st.sidebar, now.setting, uses)
         elif place is not None and place.open:
@@ -70,7 +64,7 @@ def draw() -> None:
             preview.follow(followed)
         # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
         # would lose its value on the way between them.
-        browser.keep_one_step_per_page(session.address_to_write(), folder)
+        browser.keep_one_step_per_page(address, folder)
 
 
 def page_of(now: State, folder: str, title: str) -> Page:

@@ -26,12 +26,14 @@ from posenc.errors import ConfigError
 _STATE, _PAGE, _KIND, _NOTICES, _TYPED = "_state", "_page", "_kind", "_notices", "_typed"
 
 
-def begin(page: str, kind: type) -> State:
-    """Return the state for this run of a page: of the address where that counts, else of the session.
+def begin(page: str, kind: type) -> tuple[State, str | None]:
+    """Return the state for this run of a page, and the query that the browser has to write, if any.
 
-    It counts when a session begins, at Back and Forward, and where a link within the app has parameters;
-    the menu leads to an address without any. In no other run: a pressed key outruns the address, which
-    would throw its value back.
+    The state is that of the address where that counts: when a session begins, at Back and Forward, and
+    where a link within the app has parameters; the menu leads to an address without any. In no other run:
+    a pressed key outruns the address, which would throw its value back.
+    The query is that of a page that was just chosen: Streamlit would write it over the address of the page
+    before; the browser writes it once the page is there.
     """
     query = {name: st.query_params.get_all(name) for name in st.query_params}
     before: State | None = st.session_state.get(_STATE)
@@ -46,16 +48,7 @@ def begin(page: str, kind: type) -> State:
     texts = state.to_query(current(), page, kind)
     if texts != query and not came:
         st.query_params.from_dict(texts)
-    # Streamlit would write the address of a page that was just chosen over that of the page before; the
-    # browser writes it once it is there.
-    st.session_state["_address"] = to_address(texts) if came else None
-    return current()
-
-
-def address_to_write() -> str | None:
-    """Return the query of a page that was just chosen, which the browser writes; None for no such page."""
-    written: str | None = st.session_state["_address"]
-    return written
+    return current(), to_address(texts) if came else None
 
 
 def to_address(texts: Mapping[str, list[str]]) -> str:

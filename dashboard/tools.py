@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlparse
 
@@ -12,16 +12,18 @@ from dashboard import all_pages, export, session, state
 from dashboard.blocks import Block, Page, pictures_of, tables_of
 from dashboard.components import browser
 from dashboard.gallery import write
+from dashboard.menu import PATHS
 from dashboard.state import State
 from dashboard.text import listed, plain
 
 PRESENTING = "presenting"  # key of the toggle
 
 
-def draw(page: Page, now: State, blocks: Sequence[Block], link: str, *, controls: bool) -> Any:
+def draw(page: Page, now: State, blocks: Sequence[Block], folder: str, *, controls: bool) -> Any:
     """Draw the title and the tools; return the menu of controls where a class is presented to.
 
-    blocks: what is drawn of the page, known once the run has ended. controls: whether the page has some.
+    blocks: what is drawn of the page, known once the run has ended. folder: of the page. controls: whether
+    the page has some.
     """
     row = st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small"
@@ -42,7 +44,7 @@ def draw(page: Page, now: State, blocks: Sequence[Block], link: str, *, controls
     exported = _menu(tools, "Export", "download")
     if exported.open:
         with exported:
-            _export(page, now, blocks, link)
+            _export(page, now, blocks, folder)
     session.show(PRESENTING, now.presenting)
     tools.toggle(
         "Present", now.presenting, key=PRESENTING, on_change=session.present, args=(PRESENTING,),
@@ -85,7 +87,7 @@ def _python(script: Callable[[], str] | None) -> None:
     st.code(script(), language="python", wrap_lines=True)
 
 
-def _export(page: Page, now: State, blocks: Sequence[Block], link: str) -> None:
+def _export(page: Page, now: State, blocks: Sequence[Block], folder: str) -> None:
     if not (pictures_of(page.all_blocks) or tables_of(page.all_blocks)):
         st.caption("Nothing to export on this page.")
         return
@@ -96,7 +98,7 @@ def _export(page: Page, now: State, blocks: Sequence[Block], link: str) -> None:
     st.download_button(
         "Download this page",
         # Drawn at the press of the button, from what is shown then.
-        functools.partial(export.archive, page, blocks, now.setting, now.a, link),
+        functools.partial(export.archive, page, blocks, now.setting, now.a, link_of(now, folder)),
         file_name=f"posenc-{export.file_name(page.title.split(',')[0])}.zip",
         mime="application/zip", key="export", on_click="ignore", icon=":material/folder_zip:",
     )  # fmt: skip
@@ -110,13 +112,20 @@ def _export(page: Page, now: State, blocks: Sequence[Block], link: str) -> None:
     )  # fmt: skip
 
 
-def address(url: str, path: str, endings: Iterable[str]) -> str:
+def link_of(now: State, folder: str) -> str:
+    """Return the link of a page at a state."""
+    page = address(st.context.url or "", PATHS[folder])
+    query = session.to_address(state.to_query(now, folder, all_pages.kind_of(folder)))
+    return f"{page}?{query}" if query else page
+
+
+def address(url: str, path: str) -> str:
     """Return the address of a page, without the repetition that Streamlit's has for some pages.
 
     Streamlit removes the path of any page from the end of the address before it adds this page's. Of
-    check_my_encoding it removes "encoding" and leaves "check_my_". endings: the paths of all pages.
+    check_my_encoding it removes "encoding" and leaves "check_my_".
     """
-    for ending in endings:
+    for ending in PATHS.values():
         if ending and ending != path and path.endswith(ending):
             url = re.sub(rf"/{path.removesuffix(ending)}/{path}$", f"/{path}", url)
     return f"{url}/" if url and urlparse(url).path == "" else url

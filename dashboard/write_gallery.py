@@ -7,7 +7,7 @@ import click
 
 from dashboard import all_pages, state
 from dashboard.gallery import write
-from dashboard.menu import ADDRESSES, TITLES
+from dashboard.menu import PATHS
 from posenc.plugins import load_plugin
 
 
@@ -27,8 +27,8 @@ def write_gallery(folder: Path, link: str, plugins: tuple[str, ...]) -> None:
     for file in plugins:
         load_plugin(file)
     asked = urlparse(link)
-    addresses = {ADDRESSES.get(name, name): name for name in TITLES}
-    page = addresses.get(asked.path.strip("/").rpartition("/")[2], "start")
+    folders = {path: folder for folder, path in PATHS.items()}
+    page = folders.get(asked.path.strip("/").rpartition("/")[2], "start")
     linked = state.read_query(parse_qs(asked.query), page, all_pages.kind_of(page))
     if linked.notice:
         click.echo(linked.notice, err=True)

@@ -12,7 +12,7 @@ def page_with_a_fault_in_a_column() -> None:
 
     columns = Columns(((Live("unknown"), Text("Left.")), (Text("Right."),)))
     page = Page(title="Title", headline="It is so.", blocks=(columns, Text("Below.")))
-    Renderer(page.title, {}, lambda name: object, presenting=False).page(page)
+    Renderer(page.title, {}, presenting=False).page(page)
 
 
 def test_fault_in_a_column_is_told_there_and_leaves_every_other_block() -> None:

@@ -1,5 +1,6 @@
 """The state in a session: read from the address, changed by widgets, the same on every page."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,8 @@ def app() -> None:
     from dashboard.render import Renderer
     from tests.dashboard.test_state import EveryKind
 
-    options = session.begin("here", EveryKind).of("here", EveryKind)
+    now, _ = session.begin("here", EveryKind)
+    options = now.of("here", EveryKind)
     for notice in session.take_notices():
         st.warning(notice)
     names = ("count", "share", "word", "on", "several", "factors", "text", "base", "heads", "seed")
@@ -49,7 +51,7 @@ def app() -> None:
         Drawer("lid", "Lid", lambda: [Text("It is on.")], changes=onward, opened=options.on),
     )
     page = Page(title="Here", headline="It is so.", blocks=blocks)
-    Renderer("Here", {}, lambda name: EveryKind, presenting=False).page(page)
+    Renderer("Here", {}, presenting=False).page(page)
 
 
 @pytest.fixture
@@ -194,6 +196,14 @@ def test_menu_keeps_the_state_and_a_link_within_the_app_sets_it() -> None:
     assert at.query_params == {"v": "1", "step": "3"}
 
 
+def written(at: AppTest) -> str | None:
+    """The query that the browser writes into the address, None for none."""
+    sent = [element.proto for element in at.get("bidi_component")]
+    (history,) = [one for one in sent if one.component_name.endswith("posenc_history")]
+    query: str | None = json.loads(history.json)["query"] if history.json else None
+    return query
+
+
 def test_address_counts_at_back_and_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     at = drawn(visit("similarity", SMALL | {"base": "500"}))
     real = session.get_script_run_ctx
@@ -209,14 +219,14 @@ def test_address_counts_at_back_and_forward(monkeypatch: pytest.MonkeyPatch) -> 
     at.query_params.update({"v": "1", "base": "700", "step": "2"})
     turn_to(at, "learn").run()
     assert (setting(drawn(at)), options(at).step) == (Setting(base=700.0), "2")
-    assert at.session_state["_address"] is None  # it is there
+    assert written(at) is None  # it is there
 
 
 def test_address_of_a_page_that_was_chosen_is_written_by_the_browser() -> None:
     at = drawn(visit("similarity", SMALL | {"base": "500", "gone": "1"}))
-    assert at.session_state["_address"] == "v=1&dim=64&base=500&length=24&train_length=16&heads=4"
+    assert written(at) == "v=1&dim=64&base=500&length=24&train_length=16&heads=4"
     at.select_slider(key="base").set_value(630.0).run()
-    assert at.session_state["_address"] is None
+    assert written(at) is None
     assert at.query_params["base"] == "630"
 
 
