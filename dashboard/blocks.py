@@ -99,7 +99,7 @@ class Chart:
     @cached_property
     def drawn(self) -> pd.DataFrame:
         """The frame as it is drawn: thinned and narrow."""
-        drawn = frames.named(frames.drawn(self.frame, self.x) if self.x else self.frame)
+        drawn = frames.drawn(self.frame, self.x) if self.x else frames.named(self.frame)
         return lines.labelled(drawn) if self.labels and self.pinned is None else drawn
 
     @cached_property

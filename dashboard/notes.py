@@ -18,19 +18,16 @@ NO_SCHEME = "None of the chosen schemes can be shown here."
 _ROUNDING = 1e-6  # of float32 read-outs
 
 
-def label(kind: str) -> str:
-    """Return a scheme's name."""
-    return SCHEMES[kind].label
-
-
 def names(kinds: tuple[str, ...]) -> str:
     """Return the schemes' names as a list in words."""
-    return listed([*map(label, kinds)])
+    return listed([SCHEMES[kind].label for kind in kinds])
 
 
 def by_scheme(texts: Mapping[str, str]) -> str:
     """Return a list, a line per scheme that has a text."""
-    return "\n".join(f"- {label(kind)}: {plain(text)}" for kind, text in texts.items() if text)
+    return "\n".join(
+        f"- {SCHEMES[kind].label}: {plain(text)}" for kind, text in texts.items() if text
+    )
 
 
 def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
@@ -82,7 +79,7 @@ def kernels_beyond_one(results: Mapping[str, Similarity]) -> str:
         # fmax skips NaN, which is a cell without a value.
         largest = np.fmax.reduce(np.abs(result.matrix.values), axis=None, initial=0)
         if largest > 1 + _ROUNDING:
-            beyond.append(f"{label(kind)} ({number(float(largest), 4)})")
+            beyond.append(f"{SCHEMES[kind].label} ({number(float(largest), 4)})")
     if not beyond:
         return ""
     return (
@@ -99,8 +96,8 @@ def warnings(results: Mapping[str, Similarity]) -> list[Text]:
             texts.append(Text(result.kernel.notice, "warning", icon="memory"))
         if result.undefined:
             sentence = (
-                f"{label(kind)}: {result.undefined} positions have no cosine similarity, because their "
-                "vector is zero or not finite."
+                f"{SCHEMES[kind].label}: {result.undefined} positions have no cosine similarity, "
+                "because their vector is zero or not finite."
             )
             texts.append(Text(sentence, "warning", icon="info"))
     beyond = kernels_beyond_one(results)

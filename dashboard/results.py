@@ -14,7 +14,6 @@ from dashboard.cache import cached
 from dashboard.components.matrix import Curve, MatrixValues, smallest
 from dashboard.settings import Setting
 from posenc import Request, analysis, best_device, device_name, position_vectors, run_with_fallback
-from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
 
 # One core per session's script: two threads of one product would only fight over the other core.
@@ -116,18 +115,14 @@ def check_table(request: Request) -> None:
         )
 
 
-def _values(request: Request) -> Ran[torch.Tensor]:
-    """Compute a kernel, or its curve, on the device that is asked for, or where that fails the CPU."""
-    return run_with_fallback(
-        lambda place: analysis.kernel_values(request, place).cpu(), request.device
-    )
-
-
 @cached
 def kernel(request: Request) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     check_table(request)
-    ran, scheme = _values(request), request.build("cpu")
+    scheme = request.build("cpu")
+    ran = run_with_fallback(
+        lambda place: analysis.kernel_values(request, place).cpu(), request.device
+    )
     return Kernel(
         values=ran.value,
         length=scheme.positions_within(request.length),

@@ -98,20 +98,16 @@ def _narrow(values: "pd.Series[Any]") -> Any:
     """Return a column in 32 bits, names as numbers."""
     if values.dtype == "category":
         return values
-    if _is_text(values):
+    if values.dtype.kind == "O":
         return pd.Categorical(values)
     narrow = {"f": np.float32, "i": np.int32}.get(values.dtype.kind)
     return values if narrow is None else values.to_numpy(narrow)
 
 
-def _is_text(values: "pd.Series[Any]") -> bool:
-    return values.dtype.kind == "O" and not isinstance(values.dtype, pd.CategoricalDtype)
-
-
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
-    words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
-    return frame.assign(**words) if words else frame
+    words = {str(name): _narrow(one) for name, one in frame.items() if one.dtype.kind == "O"}
+    return frame.assign(**words)
 
 
 def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:

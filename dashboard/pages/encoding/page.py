@@ -55,7 +55,7 @@ def page(setting: Setting, options: Options) -> Page:
         for kind, scheme in read.schemes.items()
     }
     cards: dict[str, list[Block]] = {
-        kind: [Text(f"**{notes.label(kind)}**", help=SCHEMES[kind].summary), Formula(formula)]
+        kind: [Text(f"**{SCHEMES[kind].label}**", help=SCHEMES[kind].summary), Formula(formula)]
         for kind, formula in formulas.items()
     }
     menu = Drawer(
@@ -118,7 +118,7 @@ def _clocks(read: Encodings) -> list[Block]:
     setting = read.setting
     faces = [
         Face(
-            title=notes.label(kind),
+            title=SCHEMES[kind].label,
             subtitle=f"{notes.panel_note(setting, kind, rounded=False)}; training length "
             f"{setting.train_length:,}",
             color=theme.COLOURS[kind],

@@ -67,7 +67,7 @@ def matrices(read: Encodings) -> list[Block]:
         rows.append(Columns([*alone, *([[]] if len(alone) == 1 else [])]))
     return rows + [
         Text(
-            f"{notes.label(kind)} adds no numbers, so there is no matrix. {SCHEMES[kind].summary}",
+            f"{SCHEMES[kind].label} adds no numbers, so there is no matrix. {SCHEMES[kind].summary}",
             "info",
         )
         for kind, scheme in read.schemes.items()
@@ -102,7 +102,7 @@ def _panel(read: Encodings, kind: str) -> Panel:
     cut = sentences.cut(scheme, asked=setting.length)
     note = notes.panel_note(setting, kind, scheme.provenance)
     return Panel(
-        title=notes.label(kind),
+        title=SCHEMES[kind].label,
         values=scheme.matrix,
         subtitle="; ".join(part for part in (note, cut) if part),
         column_label=f"dimension: {order}" if named else None,
@@ -156,7 +156,7 @@ def _sum(kind: str, added: Sum, start: str, *, scaled: bool) -> Matrices:
     """Return the first entries of content, of position and of their sum."""
     texts = {
         "Tokens times sqrt(d)" if scaled else "Tokens": f"drawn as {STARTS[start]}",
-        f"Position: {notes.label(kind)}": "its rows",
+        f"Position: {SCHEMES[kind].label}": "its rows",
         "Sum": "input of the first layer",
     }
     rows, columns = added.pictures[0].shape
@@ -180,7 +180,7 @@ def _sum(kind: str, added: Sum, start: str, *, scaled: bool) -> Matrices:
         row_label="position",
         column_label="dimension",
         height=SUM_HEIGHT,
-        text=f"Token vectors, positions of {notes.label(kind)} and their sum.",
+        text=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
     )
 
 

@@ -31,11 +31,11 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.pages.relative_offsets import data
 from dashboard.pages.relative_offsets.data import ALONE, LINEAR, STRAIGHT, Verdict
 from dashboard.settings import Setting
-from dashboard.text import listed, number
+from dashboard.text import number
 from posenc import Request, fields, rotation
 from posenc.analysis import OffsetMap, linear_map
 from posenc.analysis.offset_checks import OFFSETS
-from posenc.schemes import alibi
+from posenc.schemes import SCHEMES, alibi
 
 USES = Uses(SHOWN)
 TITLE = "Relative offsets"
@@ -220,7 +220,7 @@ def _matrices(
         return []
     panels = [
         Panel(
-            title=notes.label(kind),
+            title=SCHEMES[kind].label,
             values=Full(corner.numpy()),
             subtitle=f"{name_of(offset)}; {sizes[kind]}",
             color=theme.COLOURS[kind],
@@ -259,8 +259,8 @@ def _card(claim: str, verdicts: Mapping[str, Verdict]) -> list[Block]:
 
 def _line(kind: str, found: Verdict, control: str) -> str:
     if found.value is None:
-        return f":gray-badge[–] {notes.label(kind)}"
-    text = f"{YES if found.holds else NO} {notes.label(kind)}: {number(found.value)}"
+        return f":gray-badge[–] {SCHEMES[kind].label}"
+    text = f"{YES if found.holds else NO} {SCHEMES[kind].label}: {number(found.value)}"
     if found.control is None:
         return text
     return f"{text} :small[({control.removeprefix('a ')}: {number(found.control)})]"
@@ -285,7 +285,7 @@ def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
         blocks.append(Text("Thin grey dashes: control, the mean of random tables.", "caption"))
     wide = [kind for kind, found in errors.items() if len(found.offset) < len(OFFSETS)]
     if wide:
-        names = listed([*map(notes.label, wide)])
+        names = notes.names(tuple(wide))
         blocks.append(Text(f"Every third offset for the wide vectors of {names}.", "caption"))
     return blocks
 

@@ -36,6 +36,7 @@ UNRELATED = (
     "standard deviation of $1/\\sqrt{d}$. Positions have more where some of their entries hardly change "
     "from one to the next, as slow waves do."
 )
+DEFINITION = notes.similarity_definition(similarity.cosine_curve, similarity.cosine_matrix)
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_similarity
@@ -137,7 +138,7 @@ def page(setting: Setting, options: Options) -> Page:
             *([Text(jump, "caption", both="last row")] if jump else []),
         ),
         guide=GUIDE,
-        definition=notes.similarity_definition(similarity.cosine_curve, similarity.cosine_matrix),
+        definition=DEFINITION,
         script=lambda: whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
     )
 
