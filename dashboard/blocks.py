@@ -99,7 +99,11 @@ class Chart:
     @cached_property
     def drawn(self) -> pd.DataFrame:
         """The frame as it is drawn: thinned and narrow."""
-        drawn = frames.drawn(self.frame, self.x) if self.x else frames.named(self.frame)
+        return self.thinned(frames.MOST_POINTS)
+
+    def thinned(self, most: int) -> pd.DataFrame:
+        """Return the frame as it is drawn with so many values of `x` at most."""
+        drawn = frames.drawn(self.frame, self.x, most) if self.x else frames.named(self.frame)
         return lines.labelled(drawn) if self.labels and self.pinned is None else drawn
 
     @cached_property

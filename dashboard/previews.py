@@ -1,15 +1,18 @@
 """Pictures of a page at the stops of a slider, which the browser shows while a visitor moves it.
 
-The browser asks for some stops at once (components/preview/preview.js). Each answer holds the matrices
-and clocks of the page as it is at these stops, made by the function that makes the page.
+The browser asks for some stops at once (components/preview/preview.js). Each answer holds the matrices,
+clocks and lines of the page as it is at these stops, made by the function that makes the page. Lines are
+thinned and rounded to what can be seen of them in passing.
 """
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from math import isfinite
+from typing import Any, TypeGuard
 
+import pandas as pd
 import streamlit as st
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -18,7 +21,7 @@ from starlette.routing import Route
 
 from dashboard import session, state
 from dashboard.all_pages import kind_of, page_at, uses_of
-from dashboard.blocks import Block, Changes, Clocks, Matrices
+from dashboard.blocks import Block, Changes, Chart, Clocks, Matrices
 from dashboard.components.matrix import MatrixValues, Row
 from dashboard.components.matrix.payload import joined, row_header, sent_bytes
 from dashboard.controls import used
@@ -28,10 +31,12 @@ from dashboard.settings.stops import stop_text
 from dashboard.state import State
 
 FOLLOWED = ("base", "dim")  # the sliders that pictures follow
+POINTS = 64  # of a line in passing
 SECONDS = 0.15  # after which an answer gets no more stops: the browser asks again for the others
 _one_at_a_time = asyncio.Lock()  # so that a run of the script waits for one stop at most
 
-Pictures = dict[str, Row | Clocks]  # of a page, by the keys of their blocks
+Picture = Row | Clocks | Chart
+Pictures = dict[str, Picture]  # of a page, by the keys of their blocks
 
 
 def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any] | None:
@@ -44,7 +49,7 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
     options, default = vars(now.of(folder, kind)), vars(kind())
     lost = any(options[name] != default[name] for name in state.unlinked(kind))
     names = [name for name in FOLLOWED if name in used(uses_of(now, folder), now.setting)]
-    if lost or not names or not any(isinstance(block, Matrices | Clocks) for block in blocks):
+    if lost or not names or not any(map(_follows, blocks)):
         return None
     query = state.to_query(now, folder, kind)
     return {
@@ -65,6 +70,13 @@ def _stops(now: State, name: str) -> dict[str, float]:
     """Return the stops of a slider by their text."""
     stops = state.stops(now.setting, name, settings.current().positions)
     return {stop_text(value): value for value in stops}
+
+
+def _follows(block: Block) -> TypeGuard[Matrices | Clocks | Chart]:
+    """Whether a block is a picture that follows: a chart is one if it has lines."""
+    return isinstance(block, Matrices | Clocks) or (
+        isinstance(block, Chart) and block.x in block.frame
+    )
 
 
 def route() -> Route:
@@ -118,12 +130,11 @@ def _in_turn(now: State, folder: str, changes: Changes) -> Pictures:
 
 
 def pictures(now: State, folder: str) -> Pictures:
-    """Return the matrices and clocks of a page."""
+    """Return the matrices, clocks and charts of lines of a page."""
     page = page_at(now, folder)
-    blocks = [block for block in page.all_blocks if isinstance(block, Matrices | Clocks)]
     return {
         block.key: block.row(page.title) if isinstance(block, Matrices) else block
-        for block in blocks
+        for block in filter(_follows, page.all_blocks)
     }
 
 
@@ -131,7 +142,7 @@ def encode(here: Pictures, stops: Mapping[str, Pictures]) -> bytes:
     """Return pictures by stop as the browser takes them: a header, then float32 values.
 
     here: what the server drew. A matrix with the same values is not sent: its `at` is null, and else the
-    place of its values among all, which holds equal ones once.
+    place of its values among all, which holds equal ones once. A chart with the same lines is null.
     """
     places: dict[bytes, int] = {}
     header = {
@@ -142,10 +153,13 @@ def encode(here: Pictures, stops: Mapping[str, Pictures]) -> bytes:
     return joined({"stops": header, "counts": counts}, places)
 
 
-def _header(picture: Row | Clocks, here: Row | Clocks | None, places: dict[bytes, int]) -> Any:
+def _header(picture: Picture, here: Picture | None, places: dict[bytes, int]) -> Any:
     """Return what is sent of a picture beside the values of matrices, which are entered in `places`."""
     if isinstance(picture, Clocks):
         return picture.sent
+    if isinstance(picture, Chart):
+        same = isinstance(here, Chart) and picture.frame.equals(here.frame)
+        return None if same else {"columns": _columns(picture.thinned(POINTS))}
     values = [sent_bytes(panel.values) for panel in picture.panels]
     header = row_header(picture, values)
     drawn = list(here.panels) if isinstance(here, Row) else []
@@ -157,3 +171,13 @@ def _header(picture: Row | Clocks, here: Row | Clocks | None, places: dict[bytes
 
 def _same(values: MatrixValues, drawn: MatrixValues, sent: bytes) -> bool:
     return (type(values), values.shape) == (type(drawn), drawn.shape) and sent == sent_bytes(drawn)
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return the columns of a chart's frame as JSON has them, numbers with four digits, none as null."""
+    return {
+        str(name): [float(f"{value:.4g}") if isfinite(value) else None for value in values]
+        if values.dtype.kind == "f"
+        else values.tolist()
+        for name, values in frame.items()
+    }

@@ -182,6 +182,8 @@ class Renderer:
         spec = theme.titled(
             spec, chart.title, chart.subtitle(self.title), projected=self.presenting
         )
+        # The name by which a preview finds the chart (components/preview/charts.js).
+        spec = spec | {"params": [*spec.get("params", ()), {"name": "chart", "value": chart.key}]}
         width = "content" if "width" in chart.spec else "stretch"
         place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.spoken)
 

@@ -7,19 +7,20 @@ from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from dashboard import previews, state
 from dashboard.all_pages import kind_of, page_at
-from dashboard.blocks import Clocks, Matrices
+from dashboard.blocks import Chart, Clocks, Matrices, Page
 from dashboard.components.matrix import Curve, MatrixValues, Waves
 from dashboard.server import settings
 from dashboard.settings import Setting
 from dashboard.state import State
 
-WITH_PICTURES = ("similarity", "encoding", "relative_offsets")
+WITH_PICTURES = ("similarity", "encoding", "relative_offsets", "start")
 SMALL = Setting(dim=64, heads=4, length=40, train_length=24)
 
 
@@ -63,6 +64,30 @@ def ask(browser: TestClient, now: State, folder: str, name: str, *stops: str) ->
     return browser.get(f"{told['path']}/{place}?{dial['query']}")
 
 
+def lines_of(page: Page, key: str) -> pd.DataFrame | None:
+    """Return the frame of a chart of a page, None where there is none of this name."""
+    frames = [b.frame for b in page.all_blocks if isinstance(b, Chart) and b.key == key]
+    return frames[0] if frames else None
+
+
+def check_lines(sent: Any, chart: Chart, before: pd.DataFrame | None) -> None:
+    """Assert that what is sent of a chart lies on its lines, or is nothing where they are as before."""
+    if before is not None and chart.frame.equals(before):
+        assert sent is None
+        return
+    frame = pd.DataFrame(sent["columns"])
+    names = [name for name in ("scheme", "name", "setting") if name in frame]
+    counts = (
+        frame.groupby(names, sort=False)[chart.x].nunique() if names else frame[chart.x].nunique()
+    )
+    assert np.max(counts) <= previews.POINTS
+    whole = chart.drawn.astype(dict.fromkeys(names, str)) if names else chart.drawn
+    joined = frame.merge(whole, how="left", on=[*names, chart.x], suffixes=("", "_drawn"))
+    y = "y" if "y" in frame else next(c for c in frame if frame[c].dtype.kind == "f")
+    left, right = joined[y].astype(float), joined[f"{y}_drawn"].astype(float)
+    np.testing.assert_allclose(left, right, rtol=6e-4)
+
+
 @pytest.mark.parametrize("folder", WITH_PICTURES)
 @pytest.mark.parametrize(("name", "stops"), [("base", ("500", "20")), ("dim", ("128", "16"))])
 @pytest.mark.parametrize("pinned", [None, Setting(dim=64, heads=4, length=40, base=300.0)])
@@ -82,6 +107,9 @@ def test_pictures_are_those_of_the_page_at_the_stop(
         linked = state.read_query(state.to_query(changed, folder, kind), folder, kind).state
         page = page_at(linked, folder)
         drawn = {b.key: b for b in page.all_blocks if isinstance(b, Matrices | Clocks)}
+        charts = {b.key: b for b in page.all_blocks if isinstance(b, Chart) and b.x in b.frame}
+        for key, chart in charts.items():
+            check_lines(pictures[stop].pop(key), chart, lines_of(page_at(now, folder), key))
         assert pictures[stop].keys() == drawn.keys()
         for key, block in drawn.items():
             picture = pictures[stop][key]
@@ -206,7 +234,7 @@ def test_server_answers_for_no_more_positions_than_it_shows(
 
 def test_pages_without_pictures_and_options_that_no_link_holds_are_not_followed() -> None:
     now = State(SMALL)
-    for folder in ("pca", "start", "extrapolation"):
+    for folder in ("pca", "train"):
         assert previews.following(now, folder, page_at(now, folder).all_blocks) is None
     dense = now.changed("relative_offsets", kind_of("relative_offsets"), {"dense": True})
     blocks = page_at(dense, "relative_offsets").all_blocks

@@ -7,11 +7,13 @@ from typing import Any
 import streamlit as st
 
 _FOLDER = Path(__file__).parent
-_preview = st.components.v2.component(
-    "posenc_preview", js=(_FOLDER / "preview.js").read_text(encoding="utf-8")
+# Streamlit takes the code as one text.
+_SCRIPT = "".join(
+    (_FOLDER / name).read_text(encoding="utf-8") for name in ("charts.js", "preview.js")
 )
+_preview = st.components.v2.component("posenc_preview", js=_SCRIPT)
 
 
 def follow(data: Mapping[str, Any]) -> None:
-    """Let matrices and clocks follow sliders while they move. data: of `previews.following`."""
+    """Let pictures follow sliders while they move. data: of `previews.following`."""
     _preview(key="preview", data=dict(data))

@@ -1,4 +1,4 @@
-// The picture follows the finger: while a slider moves, matrices and clocks show the stop it is at.
+// The picture follows the finger: while a slider moves, matrices, clocks and lines show the stop it is at.
 //
 // Streamlit tells the server of a slider when it is released. Until then the pictures come from
 // previews.py, for some stops at once, asked for when the pointer or the focus comes to the slider. They
@@ -6,7 +6,7 @@
 // caught up is pale. A slider tells its stop as text, `aria-valuetext`: by mouse, touch and keys alike.
 //
 // Matrices and clocks enter themselves in `pictures`, and show what the server sends unless `ahead` names
-// them.
+// them. Charts are Streamlit's (charts.js).
 
 const shared = (globalThis[Symbol.for("posenc.preview")] ??= { pictures: new Map(), ahead: new Set() });
 const NEAR = 4; // stops on each side that are asked for before the slider moves
@@ -14,7 +14,7 @@ const FAR = 12; // and once it does
 const AT_ONCE = 8; // stops of one request
 const STYLE = `
 :root.ahead [data-testid=stMain] :is(
-  .stMarkdown, .stVegaLiteChart, .stDataFrame, .stTable, .stMetric, .stImage
+  .stMarkdown, .stVegaLiteChart:not(.follows), .stDataFrame, .stTable, .stMetric, .stImage
 ) { opacity: 0.4; transition: opacity 0.1s 0.15s; }`;
 
 let page = null; // of the last run: where to ask, and every slider that is followed
@@ -58,6 +58,7 @@ function goAhead(name, pictures) {
     shared.ahead.add(key);
     view.show(picture());
   }
+  if (pictures && dragged()) followCharts(pictures);
 }
 
 /** Show what the server drew. */
@@ -71,6 +72,7 @@ function settle() {
     if (shared.ahead.delete(key) && !arrived) view.show(view.sent);
     if (!view.root.isConnected) shared.pictures.delete(key);
   }
+  settleCharts(arrived);
 }
 
 // ---- Asking the server -----------------------------------------------------------------------
@@ -119,10 +121,11 @@ function take(here, bytes, sent) {
     return new Float32Array(bytes.buffer, offset - 4 * count, count);
   });
   for (const [stop, pictures] of Object.entries(stops)) {
-    const views = Object.entries(pictures).filter(([key]) => sent.has(key));
-    const made = views.map(([key, picture]) => [
+    const made = Object.entries(pictures).map(([key, picture]) => [
       key,
-      () => shared.pictures.get(key).expanded(picture, values, sent.get(key)),
+      sent.has(key)
+        ? () => shared.pictures.get(key).expanded(picture, values, sent.get(key))
+        : () => picture && rowsOf(picture.columns),
     ]);
     here.set(stop, new Map(made));
   }

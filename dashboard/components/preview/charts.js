@@ -1,0 +1,98 @@
+// Lines of charts at another stop of a slider, while it is dragged.
+//
+// A chart is drawn by Streamlit, which offers no way to it. Vega notes what it draws on the elements of its
+// SVG, and from there its view is reached. Where a later version does not, charts wait for the server.
+
+const ARRIVING = 400; // milliseconds in which Streamlit hands on what has arrived
+
+const awaited = new Map(); // by chart: the rows that it shall show
+const touched = new Map(); // by chart: its element and view, and the rows that the server sent
+let drawing = false;
+
+const dragged = () => Boolean(document.querySelector(".stSlider [data-dragging]"));
+
+/** The view of a chart, if it can be reached. */
+function viewOf(element) {
+  for (const group of element.querySelectorAll("svg g")) {
+    const item = group.__data__;
+    const view = item?.context?.dataflow ?? item?.mark?.group?.context?.dataflow;
+    if (view) return view;
+  }
+  return null;
+}
+
+/** The charts in the window by their names, which `render` writes into them as a signal. */
+function chartsInWindow() {
+  const found = new Map();
+  for (const element of document.querySelectorAll("[data-testid=stMain] .stVegaLiteChart")) {
+    const { top, bottom } = element.getBoundingClientRect();
+    const view = bottom > 0 && top < innerHeight ? viewOf(element) : null;
+    const name = view?._signals?.chart?.value;
+    if (name) found.set(name, { element, view });
+  }
+  return found;
+}
+
+/** Rows of columns, as Vega takes them. */
+function rowsOf(columns) {
+  const names = Object.keys(columns);
+  const rows = columns[names[0]] ?? [];
+  return rows.map((_, n) => Object.fromEntries(names.map((name) => [name, columns[name][n]])));
+}
+
+/** Let charts show the rows of a stop: the newest wins, one chart in a frame, after the matrices. */
+function followCharts(pictures) {
+  for (const name of chartsInWindow().keys()) {
+    const rows = pictures.get(name)?.();
+    if (rows) awaited.set(name, rows);
+  }
+  if (!drawing && awaited.size) requestAnimationFrame(drawNext);
+  drawing = awaited.size > 0;
+}
+
+async function drawNext() {
+  const [name] = awaited.keys();
+  const rows = awaited.get(name);
+  awaited.delete(name);
+  const chart = chartsInWindow().get(name);
+  if (chart) await pour(name, chart, rows);
+  drawing = awaited.size > 0;
+  if (drawing) requestAnimationFrame(drawNext);
+}
+
+async function pour(name, { element, view }, rows) {
+  if (touched.get(name)?.view !== view) {
+    // Copied by name: a spread would keep the mark by which Vega knows a row.
+    const sent = view.data("source").map((row) => Object.fromEntries(Object.entries(row)));
+    const chart = { element, view, sent, ours: false };
+    touched.set(name, chart);
+    const heard = () => {
+      if (chart.ours) return;
+      view.removeDataListener("source", heard); // Streamlit has replaced the rows: they are the server's
+      element.classList.remove("follows");
+      if (touched.get(name) === chart) touched.delete(name);
+    };
+    view.addDataListener("source", heard);
+  }
+  const chart = touched.get(name);
+  element.classList.add("follows");
+  chart.ours = true;
+  try {
+    await view.data("source", rows).runAsync();
+  } finally {
+    chart.ours = false;
+  }
+}
+
+/** Show the rows that the server sent, unless newer ones are on their way. */
+function settleCharts(arrived) {
+  awaited.clear();
+  const restore = () => {
+    for (const [name, chart] of touched) {
+      pour(name, chart, chart.sent);
+      chart.element.classList.remove("follows");
+    }
+    if (!drawing) touched.clear();
+  };
+  if (touched.size) setTimeout(restore, arrived ? ARRIVING : 0);
+}
