@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.identification.columns import SWAPPED, TableInput
 from posenc.identification.differences import Comparison
 from posenc.identification.facts import size_of
-from posenc.identification.frequency_fit import Hypothesis, rounding
+from posenc.identification.frequency_fit import Hypothesis
 from posenc.identification.positions import Cause, cause_of
 from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
 from posenc.identification.search import exponent_powers
@@ -76,9 +76,7 @@ def deviations_of(
     dtype: the format of its numbers. scaled: whether the scheme's config contains the scale.
     usual: the usual base with another exponent.
     """
-    table, hypothesis, recipe, others = (
-        comparison.table, comparison.hypothesis, comparison.recipe, comparison.others,
-    )  # fmt: skip
+    table, hypothesis, recipe = comparison.table, comparison.hypothesis, comparison.recipe
     arrangement, scale, size = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.size
     deviations: list[Deviation] = []
 
@@ -113,16 +111,14 @@ def deviations_of(
         add("start", "start", first)
     if recipe.low:
         add("angles", "angles", recipe)
-    places = table.places(torch.arange(len(table.columns))) + hypothesis.start
-    latest = 1 + int(places.abs().max())
-    differs = others.largest > 4 * rounding(dtype, latest, max(1.0, size))
+    beyond = comparison.beyond
     if comparison.rows or comparison.columns:
         outliers = comparison.rows, comparison.columns
-        add("unexplained", "outliers", *outliers, table.width, comparison.all.largest, not differs)
-    if differs:
-        row, column = others.worst
-        where = row, column, table.form, table.width
-        add("unexplained", "difference", recipe.low, others.largest, *where)
+        follows = beyond is None
+        add("unexplained", "outliers", *outliers, table.width, comparison.largest, follows)
+    if beyond is not None:
+        where = beyond.row, beyond.column, table.form, table.width
+        add("unexplained", "difference", recipe.low, beyond.amount, *where)
     return tuple(deviations)
 
 

@@ -4,17 +4,19 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import TableInput, longest_run
-from posenc.identification.frequency_fit import Hypothesis, Recipe
+from posenc.identification.frequency_fit import Hypothesis, Precision, Recipe, rounding
+from posenc.identification.predict import Place
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
 _MIN_RUN = 5  # rows that show whether columns are waves
 _BLOCK = 2**20  # numbers of the table that are compared at once
 _SAMPLED_ROWS = 256
+_BASE_ERROR = 0.05  # most that is allowed, of a base that few rows or one pair do not show
 
 
 class Differences:
@@ -48,7 +50,9 @@ class Comparison(NamedTuple):
     """Differences between a table and a formula.
 
     all: of every row and column; others: without the outliers. rows, columns: the outliers, none if
-    they are more than `MOST_OUTLIERS`.
+    they are more than `MOST_OUTLIERS`. largest: of the outliers. beyond: of the others, the largest that
+    no rounding makes. base_within: relative change of the base that makes the same numbers; inf if any
+    base does.
     """
 
     table: TableInput
@@ -58,6 +62,9 @@ class Comparison(NamedTuple):
     others: Differences
     rows: tuple[int, ...]
     columns: tuple[int, ...]
+    largest: float
+    beyond: Place | None
+    base_within: float
 
 
 def rows_of_formula(
@@ -69,33 +76,78 @@ def rows_of_formula(
     return values.masked_fill(table.zeros[rows].unsqueeze(1), 0.0)
 
 
-def compare(table: TableInput, hypothesis: Hypothesis, recipe: Recipe) -> Comparison:
-    """Compare every row with a formula; rows of zeros count as no difference."""
-    numbers = table.columns
-    limit = OUTLIER_ERROR * hypothesis.size * math.sqrt(0.5)
+def base_within(table: TableInput, hypothesis: Hypothesis, tolerance: float) -> float:
+    """Return the relative change of the base that changes no number by more than a tolerance."""
+    columns = hypothesis.arrangement.columns(table.columns.shape[1])
+    last = len(table.columns) - 1
+    count = min(last + 1 - table.padding, _SAMPLED_ROWS)
+    rows = torch.linspace(table.padding, last, count, dtype=torch.float64).round().long()
+    places = table.places(rows).double() + hypothesis.start
+    angles = places.unsqueeze(1) * hypothesis.frequencies(columns)
+    moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
+    slope = float(moved.abs().max()) * hypothesis.size
+    return tolerance / slope if slope > tolerance else math.inf
 
-    def differences(rows: Int[Tensor, " t"]) -> Float[Tensor, "t c"]:
-        return (rows_of_formula(table, hypothesis, recipe, rows) - numbers[rows]).abs()
+
+def compare(
+    table: TableInput, hypothesis: Hypothesis, recipe: Recipe, precision: Precision
+) -> Comparison:
+    """Compare every row with a formula; rows of zeros count as no difference.
+
+    Numbers of 16 bits are outliers, too, where most of a column differ by more than a share of themselves:
+    a slow pair that stands still differs by little from one that turns.
+    """
+    numbers, size = table.columns, hypothesis.size
+    limit = OUTLIER_ERROR * size * math.sqrt(0.5)
+    once = rounding(precision.dtype, len(numbers) + abs(hypothesis.start), size)
+    within, allowed = base_within(table, hypothesis, once), precision.allowed(size)
+    columns = hypothesis.arrangement.columns(numbers.shape[1])
+    frequencies = hypothesis.frequencies(columns)
+    of_base = size * min(within, _BASE_ERROR) * columns.exponents
+
+    def differences(rows: Int[Tensor, " t"]) -> tuple[Float[Tensor, "t c"], Bool[Tensor, "t c"]]:
+        """Return differences, and which of them no rounding to 16 bits makes."""
+        values = rows_of_formula(table, hypothesis, recipe, rows)
+        off = (values - numbers[rows]).abs()
+        if not allowed.share or recipe.in_16_bits:  # whose angles are wrong themselves
+            return off, torch.zeros_like(off, dtype=torch.bool)
+        angles = (table.places(rows).double() + hypothesis.start).unsqueeze(1) * frequencies
+        return off, off > allowed.limits(values, angles, size) + of_base * angles.abs()
 
     # Outlying columns differ in most rows, of which a sample is compared.
     rows = (~table.zeros).nonzero().flatten()
     rows = rows[torch.linspace(0, len(rows) - 1, min(len(rows), _SAMPLED_ROWS)).round().long()]
-    bad_columns = differences(rows).median(0).values > limit
+    off, wrong = differences(rows)
+    bad_columns = (off.median(0).values > limit) | (wrong.double().mean(0) > 0.5)
     if int(bad_columns.sum()) > MOST_OUTLIERS * len(bad_columns):
         bad_columns = torch.zeros_like(bad_columns)
     every, others = Differences(numbers.shape[1]), Differences(numbers.shape[1])
     bad_rows: list[int] = []
+    beyond: list[Place] = []
+    largest = 0.0
     for rows in torch.arange(len(numbers)).split(max(1, _BLOCK // numbers.shape[1])):
-        part, off, first = numbers[rows], differences(rows), int(rows[0])
+        part, first, (off, wrong) = numbers[rows], int(rows[0]), differences(rows)
         every.add(off, part, first)
         bad = off[:, ~bad_columns].square().mean(1).sqrt() > limit
         bad_rows += rows[bad].tolist()
         excluded = bad.unsqueeze(1) | bad_columns
         others.add(off.masked_fill(excluded, 0.0), part.masked_fill(excluded, 0.0), first)
-    columns = bad_columns.nonzero().flatten().tolist()
+        largest = max(largest, float(off.masked_fill(~excluded, 0.0).max()))
+        excess = off.masked_fill(excluded | ~wrong, 0.0)
+        row, column = divmod(int(excess.argmax()), len(bad_columns))
+        beyond.append(Place(first + row, column, float(excess[row, column])))
+    outliers = bad_columns.nonzero().flatten().tolist()
     if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):
-        others, bad_rows, columns = every, [], []
-    return Comparison(table, hypothesis, recipe, every, others, tuple(bad_rows), tuple(columns))
+        others, bad_rows, outliers = every, [], []
+    places = table.places(torch.arange(len(numbers))) + hypothesis.start
+    latest = 1 + int(places.abs().max())
+    most = max(beyond, key=lambda place: place.amount)
+    if others.largest > 4 * rounding(precision.dtype, latest, max(1.0, size)):
+        most = Place(*others.worst, others.largest)
+    return Comparison(
+        table, hypothesis, recipe, every, others, tuple(bad_rows), tuple(outliers), largest,
+        most if most.amount else None, within,
+    )  # fmt: skip
 
 
 def consistent_run(table: Float[Tensor, "t c"]) -> tuple[int, int, list[int]] | None:

@@ -14,7 +14,7 @@ from posenc.identification.columns import Arrangement, TableInput
 from posenc.identification.facts import Arithmetic, LowAngles, SchemeMatch, size_of
 from posenc.identification.float32_code import float32_codes
 from posenc.identification.frequency_fit import (
-    ANGLE_ERROR,
+    Precision,
     by_column,
     narrowest_format,
     one_rounding,
@@ -40,9 +40,6 @@ from posenc.identification.variants import (
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
-_ROUNDINGS = 4  # of numbers with an attention factor: of cosines, the factor and their product
-_VECTOR_ROUNDINGS = 8  # of a quotient of two rounded vectors
-_OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 _FEW_ROWS = 32  # most mistakes show in
 _SAMPLED_ROWS = 256
 _SLIGHT = 0.5  # of the angle of one position: at the next one, a cosine or sine differs by more
@@ -56,7 +53,7 @@ class Explanations:
     ) -> None:
         self.scheme, self.source, self.positions = scheme, source, positions
         self.dtype = narrowest_format(source.columns)
-        self.of_vectors = of_vectors
+        self.precision = Precision(self.dtype, of_vectors)
         self.length = max(1, int(positions.max()) + 1)
         self.count = source.columns.shape[1]
         every = orders_of(source, scheme.rotary_dim, scheme.layout)
@@ -119,18 +116,8 @@ class Explanations:
         places = self.positions if positions is None else positions
         recipe = self._recipe(variant, order, size)
         return first_difference(
-            self.source.columns[rows], recipe, places[rows], self._allowed(size)
+            self.source.columns[rows], recipe, places[rows], self.precision.allowed(size)
         )
-
-    def _allowed(self, size: float) -> Allowed:
-        """Return by how much numbers of a size may differ from exact ones."""
-        largest = max(abs(size), 1.0)
-        if self.of_vectors:  # whose error is a share of both numbers of a pair
-            number = _VECTOR_ROUNDINGS * rounding(self.dtype, 0, largest) + _OF_ANGLES
-            return Allowed(number, angle=ANGLE_ERROR)
-        once = one_rounding(self.dtype, 0, largest)
-        roundings = 1 if size == 1.0 else _ROUNDINGS
-        return Allowed(roundings * once.number + _OF_ANGLES, roundings * once.share, ANGLE_ERROR)
 
     def _arithmetic(self, order: Arrangement) -> Arithmetic:
         """Return which arithmetic gives every number of a table that belongs."""
@@ -243,7 +230,7 @@ class Explanations:
 
     def _exchanged(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return in how many pairs sines and cosines have changed places."""
-        size, allowed = self.own.factor, self._allowed(self.own.factor)
+        size, allowed = self.own.factor, self.precision.allowed(self.own.factor)
         angles = self.positions.double().unsqueeze(1) * self.own.frequencies
         for planes in self._planes(len(self.own.frequencies)):
             if count := exchanged_pairs(planes, angles, size, allowed):
@@ -299,7 +286,7 @@ class Explanations:
             return False
         sines = torch.arange(2 * len(variant.frequencies)) >= len(variant.frequencies)
         recipe = TableRecipe(variant.frequencies.repeat(2), sines, size)
-        numbers, allowed = torch.cat(planes, 1), self._allowed(size)
+        numbers, allowed = torch.cat(planes, 1), self.precision.allowed(size)
         return first_difference(numbers, recipe, positions, allowed) is None
 
     def _recovered(
@@ -308,7 +295,7 @@ class Explanations:
         """Return the positions of rows, None if most have none."""
         if size < 1e-6:
             return None
-        allowed = self._allowed(size)
+        allowed = self.precision.allowed(size)
         number = allowed.number / min(size, 1.0)
         cosines, sines = (part / size for part in planes)
         return recover_most(cosines, sines, frequencies, number, allowed.share)

@@ -6,7 +6,7 @@ mend: at position 4,096 a float32 angle moves a sine by 2e-4, a bfloat16 angle b
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,9 @@ from posenc.schemes.rope import RopeConfig
 
 ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _FITTED_ROWS = 128  # at most, of one step of least squares
+OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
+_ROUNDINGS = 4  # of numbers with an attention factor: of cosines, the factor and their product
+_VECTOR_ROUNDINGS = 8  # of a quotient of two rounded vectors
 
 
 @dataclass(frozen=True)
@@ -224,3 +227,20 @@ def one_rounding(dtype: torch.dtype, latest: float = 0, size: float = 1.0) -> Al
     if dtype in (torch.bfloat16, torch.float16):
         return Allowed(rounding(torch.float32, 0, size), share=_ROUNDING[dtype])
     return Allowed(rounding(dtype, latest, size))
+
+
+class Precision(NamedTuple):
+    """How numbers were rounded: to a format, or as quotients of vectors of this format."""
+
+    dtype: torch.dtype
+    of_vectors: bool = False
+
+    def allowed(self, size: float) -> Allowed:
+        """Return by how much numbers of float32 code may differ from exact ones, times a size."""
+        largest = max(abs(size), 1.0)
+        if self.of_vectors:  # whose error is a share of both numbers of a pair
+            number = _VECTOR_ROUNDINGS * rounding(self.dtype, 0, largest) + OF_ANGLES
+            return Allowed(number, angle=ANGLE_ERROR)
+        once = one_rounding(self.dtype, 0, largest)
+        roundings = 1 if size == 1.0 else _ROUNDINGS
+        return Allowed(roundings * once.number + OF_ANGLES, roundings * once.share, ANGLE_ERROR)

@@ -34,7 +34,9 @@ from posenc.identification.differences import (
 )
 from posenc.identification.frequency_fit import (
     EXACT,
+    OF_ANGLES,
     Hypothesis,
+    Precision,
     Recipe,
     narrowest_format,
     rounding,
@@ -47,7 +49,6 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
-_OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 FITS = 0.02  # largest relative residual of a table that a formula made
 
 
@@ -103,17 +104,19 @@ class Identification:
         return self.arrangement.columns(len(self.by_column)).dim // 2
 
 
-def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
+def identify(
+    table: Tensor, sines: Tensor | None = None, *, of_vectors: bool = False
+) -> Identification:
     """Find the scheme that made a table, or a cache of cosines and sines.
 
     table: (rows, columns), row p for position start + p; a complex table is cos + i sin. With `sines`,
     of the same shape, `table` holds the cosines. A few rows and columns that follow no formula are
-    excluded from the search and named. Raises SchemeArgumentError unless the numbers are finite and
-    there are two rows or more.
+    excluded from the search and named. of_vectors: whether the numbers are quotients of rounded vectors.
+    Raises SchemeArgumentError unless the numbers are finite and there are two rows or more.
     """
     source = TableInput.of(table, sines)
     dtype, rows = narrowest_format(source.columns), len(source.columns)
-    best = _nearest(source, dtype)
+    best = _nearest(source, Precision(dtype, of_vectors))
     if best is None or not best.others.residual <= FITS:
         residual = 1.0 if best is None else best.all.residual
         first = float(source.columns[0, 0])
@@ -125,7 +128,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     dim = dim_of(source, hypothesis)
     config, scaled = _config(hypothesis, source)
     tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
-    within = _base_within(hypothesis, source, tolerance) + best.recipe.base_error(hypothesis.base)
+    within = best.base_within + best.recipe.base_error(hypothesis.base)
     # Differences beyond rounding make the base uncertain by as much more.
     uncertainty = within * max(1.0, best.others.largest / tolerance)
     usual = None
@@ -151,27 +154,27 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     )
 
 
-def _nearest(source: TableInput, dtype: torch.dtype) -> Comparison | None:
+def _nearest(source: TableInput, precision: Precision) -> Comparison | None:
     """Compare a table with the formula of its longest run of rows that are not all zeros."""
     begin, end = longest_run(source.zeros)
     if end - begin < MIN_ROWS or float(source.columns.abs().max()) < SMALLEST:
         return None
     run = consistent_run(source.columns[begin : min(end, begin + SEARCH_ROWS)])
     if run is None:
-        return _compare_part(source, dtype, begin, end)
+        return _compare_part(source, precision, begin, end)
     first, last, outliers = run
-    part = _compare_part(source, dtype, begin + first, begin + last, outliers)
-    if part.rows and (moved := _recovered(part, dtype)) is not None and not moved.rows:
+    part = _compare_part(source, precision, begin + first, begin + last, outliers)
+    if part.rows and (moved := _recovered(part, precision)) is not None and not moved.rows:
         return moved
-    if part.others.residual > FITS and (moved := _recovered(part, dtype)) is not None:
+    if part.others.residual > FITS and (moved := _recovered(part, precision)) is not None:
         return moved
-    if part.others.largest <= rounding(dtype, len(source.columns), part.hypothesis.size):
+    if part.others.largest <= rounding(precision.dtype, len(source.columns), part.hypothesis.size):
         return part
-    whole = _compare_part(source, dtype, begin, end)
+    whole = _compare_part(source, precision, begin, end)
     return min((whole, part), key=lambda comparison: comparison.others.residual)
 
 
-def _recovered(part: Comparison, dtype: torch.dtype) -> Comparison | None:
+def _recovered(part: Comparison, precision: Precision) -> Comparison | None:
     """Compare a table with the formula of a part of it, each row at the position that it stands for.
 
     None if the formula has no sines or no cosines, or more than a tenth of the rows stand for no position.
@@ -194,26 +197,27 @@ def _recovered(part: Comparison, dtype: torch.dtype) -> Comparison | None:
         numbers[:, cosines],
         sign * numbers[:, with_sines],
         frequencies[with_sines].abs(),
-        4 * rounding(dtype, 0) + _OF_ANGLES,
+        4 * rounding(precision.dtype, 0) + OF_ANGLES,
     )
     if float((positions == UNKNOWN).double().mean()) > MOST_OUTLIERS:
         return None
     moved = replace(source, padding=0, zeros=torch.zeros_like(source.zeros), positions=positions)
-    compared = compare(moved, replace(hypothesis, start=0), part.recipe)
+    compared = compare(moved, replace(hypothesis, start=0), part.recipe, precision)
     return compared if compared.others.residual <= FITS else None
 
 
 def _compare_part(
-    source: TableInput, dtype: torch.dtype, begin: int, end: int, excluded: Sequence[int] = ()
+    source: TableInput, precision: Precision, begin: int, end: int, excluded: Sequence[int] = ()
 ) -> Comparison:
     """Compare a table with the formula of some of its rows. excluded: columns that are not used."""
-    fit = nearest_fit(source.columns[begin:end], source.form, dtype, excluded)
+    fit = nearest_fit(source.columns[begin:end], source.form, precision, excluded)
     columns = fit.hypothesis.arrangement.columns(source.columns.shape[1])
     start = fit.hypothesis.start - begin
     if source.padding == 1 and start == 0 and bool(columns.sines.all()):  # position 0, not padding
         zeros = source.zeros & (torch.arange(len(source.zeros)) > 0)
         source = replace(source, zeros=zeros, padding=0)
-    return compare(source, replace(fit.hypothesis, start=start + source.padding), fit.recipe)
+    hypothesis = replace(fit.hypothesis, start=start + source.padding)
+    return compare(source, hypothesis, fit.recipe, precision)
 
 
 def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | None, bool]:
@@ -236,19 +240,6 @@ def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | 
         return None, False
 
 
-def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -> float:
-    """Return the relative change of the base that changes no number by more than rounding does."""
-    columns = hypothesis.arrangement.columns(source.columns.shape[1])
-    last = len(source.columns) - 1
-    count = min(last + 1 - source.padding, 256)
-    rows = torch.linspace(source.padding, last, count, dtype=torch.float64).round().long()
-    places = source.places(rows).double()
-    angles = (places + hypothesis.start).unsqueeze(1) * hypothesis.frequencies(columns)
-    moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
-    slope = float(moved.abs().max()) * hypothesis.size
-    return tolerance / slope if slope > tolerance else math.inf
-
-
 def reconstruct(
     result: Identification, table: Tensor, sines: Tensor | None = None, *, rows: int | None = None
 ) -> Float[Tensor, "t c"]:
@@ -266,7 +257,7 @@ def from_exact(result: Identification, table: Tensor, sines: Tensor | None = Non
 
     Raises SchemeArgumentError for a table that no formula makes.
     """
-    return compare(*_with_formula(result, table, sines), EXACT).all
+    return compare(*_with_formula(result, table, sines), EXACT, Precision(result.dtype)).all
 
 
 def _with_formula(

@@ -49,6 +49,12 @@ class Allowed(NamedTuple):
     share: float = 0.0
     angle: float = 0.0
 
+    def limits(
+        self, values: Float[Tensor, "t c"], angles: Float[Tensor, "t c"], size: float
+    ) -> Float[Tensor, "t c"]:
+        """Return by how much each of some predicted numbers may differ. size: of their waves."""
+        return self.number + self.share * values.abs() + self.angle * abs(size) * angles.abs()
+
 
 class Place(NamedTuple):
     """A number of a table, by how much it differs, and by how much it may."""
@@ -88,10 +94,7 @@ def first_difference(
         places = positions[start : start + step]
         values = predict(recipe, places)
         off = (table[start : start + step] - values).abs()
-        limit = allowed.number + allowed.share * values.abs()
-        if allowed.angle:
-            angles = places.double().abs().unsqueeze(1) * speed
-            limit += allowed.angle * abs(recipe.size) * angles
+        limit = allowed.limits(values, places.double().unsqueeze(1) * speed, recipe.size)
         wrong = off > limit
         if not bool(wrong.any()):
             continue

@@ -175,7 +175,7 @@ def match_rotation(
 
 
 def _identified(cosines: Tensor, sines: Tensor) -> Identification:
-    identified = identify(cosines, sines)
+    identified = identify(cosines, sines, of_vectors=True)
     # Vectors may be those of any positions, so that row 0 need not be position 0.
     others = tuple(each for each in identified.deviations if each.kind != "start")
     return replace(identified, deviations=others)

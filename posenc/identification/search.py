@@ -19,6 +19,7 @@ from posenc.identification.frequency_fit import (
     EXACT,
     RECIPES,
     Hypothesis,
+    Precision,
     Recipe,
     fit_line,
     refine,
@@ -46,7 +47,7 @@ class Fit:
 
     residual: root mean square of the difference over that of the table. largest: the largest
     difference. right: share of the rows that differ by rounding and the error of float32 angles.
-    digits: how many digits the base needs.
+    exact: whether every number differs by rounding alone. digits: how many digits the base needs.
     """
 
     hypothesis: Hypothesis
@@ -54,6 +55,7 @@ class Fit:
     residual: float
     largest: float
     right: float
+    exact: bool
     digits: int = 0
 
 
@@ -68,16 +70,8 @@ class _Search:
     table: Float[Tensor, "t c"]
     sample: Int[Tensor, " n"]
     numbers: Float[Tensor, "n c"]
-    dtype: torch.dtype
+    precision: Precision
     orders: dict[Arrangement, Columns]
-
-    def exact(self, fit: Fit) -> bool:
-        """Whether a fit differs by rounding alone."""
-        return fit.largest <= self._rounding(fit.hypothesis)
-
-    def _rounding(self, hypothesis: Hypothesis) -> float:
-        latest = len(self.table) + abs(hypothesis.start)
-        return rounding(self.dtype, latest, max(1.0, hypothesis.size))
 
     def fit(self, hypothesis: Hypothesis, recipe: Recipe, digits: int = 0) -> Fit:
         """Return the fit on a sample of rows, of the best size if size 1 is not exact and twice as far."""
@@ -87,20 +81,26 @@ class _Search:
         power = float(values.square().numpy().sum())
         ratio = max(1e-6, float((values * table).numpy().sum()) / power) if power > 0 else 1.0
         norm = max(math.sqrt(table.square().numpy().mean()), 1e-300)
-        fastest = float(hypothesis.frequencies(columns).abs().max())
-        angles = (self.sample + hypothesis.start).abs() * fastest
+        places = (self.sample + hypothesis.start).double()
+        angles = places.unsqueeze(1) * hypothesis.frequencies(columns)
+        fastest, latest = angles.abs().amax(1), len(self.table) + abs(hypothesis.start)
 
         def fit_of_size(size: float) -> Fit:
             off = (values * size - table).abs()
             residual = math.sqrt(off.square().numpy().mean()) / norm
             sized = replace(hypothesis, size=hypothesis.size * size)
+            once = rounding(self.precision.dtype, latest, max(1.0, sized.size))
             # Public code multiplies rounded numbers by a factor up to three times, and rounds each product.
-            allowed = 3 * self._rounding(sized) + ANGLE_ERROR * sized.size * angles
+            allowed = 3 * once + ANGLE_ERROR * sized.size * fastest
             right = float((off.amax(1) <= allowed).double().mean())
-            return Fit(sized, recipe, residual, float(off.max()), right, digits)
+            # Of 16 bits, a small number may be off by a share of itself alone.
+            limits = self.precision.allowed(sized.size).limits(values * size, angles, sized.size)
+            largest = float(off.max())
+            exact = largest <= once and bool((off <= limits).all())
+            return Fit(sized, recipe, residual, largest, right, exact, digits)
 
         same, sized = fit_of_size(1.0), fit_of_size(ratio)
-        better = sized.residual < 0.5 * same.residual and not self.exact(same)
+        better = sized.residual < 0.5 * same.residual and not same.exact
         return sized if better else same
 
 
@@ -109,7 +109,7 @@ def _sample(rows: int) -> Int[Tensor, " n"]:
 
 
 def nearest_fit(
-    table: Float[Tensor, "t c"], form: Form, dtype: torch.dtype, excluded: Sequence[int] = ()
+    table: Float[Tensor, "t c"], form: Form, precision: Precision, excluded: Sequence[int] = ()
 ) -> Fit:
     """Return the formula that comes nearest to a table. excluded: columns that are not used."""
     count = table.shape[1]
@@ -122,23 +122,23 @@ def nearest_fit(
     }
     first = table[:SEARCH_ROWS, picked]
     sample = _sample(len(first))
-    search = _Search(first, sample, first[sample], dtype, orders)
+    search = _Search(first, sample, first[sample], precision, orders)
     waves = fit_waves(first)
     rough = sorted(_rough_fits(search, waves), key=lambda fit: fit.residual)
     fits = [fit for finalist in _distinct(rough) for fit in _finished(search, finalist)]
-    nearest = _simplest(search, fits)
+    nearest = _simplest(fits)
     # Scalings differ in slow pairs, which turn little in the first rows.
     sample = _sample(len(table))
     whole = replace(search, sample=sample, numbers=table[sample][:, picked])
     same = whole.fit(nearest.hypothesis, nearest.recipe)
-    if whole.exact(same) and _has_own_size(nearest):
+    if same.exact and _has_own_size(nearest):
         return nearest
     scaled = _scaling_fits(whole, waves)
-    if any(whole.exact(fit) and _has_own_size(fit) for fit in scaled):
-        return _with_others(whole, scaled)
-    if whole.exact(same) or same.right >= _RIGHT_ROWS or not scaled:
+    if any(fit.exact and _has_own_size(fit) for fit in scaled):
+        return _with_others(scaled)
+    if same.exact or same.right >= _RIGHT_ROWS or not scaled:
         return nearest
-    return _with_others(whole, scaled)
+    return _with_others(scaled)
 
 
 def _rough_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
@@ -152,9 +152,9 @@ def _rough_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
             for fit in _fits_of_waves(search, waves, arrangement, sign):
                 yield fit
                 # Of the many late starts, one may come near by chance.
-                late = fit.hypothesis.start > TRIED_STARTS and not search.exact(fit)
+                late = fit.hypothesis.start > TRIED_STARTS and not fit.exact
                 near = near or (fit.residual < _NEAR and not late)
-                if search.exact(fit) and fit.hypothesis.scale == sign and not arrangement.fault:
+                if fit.exact and fit.hypothesis.scale == sign and not arrangement.fault:
                     return  # nothing simpler is left
         if near:
             return
@@ -184,7 +184,7 @@ def _fits_of_waves(
             # Of rows past the starts that are tried, a scale near 1 makes rows that are almost these.
             if each == 1.0 or not near_one or not start or fit.right >= _RIGHT_ROWS:
                 yield fit
-            if search.exact(fit):
+            if fit.exact:
                 return
     rounder = _rounder_scale(scale)
     bases = (base, *rounder_bases(base, columns.dim)) if near_one or rounder != scale else (base,)
@@ -196,7 +196,7 @@ def _fits_of_waves(
             for fit in (search.fit(later, EXACT), search.fit(refined, EXACT)):
                 if fit.right >= _RIGHT_ROWS:
                     yield fit
-                if search.exact(fit):
+                if fit.exact:
                     return
 
 
@@ -225,7 +225,7 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
         # The smaller the least residual, the better the base is known.
         if fit.residual <= 10 * least + 1e-3:
             yield fit
-            if not search.exact(fit):
+            if not fit.exact:
                 unsized = replace(fit.hypothesis, size=1.0)
                 yield from (search.fit(unsized, recipe, fit.digits) for recipe in RECIPES)
 
@@ -248,16 +248,16 @@ def _scaling_fits(search: _Search, waves: Waves) -> list[Fit]:
         for start, recipe in itertools.product(starts, recipes):
             compared = signed if recipe is EXACT else signed[:_ROUNDED_SCALINGS]
             fits = [search.fit(replace(each, start=start), recipe) for each in compared]
-            if right := [fit for fit in fits if search.exact(fit)]:
+            if right := [fit for fit in fits if fit.exact]:
                 return right
             if right := [fit for fit in fits if fit.right >= _RIGHT_ROWS]:
                 return right
     return []
 
 
-def _with_others(search: _Search, scaled: Sequence[Fit]) -> Fit:
+def _with_others(scaled: Sequence[Fit]) -> Fit:
     """Return the simplest of scalings that explain a table, with the others of which that is true."""
-    best = _simplest(search, scaled)
+    best = _simplest(scaled)
     others = [
         fit.hypothesis.config
         for fit in scaled
@@ -277,9 +277,9 @@ def _has_own_size(fit: Fit) -> bool:
     )
 
 
-def _simplest(search: _Search, fits: Sequence[Fit]) -> Fit:
+def _simplest(fits: Sequence[Fit]) -> Fit:
     """Return the simplest fit that differs by rounding alone, else the simplest of the nearest ones."""
-    exact = [fit for fit in fits if search.exact(fit)]
+    exact = [fit for fit in fits if fit.exact]
     if not exact:
         least = min(fit.residual for fit in fits)
         exact = [fit for fit in fits if fit.residual <= 1.1 * least + 1e-12]

@@ -11,7 +11,7 @@ from posenc.identification.clauses import deviation_sentence
 from posenc.identification.columns import ARRANGEMENTS
 from posenc.identification.deviations import Deviation
 from posenc.identification.facts import Size
-from posenc.identification.frequency_fit import RECIPES, Hypothesis
+from posenc.identification.frequency_fit import RECIPES, Hypothesis, Precision
 from posenc.identification.positions import Cause
 from posenc.identification.scalings import ntk_bases, scaling_words
 from posenc.identification.search import nearest_fit, rounder_bases
@@ -50,7 +50,7 @@ def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
 def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
     table = sinusoidal(48, 8).double()
     table[:, 3] = random(48, seed=2)
-    fit = nearest_fit(table, "table", torch.float32, [3])
+    fit = nearest_fit(table, "table", Precision(torch.float32), [3])
     assert fit.hypothesis.base == 1e4
     assert fit.residual < 1e-6
 

@@ -106,3 +106,41 @@ def test_rows_that_stand_for_no_position_are_named_beside_packed_documents() -> 
     assert found.positions[71:].tolist() == [*range(11, 60)]
     assert [one.kind for one in found.deviations] == ["positions", "unexplained"]
     assert "Row 70 does not follow the formula" in deviation_sentences(found)[0]
+
+
+def cosines_and_sines(frequencies: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    angles = torch.arange(512, dtype=torch.float64)[:, None] * frequencies
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("name", "divisor", "times"), [("RoPE", 1.0, 2.0), ("RoPE linear", 4.0, 0.0)]
+)
+def test_slow_pair_that_is_wrong_in_16_bits_is_a_column_that_does_not_follow(
+    name: str, divisor: float, times: float, dtype: torch.dtype
+) -> None:
+    """A sine that is 0 in place of 0.0002 is off by less than the rounding of a cosine near 1."""
+    frequencies = 1e6 ** (-torch.arange(32, dtype=torch.float64) / 32) / divisor
+    wrong = torch.cat((frequencies[:-1], times * frequencies[-1:]))
+    tables = cosines_and_sines(wrong, dtype)
+    found = identify(*tables)
+    assert headline(found).startswith(f"{name}, base 1,000,000, ")
+    exact = (torch.arange(512) * frequencies[-1]).sin()
+    off = float((tables[1][:, -1].double() - exact).abs().max())
+    assert deviation_sentences(found) == [
+        f"Column 31 of the sines does not follow the formula (largest difference {off:.2g}); all the rest "
+        "does."
+    ]
+    assert identify(*cosines_and_sines(frequencies, dtype)).deviations == ()
+
+
+def test_many_slow_pairs_that_are_wrong_in_16_bits_are_named_by_the_largest_difference() -> None:
+    frequencies = 1e7 ** (-torch.arange(8, dtype=torch.float64) / 8)
+    tables = cosines_and_sines(torch.cat((frequencies[:6], 2 * frequencies[6:])), torch.bfloat16)
+    off = (tables[1][:, 6].double() - (torch.arange(512) * frequencies[6]).sin()).abs()
+    assert off.max() < 4 * 2.0**-8  # of a cosine near 1, four roundings
+    assert deviation_sentences(identify(*tables)) == [
+        f"It differs from the formula by up to {float(off.max()):.2g}, most in row {int(off.argmax())}, "
+        "column 6 of the sines."
+    ]

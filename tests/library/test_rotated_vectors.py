@@ -56,7 +56,7 @@ def vectors(*heads: int, seed: int = 0) -> Tensor:
 
 def named(rotation: VectorRotation) -> Identification:
     assert rotation.cosines is not None
-    return identify(rotation.cosines, rotation.sines)
+    return identify(rotation.cosines, rotation.sines, of_vectors=True)
 
 
 def test_vectors_of_later_positions_belong_to_the_model() -> None:

@@ -53,6 +53,10 @@ OTHER_MUTANTS = (
            "return Allowed(rounding(torch.float32, 0, size), share=_ROUNDING[dtype])",
            "return Allowed(_ROUNDING[dtype])",
            ("public_bugs.py::test_table_of_16_bits_whose_slow_pairs_are_wrong_does_not_belong",)),
+    Mutant("columns of 16 bits wrong by less than a rounding of 1 left in", "identification/differences.py",
+           " | (wrong.double().mean(0) > 0.5)", "",
+           ("identification_search.py::"
+            "test_slow_pair_that_is_wrong_in_16_bits_is_a_column_that_does_not_follow",)),
     Mutant("any number of rows left out", "identification/differences.py",
            "if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
