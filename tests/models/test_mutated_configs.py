@@ -47,12 +47,14 @@ def is_compared(config: Config, model_type: str, default: Config) -> bool:
     It takes the block of one kind of layer for nothing where it has one block for all, and does not find
     YaRN's truncate in such a block.
     """
-    blocks = (config.get("rope_parameters") or {}).values()
-    blocks = [block for block in blocks if isinstance(block, dict)]
-    if any("truncate" in block for block in blocks):
+    has_one_block = "" in bases_of(ROPE[model_type]["rope"])
+    whole = [config.get(name) or {} for name in ("rope_parameters", "rope_scaling")]
+    blocks = [block for block in whole[0].values() if isinstance(block, dict)]
+    # A class with a block of each kind of layer takes the values of one for all into each.
+    if any("truncate" in block for block in (blocks if has_one_block else [*blocks, *whole])):
         return False
     is_null = any(config.get(name, 0) is None is not default.get(name, 0) for name in NULL)
-    return not is_null and not (blocks and "" in bases_of(ROPE[model_type]["rope"]))
+    return not is_null and not (blocks and has_one_block)
 
 
 def configs(model_type: str) -> list[Config]:
@@ -74,7 +76,14 @@ def built(config: Config) -> Any:
 
 
 def rotary_of(config: Any) -> Any:
-    """The module of the class that makes frequencies; None where it fails or there is none."""
+    """The module of the class that makes frequencies; None where it fails or there is none.
+
+    A class with a list of bases makes one for each; this is that of their only one.
+    """
+    if bases := {base for base in getattr(config, "layer_rope_theta", ()) if base}:
+        if len(bases) > 1:
+            return None
+        config.rope_parameters["rope_theta"] = bases.pop()
     try:
         return class_of(config.model_type, "RotaryEmbedding")(config)
     except Exception:
