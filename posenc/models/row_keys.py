@@ -23,7 +23,7 @@ OF_KIND: Mapping[str, str] = {
     "window": "None",
     "state": "0",
     "rows": "None",
-    "rotates": "True",
+    "rotates": "rotates",
 }
 # The facts of a stack where a row says nothing else.
 OF_STACK: Mapping[str, str] = {

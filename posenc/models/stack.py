@@ -18,7 +18,7 @@ kinds: by word, the facts of these layers that differ from those of the row; att
 Facts of all layers, in this order; each is an expression that may use those before it: heads,
   kv_heads, head_dim, rope_dim (the width of which a share rotates), value_dim, cache (numbers per
   token), scale (of q . k), window (tokens that a query sees), state (numbers per sequence), rows
-  (of a table that is never lengthened), rotates.
+  (of a table that is never lengthened), rotates (which starts as what rope_layers says).
 causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
   without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the
   keys of an earlier layer.
@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc import limits
-from posenc.errors import ConfigError
+from posenc.errors import ConfigError, ConfigFileError
 from posenc.fields import FloatRange
 from posenc.models.config_json import as_json
 from posenc.models.expressions import parsed
@@ -139,7 +139,8 @@ class Stack(RowValues):
         shared = self._shared(words)
         groups: dict[tuple[str, bool, bool, float], list[int]] = {}
         for index, word in enumerate(words):
-            alike = word, rotating[index], index >= count - shared, bases[index]
+            is_shared = index >= count - shared
+            alike = word, self._rotates(word, rotating[index]), is_shared, bases[index]
             groups.setdefault(alike, []).append(index)
         layers = [self._layers(*alike, tuple(indices)) for alike, indices in groups.items()]
         if self.rope:
@@ -189,6 +190,11 @@ class Stack(RowValues):
             lambda index: str(self.value(rule["word"], index=index, layers=count)),
         )  # fmt: skip
         return tuple(word == "rope" for word in words)
+
+    def _rotates(self, word: str, is_listed: bool) -> bool:
+        """Return whether layers of a kind rotate. is_listed: as the list of a config says of them."""
+        self.facts["rotates"] = is_listed
+        return bool(self.fact("rotates", self.row.get("kinds", ONE_KIND)[word]))
 
     def _bases(self, count: int) -> tuple[float, ...]:
         key = self.row.get("layer_bases", "")
@@ -256,7 +262,7 @@ class Stack(RowValues):
         self, word: str, rotates: bool, is_shared: bool, base: float, indices: tuple[int, ...]
     ) -> Layers:
         kind: Row = self.row.get("kinds", ONE_KIND)[word]
-        self.indices, self.facts = indices, {"causal": self.causal}
+        self.indices, self.facts = indices, {"causal": self.causal, "rotates": rotates}
         if not kind.get("attention", True):
             return Layers(
                 word=word, indices=indices, scheme=None, rotates=False, is_shared=False, base=0.0,
@@ -264,10 +270,10 @@ class Stack(RowValues):
             )  # fmt: skip
         for name in OF_KIND:
             self.facts[name] = self.fact(name, kind)
-        facts = {**self.facts, "rotates": rotates and bool(self.facts["rotates"])}
+        facts = {**self.facts, "rotates": rotates}
         self._check_heads(facts, kind)
         if "window" in kind and facts["window"] is None and word != "full_attention":
-            raise self.record.error("layer_types", f"names {word} layers, but no window is given")
+            raise self._without_window(word, kind)
         scheme, block_scale = self._scheme(word, facts, base)
         facts["scale"] *= block_scale or 1.0
         is_cached = facts["causal"] and not is_shared and self.row.get("cached", True)
@@ -276,6 +282,13 @@ class Stack(RowValues):
             is_shared=is_shared, base=base, block_scale=block_scale,
             cache_width=int(facts["cache"]) if is_cached else 0, facts=facts,
         )  # fmt: skip
+
+    def _without_window(self, word: str, kind: Row) -> ConfigFileError:
+        """Return the error of layers that the config, or else its class, names without their window."""
+        if self.record.says("layer_types"):
+            return self.record.error("layer_types", f"names {word} layers, but no window is given")
+        key = min(keys_in(self.row, kind["window"], len(OF_KIND)))
+        return self.record.error(key, f"must be a number of tokens for the {word} layers, got null")
 
     def _check_heads(self, facts: Mapping[str, Any], kind: Row) -> None:
         heads, kv_heads = facts["heads"], facts["kv_heads"]

@@ -200,7 +200,12 @@ def test_values_are_quoted_as_json() -> None:
         ({"model_type": "laguna", "num_attention_heads": 9, "num_key_value_heads": 4},
          "num_key_value_heads must divide the 9 query heads, got 4."),
         ({"model_type": "beam", "sliding_window": None},
-         "sliding_window must be a number of tokens, got null."),
+         "sliding_window must be a number of tokens for the sliding_attention layers, got null."),
+        ({"model_type": "gemma3_text", "sliding_window": None},
+         "sliding_window must be a number of tokens for the sliding_attention layers, got null."),
+        ({"model_type": "mistral4", "head_dim": 64},
+         "head_dim must be 128 with qk_nope_head_dim 64 by default and qk_rope_head_dim 64 by default, "
+         "got 64."),
     ],
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )  # fmt: skip

@@ -285,6 +285,20 @@ def test_first_layers_of_cohere_2_moe_have_a_pattern_of_their_own(first: int) ->
     assert windowed == {index for index, word in enumerate(theirs) if "sliding" in word}
 
 
+@pytest.mark.parametrize("pattern", [1, 2])
+def test_first_layers_of_cohere_2_moe_rotate_where_they_have_no_pattern(pattern: int) -> None:
+    first = {"first_k_dense_replace": 3, "prefix_dense_sliding_window_pattern": pattern}
+    built = config_of("cohere2_moe", {"num_hidden_layers": 8} | first)
+    saved = json.loads(json.dumps(built.to_dict(), default=str))  # which lists the layers
+    by_rule = {"model_type": "cohere2_moe", "num_hidden_layers": 8} | first
+    model = read_config(saved)
+    assert model.layer_kinds == read_config(by_rule).layer_kinds
+    assert list(differences(model, establish({"config": saved}))) == []
+    full = [kind for kind in model.layer_kinds if kind.window is None]
+    rotated = {index for kind in full if kind.facts.rotates for index in kind.layers}
+    assert rotated == ({0, 1, 2} if pattern == 1 else set())
+
+
 def test_mimo_is_read_with_the_keys_of_its_published_file() -> None:
     """Those that its class in transformers ignores must say what it does; its window counts the query."""
     pattern = [int(index > 0 and index % 6 != 5) for index in range(48)]
