@@ -68,8 +68,9 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
 
 def _stops(now: State, name: str) -> dict[str, float]:
     """Return the stops of a slider by their text."""
-    stops = state.stops(now.setting, name, settings.current().positions)
-    return {stop_text(value): value for value in stops}
+    value = vars(now.setting)[name]
+    stops = state.stops(now.setting, name, value, settings.current().positions)
+    return {stop_text(stop): stop for stop in stops}
 
 
 def _follows(block: Block) -> TypeGuard[Matrices | Clocks | Chart]:

@@ -250,33 +250,30 @@ def names(b: Setting, a: Setting) -> dict[str, str]:
     return {"A": f"A: {', '.join(of_a + more)}", "B": f"B: {', '.join(of_b + more)}"}
 
 
-def stops(setting: Setting, name: str, most_positions: int) -> list[Any]:
+def stops(setting: Setting, name: str, value: float, most_positions: int) -> list[Any]:
     """Return the usual values of a number that go with the others, its own value among them.
 
-    A number without usual values has every one of its range. most_positions: that are shown at most.
+    A number without usual values has every one of its range. value: its own. most_positions: that are
+    shown at most.
     """
     rule, model = RULES[name], setting.real_model
-    grid: Sequence[Any] = STOPS.get(name, ())
-    if isinstance(rule, fields.IntRange) and not grid:
-        grid = range(rule.low, rule.high + 1)
-    heads = head_count(setting.heads, model)
-    least_heads = setting.alibi_head if model is None else 0
-
-    def goes(value: Any) -> bool:
-        match name:
-            case "dim":
-                width = largest_width(value, model)
-                return (
-                    value % (2 * setting.heads) == 0
-                    and setting.length * width <= MAX_SHOWN_ELEMENTS
-                )
-            case "heads":
-                return setting.dim % (2 * value) == 0 and value >= least_heads
-            case "length":
-                width = largest_width(setting.dim, model)
-                return value <= most_positions and value * width <= MAX_SHOWN_ELEMENTS
-            case "alibi_head":
-                return bool(value <= heads)
-        return True
-
-    return sorted({*filter(goes, grid), record(setting)[name]})
+    legal: Sequence[Any] = STOPS.get(name, ())
+    if isinstance(rule, fields.IntRange) and not legal:
+        legal = range(rule.low, rule.high + 1)
+    match name:
+        case "dim":
+            most = MAX_SHOWN_ELEMENTS // setting.length
+            legal = [
+                dim
+                for dim in legal
+                if dim % (2 * setting.heads) == 0 and largest_width(dim, model) <= most
+            ]
+        case "heads":
+            least = setting.alibi_head if model is None else 0
+            legal = [heads for heads in legal if setting.dim % (2 * heads) == 0 and heads >= least]
+        case "length":
+            most = min(most_positions, MAX_SHOWN_ELEMENTS // largest_width(setting.dim, model))
+            legal = [length for length in legal if length <= most]
+        case "alibi_head":
+            legal = [head for head in legal if head <= head_count(setting.heads, model)]
+    return sorted({*legal, value})

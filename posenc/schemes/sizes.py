@@ -102,15 +102,21 @@ class Sizes:
 
 def own_rules() -> dict[str, fields.Rule]:
     """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
-    rules_of = {kind: config.own_rules() for kind, config in _registry().items()}
-    return {f"{kind}.{name}": rule for kind, own in rules_of.items() for name, rule in own.items()}
+    return {
+        f"{kind}.{name}": rule
+        for kind, config in _registry().items()
+        for name, rule in config.own_rules().items()
+    }
 
 
 def own_defaults() -> dict[str, Any]:
     """Return the defaults of the fields that belong to one scheme each."""
-    default = {kind: fields.defaults(config) for kind, config in _registry().items()}
-    places = {key: key.partition(".") for key in own_rules()}
-    return {key: default[kind][name] for key, (kind, _, name) in places.items()}
+    return {
+        f"{kind}.{name}": default
+        for kind, config in _registry().items()
+        for name, default in fields.defaults(config).items()
+        if name in config.own_rules()
+    }
 
 
 def _sorted_without_defaults(own: object) -> tuple[tuple[str, Any], ...]:

@@ -10,7 +10,6 @@ from dashboard import notes, results
 from dashboard.blocks import SHOWN, Columns, Controls, Matrices, Page, Text, Uses, line_chart
 from dashboard.cache import cached
 from dashboard.charts import frames, lines, theme
-from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Panel, Scale
 from dashboard.results import Array, Similarity
 from dashboard.script import requests_in_python, whole_script
@@ -85,6 +84,7 @@ def page(setting: Setting, options: Options) -> Page:
     boundary = frames.boundary(setting)
     scale = FROM_ZERO if options.from_zero else FROM_MINUS_ONE
     chart = partial(line_chart, names=tuple(similarities), labels=True)
+    curve = partial(lines.by_offset, y_title="position similarity", labels=True)
     matrices = Matrices(
         key="similarity",
         panels=_panels(setting, similarities),
@@ -107,7 +107,7 @@ def page(setting: Setting, options: Options) -> Page:
             key="by_offset",
             title="Position similarity by distance",
             frame=frames.by_offset(similarities, boundary),
-            draw=by_distance_spec,
+            draw=partial(curve, x_title="query-key distance (tokens)"),
             columns={"x": "distance", "y": "mean"},
         ),
     ]
@@ -119,7 +119,7 @@ def page(setting: Setting, options: Options) -> Page:
             key="one_row",
             title=f"Position similarity of query {query:,} and each key",
             frame=frames.lines(rows, boundary),
-            draw=by_key_spec,
+            draw=partial(curve, x_title="key position", band=False),
             columns={"x": "position", "y": "cosine"},
         ),
         *_missing(options.reference, query, rows),
@@ -141,16 +141,6 @@ def page(setting: Setting, options: Options) -> Page:
         definition=DEFINITION,
         script=lambda: whole_script(IMPORTS, requests_in_python(setting), SCRIPT),
     )
-
-
-def by_distance_spec(kinds: tuple[str, ...]) -> Spec:
-    """Return position similarity by distance, with a band."""
-    return lines.by_offset(kinds, "query-key distance (tokens)", "position similarity", labels=True)
-
-
-def by_key_spec(kinds: tuple[str, ...]) -> Spec:
-    """Return position similarity of one query and each key."""
-    return lines.by_offset(kinds, "key position", "position similarity", band=False, labels=True)
 
 
 def first_below_half(similarity: Similarity) -> int | None:
