@@ -6,7 +6,7 @@ Nothing here knows of Streamlit. `session` keeps the state of each visitor; the 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dashboard.sentence_rule import Sentence, cut
 from dashboard.settings import Setting, record, to_text
@@ -30,6 +30,15 @@ MOST_CHARACTERS = 3_000 + MAX_TOKEN  # of a pinned setting
 SHARED = fields.rules(Setting)
 RULES = SHARED | own_rules()  # of a setting, those that belong to one scheme too
 DEFAULTS = fields.defaults(Setting) | own_defaults()
+
+
+@runtime_checkable
+class Following(Protocol):
+    """Options of a page that follow the setting, such as a length that belongs to its model."""
+
+    def following(self, before: Setting, after: Setting) -> Self:
+        """Return the options once the setting has changed."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +66,20 @@ class State:
     def changed(self, page: str, kind: type, changes: Mapping[str, Any]) -> "State":
         """Return the state with some fields changed: of the setting, of the page, or its own.
 
-        kind: class of the page's options. A class that has `following` says what they become where the
-        setting changes. Raises ConfigError for a value that is not allowed, or does not go with the others.
+        kind: class of the page's options. Options that follow the setting, of this page or another, change
+        with it. Raises ConfigError for a value that is not allowed, or does not go with the others.
         """
         own = {name: value for name, value in changes.items() if name in fields.rules(kind)}
         shared = {name: value for name, value in changes.items() if name in RULES}
         rest = {n: value for n, value in changes.items() if n not in own.keys() | shared.keys()}
         setting = with_changes(self.setting, shared)
-        options: Any = replace(self.of(page, kind), **own)
-        fields.check(options)
-        if hasattr(kind, "following"):
-            options = options.following(self.setting, setting)
-        return replace(self, setting=setting, options={**self.options, page: options}, **rest)
+        chosen: Any = replace(self.of(page, kind), **own)
+        fields.check(chosen)
+        options = {
+            name: one.following(self.setting, setting) if isinstance(one, Following) else one
+            for name, one in {**self.options, page: chosen}.items()
+        }
+        return replace(self, setting=setting, options=options, **rest)
 
 
 def with_changes(setting: Setting, changes: Mapping[str, Any]) -> Setting:

@@ -451,6 +451,14 @@ def test_option_that_belongs_to_a_setting_follows_its_change() -> None:
     assert one.changed("here", Follower, {"base": 5.0}).of("here", Follower).mark == 0
 
 
+def test_option_of_another_page_follows_a_change_of_the_setting_too() -> None:
+    there = State().changed("there", Follower, {"mark": 3}).changed("here", EveryKind, {"count": 6})
+    assert there.of("there", Follower).mark == 3
+    both = there.changed("here", EveryKind, {"base": 5.0})
+    assert both.of("there", Follower).mark == 0
+    assert both.of("here", EveryKind) == there.of("here", EveryKind)
+
+
 SIZES = (
     Setting(), Setting(dim=768, heads=12), Setting(dim=500, heads=2, alibi_head=2),
     Setting(dim=4096, length=256, heads=1), Setting(model="llama-3-8b", dim=96, heads=3),
