@@ -40,7 +40,7 @@ def forget() -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_scheme_of_a_file_is_trained_and_read_back_where_the_file_is_loaded(
-    workers: str, plugin: Path
+    workers: str, plugin: Path, tmp_path: Path
 ) -> None:
     trained = run("train", "--plugin", str(plugin), *FAST, "--workers", workers)
     assert trained.exit_code == 0, trained.output
@@ -63,7 +63,8 @@ def test_scheme_of_a_file_is_trained_and_read_back_where_the_file_is_loaded(
     assert listed.stdout.startswith(f"{run_id}  copy-16-")
     assert "Distance table" in listed.stdout
     forget()
-    assert "Written to" in run("export", "runs.csv", "--plugin", str(plugin)).output
+    exported = str(tmp_path / "runs.csv")
+    assert "Written to" in run("export", exported, "--plugin", str(plugin)).output
 
 
 def test_unknown_scheme_and_a_bad_plugin_are_refused_before_training(folder: Path) -> None:
