@@ -106,7 +106,8 @@ async def _answer(request: Request) -> Response:
             if await request.is_disconnected():
                 break
             found[text] = await _pictures(now, folder, {name: stops[text]})
-    return Response(encode(here, found), media_type="application/octet-stream")
+    content = await run_in_threadpool(encode, here, found)
+    return Response(content, media_type="application/octet-stream")
 
 
 def _state(folder: str, query: state.Query) -> State:
