@@ -21,7 +21,7 @@ from tests.dashboard.shipped_runs import shipped_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ["README.md", "posenc/README.md", "posenc/lab/README.md", "tests/README.md"]
-READMES += [".deploy/README.md"]
+READMES += [".deploy/README.md", "dashboard/README.md"]
 README, LAB_README = ((ROOT / name).read_text() for name in ("README.md", "posenc/lab/README.md"))
 SEEDS = 3
 
