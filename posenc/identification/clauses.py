@@ -13,6 +13,7 @@ from posenc.text import significant
 
 _MOST_LISTED = 5  # rows, or columns, in one sentence
 
+# By the word of a `Cause`: why rows stand for other positions than those expected.
 CAUSES = {
     "unknown": "row {row:,} stands for no whole position at these frequencies; {0:,} such in all",
     "shifted": "row 0 stands for position {1:,}, and all positions are off by {0:+,}",
@@ -63,6 +64,7 @@ CAUSES = {
     "kept, as after "
     "an eviction",
 }
+# By the word of a `Mistake`: what is wrong with frequencies or columns.
 MISTAKES = {
     "not scaled": "the frequencies are not scaled, where the scheme has {0}",
     "scaled twice": "the frequencies are scaled twice by {0}",

@@ -76,6 +76,7 @@ def axes_in_turn(scheme: RopeSectionsConfig, interleaved: bool) -> list[int]:
 def _mistakes(
     scheme: RopeConfig, expected: Float[Tensor, " p"], length: int
 ) -> Iterator[tuple[Mistake, Float[Tensor, " p"]]]:
+    """Yield the frequencies of mistakes in any scheme. expected: its own in a text of this length."""
     plain = scheme.unscaled().inv_freq
     if isinstance(scheme, ScaledRopeConfig):
         yield from _of_scaling(scheme, expected, plain, length)

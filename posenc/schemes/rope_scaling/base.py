@@ -56,7 +56,8 @@ class ScaledRopeConfig(RopeConfig):
 
     factor: how many times the trained length the model is to read (1 to 4,096).
 
-    after_training: whether a factor and the trained length are all that it needs.
+    after_training: whether a factor and the trained length are all that it needs; then the planner compares
+        it, by its sources in evidence.toml.
     """
 
     factor: float = FACTOR.field(4.0)
