@@ -69,12 +69,12 @@ class Metric:
 class Chart:
     """A chart: a specification that its names alone decide, and the frame that is poured into it.
 
-    names: of its lines or bars. draw: returns the specification of these names. columns: what the data
-    call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
-    to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a screen
-    reader says in place of the title and the ends of the lines. sizes: what made it, for a saved
-    picture. pinned: the names of A and B where both are in it. listed: whether its numbers are in the data;
-    not where a `Data` has them in full.
+    key: of no other chart of the page; A has the same. names: of its lines or bars. draw: returns the
+    specification of these names. columns: what the data call columns of the frame; one that is called ""
+    is only drawn. x: the column whose values are thinned to what a screen shows, "" for none. labels:
+    whether lines are named at their ends. alt: what a screen reader says in place of the title and the
+    ends of the lines. sizes: what made it, for a saved picture. pinned: the names of A and B where both
+    are in it. listed: whether its numbers are in the data; not where a `Data` has them in full.
     """
 
     key: str
@@ -200,7 +200,8 @@ class Drawing:
 class Table:
     """A small table of words in Markdown, with a column for each row of its frame.
 
-    The first column of the frame names the columns drawn. key: where that of A stands under it.
+    The first column of the frame names the columns drawn. key: where that of A stands under it. It is not
+    in the data; a `Data` of its frame is.
     """
 
     frame: pd.DataFrame
@@ -212,7 +213,7 @@ class Findings:
     """A small table that stands open: numbers with three significant digits, no empty column.
 
     The first column names each row. With A, its rows and the change stand under those of B. help: what
-    columns hold, by heading.
+    columns hold, by heading. It is not in the data; a `Data` of its frame is.
     """
 
     key: str

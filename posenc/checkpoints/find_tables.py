@@ -38,7 +38,8 @@ class Candidate:
     confidence: Confidence
 
 
-# The end of a name, its family, and the rule for the row of position 0.
+# The end of a name, its family, and the rule for the row of position 0, which `_first_row` applies; by
+# "none" it is row 0.
 _FAMILIES = (
     (
         r"(?:(?:xlm_)?roberta(?:_prelayernorm|_xl)?|camembert|longformer|luke|mpnet|esm|ibert|lilt"
