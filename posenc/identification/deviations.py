@@ -61,8 +61,8 @@ def usual_base(
     return None
 
 
-def published(hypothesis: Hypothesis, usual: UsualBase | None) -> bool:
-    """Whether published models have these frequencies in this order: Tensor2Tensor's in halves."""
+def is_tensor2tensor(hypothesis: Hypothesis, usual: UsualBase | None) -> bool:
+    """Whether these are frequencies and order of Tensor2Tensor, which published models have, too."""
     arrangement = hypothesis.arrangement
     ordered = arrangement.form == "table" and arrangement.order in ("s+c", "c+s")
     return ordered and usual is not None and usual.exponent == "2m/(d - 2)"
@@ -88,7 +88,7 @@ def deviations_of(
         add(kind, "order", arrangement)
     if hypothesis.scale < 0:
         add("sign", "sign")
-    if usual is not None and not published(hypothesis, usual):
+    if usual is not None and not is_tensor2tensor(hypothesis, usual):
         add("exponent", "base", hypothesis.base, usual.base, usual.exponent)
     if scale != 1.0 and not scaled:
         if shifted := _shifted_exponent(hypothesis, dim_of(table, hypothesis)):
@@ -150,7 +150,7 @@ def other_descriptions(
         more = len(names) - _MOST_LISTED
         return (*names[:_MOST_LISTED], *([f"one of {more:,} other scalings"] if more > 0 else []))
     rope, plain = arrangement.scheme == "rope", hypothesis.config is None
-    if published(hypothesis, usual):
+    if is_tensor2tensor(hypothesis, usual):
         return (f"base {significant(base, 6)} with the exponent 2m/d of Vaswani et al. 2017",)
     descriptions = [arrangement.also] if arrangement.also and plain else []
     if math.isinf(uncertainty):

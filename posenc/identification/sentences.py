@@ -12,7 +12,7 @@ from posenc.identification.clauses import (
     size_clause,
 )
 from posenc.identification.columns import column_words
-from posenc.identification.deviations import cause_of_rows, published
+from posenc.identification.deviations import cause_of_rows, is_tensor2tensor
 from posenc.identification.differences import Differences
 from posenc.identification.facts import ModelMatch, SchemeMatch
 from posenc.identification.frequency_fit import Hypothesis
@@ -61,7 +61,7 @@ def scheme_name(result: Identification) -> str:
     assert result.hypothesis is not None
     hypothesis = result.hypothesis
     cosines_first = hypothesis.arrangement.order == "c+s" and hypothesis.arrangement.form == "table"
-    if published(hypothesis, result.usual_base):
+    if is_tensor2tensor(hypothesis, result.usual_base):
         if cosines_first:
             return "Tensor2Tensor's sinusoidal, cosines first (flip_sin_to_cos in diffusers)"
         return "Tensor2Tensor's sinusoidal (as in Whisper, M2M100 and DDPM)"
