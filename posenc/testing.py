@@ -40,6 +40,7 @@ from posenc.identification.rotary_modules import (
     takes_positions,
 )
 from posenc.identification.sentences import (
+    alternative_sentences,
     cause_sentence,
     deviation_sentences,
     difference_sentence,
@@ -250,8 +251,9 @@ def _explained(answer: Answer, config: TableScheme) -> tuple[str, str]:
         return cause, difference_sentence(found)
     parts: list[Tensor] = [*source.columns.split(source.width, 1)]
     actual = identify(*parts)
-    sentences = [headline(actual), *deviation_sentences(actual)]
-    sentences += [f"It may also be {words}." for words in actual.also]
+    sentences = (
+        headline(actual), *deviation_sentences(actual), *alternative_sentences(actual),
+    )  # fmt: skip
     where = "" if found is None else difference_sentence(found) or reordering_sentence(found)
     return cause, _joined(where, f"What it is: {' '.join(sentences)}")
 

@@ -21,6 +21,7 @@ from posenc.identification.columns import TableInput
 from posenc.identification.identify import from_exact
 from posenc.identification.match import expected_positions
 from posenc.identification.sentences import (
+    alternative_sentences,
     deviation_sentences,
     fit_sentence,
     headline,
@@ -192,6 +193,5 @@ def _print_identification(
         click.echo(headline(result))
         if not of_vectors:  # whose angles have the rounding of two numbers
             click.echo(fit_sentence(result))
-    also = [f"It may also be {words}." for words in result.also]
-    for line in (*deviation_sentences(result), *also, *notes):
+    for line in (*deviation_sentences(result), *alternative_sentences(result), *notes):
         click.echo(f"  {line}")

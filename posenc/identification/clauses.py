@@ -8,6 +8,7 @@ from posenc.identification.columns import column_words
 from posenc.identification.deviations import Deviation
 from posenc.identification.facts import Size
 from posenc.identification.positions import Cause
+from posenc.identification.table_words import FAULTS, order_words, recipe_words
 from posenc.identification.variants import Mistake
 from posenc.text import significant
 
@@ -141,7 +142,7 @@ def deviation_sentence(deviation: Deviation) -> str:
 def _deviation_clause(word: str, *values: Any) -> str:
     match word, values:
         case "order", (order,):
-            return f"{order.fault} ({order.words})"
+            return f"{FAULTS[order.fault]} ({order_words(order)})"
         case "sign", ():
             return "every sine is negated: the angles have the other sign"
         case "base", (base, usual, exponent):
@@ -173,7 +174,7 @@ def _deviation_clause(word: str, *values: Any) -> str:
         case "start", (first,):
             return f"row 0 stands for position {first:,}, not for 0"
         case "angles", (recipe,):
-            return f"computed with {recipe.words}, where float64 would be exact"
+            return f"computed with {recipe_words(recipe)}, where float64 would be exact"
         case "outliers", (rows, columns, width, largest, rest_follows):
             return _outliers(rows, columns, width, largest, rest_follows=rest_follows)
         case "difference", (low, largest, row, column, form, width):

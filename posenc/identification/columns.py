@@ -46,17 +46,17 @@ class Arrangement:
     order: blocks of columns, each with a column of every letter for one pair after the other: s the sine,
     c the cosine, h and n the cosines of pairs m + 1/2 and m + 1; in capitals, the frequencies are those of
     halves. form: one table, or cosines and sines of the same width. layout: of the pairs; None if each
-    frequency occurs once. words: the order, for a sentence. fault: what is wrong with it, or "". also: what
-    else has these numbers in this order, or "".
+    frequency occurs once. fault: what is wrong with it: sines and cosines have changed places, or those of
+    one pair differ in frequency. also: what else has these numbers in this order: a rotary cache, or a
+    sinusoidal table whose sines and cosines have changed places. `order_words` has the words for each.
     """
 
     order: str
     form: Form
     scheme: Literal["sinusoidal", "rope"]
     layout: Layout | None
-    words: str
-    fault: str = ""
-    also: str = ""
+    fault: Literal["swapped", "wrong pairs"] | None = None
+    also: Literal["cache", "swapped table"] | None = None
 
     def fits(self, count: int) -> bool:
         """Whether `count` columns, of cosines and sines together, can have this order."""
@@ -79,57 +79,37 @@ class Arrangement:
         return Columns(torch.cat(sines)[:count], torch.cat(exponents)[:count] / pairs, 2 * pairs)
 
 
-def _table(
-    order: str, layout: Layout | None, words: str, fault: str = "", also: str = ""
-) -> Arrangement:
-    return Arrangement(order, "table", "sinusoidal", layout, words, fault, also)
-
-
-def _rope(order: str, layout: Layout | None, words: str, also: str = "") -> Arrangement:
-    return Arrangement(order, "table", "rope", layout, words, also=also)
-
-
-def _cache(order: str, layout: Layout | None, words: str, fault: str = "") -> Arrangement:
-    return Arrangement(order, "cosines and sines", "rope", layout, words, fault)
-
-
-WRONG_PAIRS = "cosines and sines of a pair differ in frequency"
-SWAPPED = "sines and cosines have changed places"
-_SWAPPED_TABLE = f"a sinusoidal table whose {SWAPPED}"
+_TABLE: Form = "table"
+_CACHE: Form = "cosines and sines"
 
 ARRANGEMENTS = (
-    _table("sc", "interleaved", "sine and cosine side by side"),
-    _table("s+c", "half", "all sines, then all cosines",
-           also="a rotary cache in one tensor, sines first (GPT-J)"),
-    _table("sh", "interleaved", "sine and cosine side by side, each column with a frequency of its own",
-           WRONG_PAIRS),
-    _table("sn", "interleaved", "sine and cosine side by side, each cosine with the next pair's frequency",
-           WRONG_PAIRS),
-    _table("SC", "interleaved", "sine and cosine side by side, the frequencies in the order of halves",
-           WRONG_PAIRS),
-    _rope("c+c", "half", "cosines alone, halves repeated"),
-    _rope("cc", "interleaved", "cosines alone, neighbours repeated"),
-    _rope("c", None, "cosines alone, one for each pair"),
-    _rope("s+s", "half", "sines alone, halves repeated"),
-    _rope("ss", "interleaved", "sines alone, neighbours repeated"),
-    _rope("s", None, "sines alone, one for each pair"),
-    _rope("c+s", None, "all cosines, then all sines", _SWAPPED_TABLE),
-    _rope("cs", None, "cosine and sine of each pair side by side", _SWAPPED_TABLE),
-    _rope("c+c+s+s", "half", "cosines, then sines, halves repeated, in one tensor"),
-    _rope("cc+ss", "interleaved", "cosines, then sines, neighbours repeated, in one tensor"),
-    _rope("s+s+c+c", "half", "sines, then cosines, halves repeated, in one tensor"),
-    _rope("ss+cc", "interleaved", "sines, then cosines, neighbours repeated, in one tensor"),
-    _cache("c+c+s+s", "half", "cosines and sines, halves repeated"),
-    _cache("cc+ss", "interleaved", "cosines and sines, neighbours repeated"),
-    _cache("c+s", None, "cosines and sines, one of each for a pair"),
-    _cache("s+s+c+c", "half", "cosines and sines, halves repeated", SWAPPED),
-    _cache("ss+cc", "interleaved", "cosines and sines, neighbours repeated", SWAPPED),
-    _cache("s+c", None, "cosines and sines, one of each for a pair", SWAPPED),
-    _cache("c+c+ss", None, "cosines in halves, sines in neighbours", WRONG_PAIRS),
-    _cache("cc+s+s", None, "cosines in neighbours, sines in halves", WRONG_PAIRS),
-    _cache("n+s", None, "one cosine and sine for a pair, the cosine with the next pair's frequency",
-           WRONG_PAIRS),
-)  # fmt: skip
+    Arrangement("sc", _TABLE, "sinusoidal", "interleaved"),
+    Arrangement("s+c", _TABLE, "sinusoidal", "half", also="cache"),
+    Arrangement("sh", _TABLE, "sinusoidal", "interleaved", "wrong pairs"),
+    Arrangement("sn", _TABLE, "sinusoidal", "interleaved", "wrong pairs"),
+    Arrangement("SC", _TABLE, "sinusoidal", "interleaved", "wrong pairs"),
+    Arrangement("c+c", _TABLE, "rope", "half"),
+    Arrangement("cc", _TABLE, "rope", "interleaved"),
+    Arrangement("c", _TABLE, "rope", None),
+    Arrangement("s+s", _TABLE, "rope", "half"),
+    Arrangement("ss", _TABLE, "rope", "interleaved"),
+    Arrangement("s", _TABLE, "rope", None),
+    Arrangement("c+s", _TABLE, "rope", None, also="swapped table"),
+    Arrangement("cs", _TABLE, "rope", None, also="swapped table"),
+    Arrangement("c+c+s+s", _TABLE, "rope", "half"),
+    Arrangement("cc+ss", _TABLE, "rope", "interleaved"),
+    Arrangement("s+s+c+c", _TABLE, "rope", "half"),
+    Arrangement("ss+cc", _TABLE, "rope", "interleaved"),
+    Arrangement("c+c+s+s", _CACHE, "rope", "half"),
+    Arrangement("cc+ss", _CACHE, "rope", "interleaved"),
+    Arrangement("c+s", _CACHE, "rope", None),
+    Arrangement("s+s+c+c", _CACHE, "rope", "half", "swapped"),
+    Arrangement("ss+cc", _CACHE, "rope", "interleaved", "swapped"),
+    Arrangement("s+c", _CACHE, "rope", None, "swapped"),
+    Arrangement("c+c+ss", _CACHE, "rope", None, "wrong pairs"),
+    Arrangement("cc+s+s", _CACHE, "rope", None, "wrong pairs"),
+    Arrangement("n+s", _CACHE, "rope", None, "wrong pairs"),
+)
 
 
 MIN_ROWS = 2

@@ -8,17 +8,16 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from posenc.identification.columns import SWAPPED, TableInput
+from posenc.identification.columns import TableInput
 from posenc.identification.differences import Comparison
 from posenc.identification.facts import size_of
 from posenc.identification.frequency_fit import Hypothesis
 from posenc.identification.positions import Cause, cause_of
-from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaling_words
-from posenc.identification.search import exponent_powers
-from posenc.text import significant
+from posenc.identification.scalings import USUAL_BASES, ntk_scalings
+from posenc.identification.search import Exponent, exponent_powers
 
 _PADDING_TOKEN = 1  # fairseq's padding_idx, whose row it sets to zero
-_MOST_LISTED = 5  # rows, or columns, in one sentence
+_MOST_LISTED = 5  # scalings that make the same numbers
 
 Kind = Literal[
     "swapped", "wrong pairs", "sign", "exponent", "scale", "size", "start", "angles", "padding",
@@ -42,7 +41,19 @@ class UsualBase(NamedTuple):
     """A usual base and the exponent of 1/base that together make the numbers of an unusual base."""
 
     base: float
-    exponent: str
+    exponent: Exponent
+
+
+class Alternative(NamedTuple):
+    """Another description of the same numbers.
+
+    word: of `table_words.alternative_words`, which says what the values are.
+    """
+
+    word: Literal[
+        "order", "scaling", "more scalings", "published exponent", "any base", "exponent", "NTK",
+    ]  # fmt: skip
+    values: tuple[Any, ...] = ()
 
 
 def usual_base(
@@ -84,8 +95,7 @@ def deviations_of(
         deviations.append(Deviation(kind, word, values))
 
     if arrangement.fault:
-        kind: Kind = "swapped" if arrangement.fault == SWAPPED else "wrong pairs"
-        add(kind, "order", arrangement)
+        add(arrangement.fault, "order", arrangement)
     if hypothesis.scale < 0:
         add("sign", "sign")
     if usual is not None and not is_tensor2tensor(hypothesis, usual):
@@ -132,39 +142,37 @@ def dim_of(table: TableInput, hypothesis: Hypothesis) -> int:
     return hypothesis.arrangement.columns(table.columns.shape[1]).dim
 
 
-def _shifted_exponent(hypothesis: Hypothesis, dim: int) -> str:
+def _shifted_exponent(hypothesis: Hypothesis, dim: int) -> Exponent | None:
     """Return the exponent that counts pairs from 1 or 1/2, if that is why all angles are smaller."""
-    for shift, exponent in ((2, "2(m + 1)/d"), (1, "(2m + 1)/d")):
+    shifted: tuple[tuple[int, Exponent], ...] = ((2, "2(m + 1)/d"), (1, "(2m + 1)/d"))
+    for shift, exponent in shifted:
         if math.isclose(abs(hypothesis.scale), hypothesis.base ** (-shift / dim), rel_tol=1e-5):
             return exponent
-    return ""
+    return None
 
 
 def other_descriptions(
     hypothesis: Hypothesis, dim: int, uncertainty: float, usual: UsualBase | None
-) -> tuple[str, ...]:
+) -> tuple[Alternative, ...]:
     """Return other descriptions of the same numbers."""
     base, arrangement = hypothesis.base, hypothesis.arrangement
-    if hypothesis.others:
-        names = [f"{each.label} ({scaling_words(each)})" for each in hypothesis.others]
-        more = len(names) - _MOST_LISTED
-        return (*names[:_MOST_LISTED], *([f"one of {more:,} other scalings"] if more > 0 else []))
+    if others := hypothesis.others:
+        scalings = [Alternative("scaling", (each,)) for each in others[:_MOST_LISTED]]
+        more = len(others) - _MOST_LISTED
+        return (*scalings, *([Alternative("more scalings", (more,))] if more > 0 else []))
     rope, plain = arrangement.scheme == "rope", hypothesis.config is None
     if is_tensor2tensor(hypothesis, usual):
-        return (f"base {significant(base, 6)} with the exponent 2m/d of Vaswani et al. 2017",)
-    descriptions = [arrangement.also] if arrangement.also and plain else []
+        return (Alternative("published exponent", (base,)),)
+    found = [Alternative("order", (arrangement,))] if arrangement.also and plain else []
     if math.isinf(uncertainty):
-        return (*descriptions, "the same with any other base, which one pair does not show")
+        return (*found, Alternative("any base"))
     is_usual = base in USUAL_BASES
     more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if is_usual else USUAL_BASES
     if other := usual_base(base, dim, uncertainty, more_usual):
-        descriptions.append(
-            f"base {significant(other.base, 6)} with the exponent {other.exponent} in place of 2m/d"
-        )
+        found.append(Alternative("exponent", (other.base, other.exponent)))
     if rope and (shifted := _shifted_exponent(hypothesis, dim)):
-        descriptions.append(
-            f"base {significant(base, 6)} with the exponent {shifted} in place of 2m/d"
-        )
+        found.append(Alternative("exponent", (base, shifted)))
     if rope and plain and not is_usual:
-        descriptions += [words for _, words in ntk_bases(dim, base, USUAL_BASES[:3])]
-    return tuple(descriptions)
+        scaled = ntk_scalings(dim, base, USUAL_BASES[:3])
+        found += [Alternative("NTK", (scaling,)) for scaling in scaled]
+    return tuple(found)

@@ -136,11 +136,10 @@ _ROUNDING = {
 class Recipe:
     """One way of computing a table.
 
-    words: for a sentence. frequencies: how they are computed. stored: their format afterwards. angle:
-    the format of position times frequency.
+    frequencies: how they are computed. stored: their format afterwards. angle: the format of position
+    times frequency.
     """
 
-    words: str
     frequencies: Literal["exact", "powers", "exponentials"]
     stored: torch.dtype
     angle: torch.dtype
@@ -187,19 +186,16 @@ class Recipe:
         return plain / (1.0 / hypothesis.scale)  # public code divides by a whole factor
 
 
-EXACT = Recipe("angles right to the last bit", "exact", torch.float64, torch.float64)
+EXACT = Recipe("exact", torch.float64, torch.float64)
 RECIPES = (
-    Recipe("float32 angles, the frequencies as float32 powers of the base",
-           "powers", torch.float32, torch.float32),
-    Recipe("float32 angles, the frequencies as float32 exponentials of logarithms",
-           "exponentials", torch.float32, torch.float32),
-    Recipe("float32 angles, the frequencies rounded to float32 once",
-           "exact", torch.float32, torch.float32),
-    Recipe("frequencies kept in bfloat16", "powers", torch.bfloat16, torch.float32),
-    Recipe("frequencies kept in float16", "powers", torch.float16, torch.float32),
-    Recipe("bfloat16 angles", "powers", torch.bfloat16, torch.bfloat16),
-    Recipe("float16 angles", "powers", torch.float16, torch.float16),
-)  # fmt: skip
+    Recipe("powers", torch.float32, torch.float32),
+    Recipe("exponentials", torch.float32, torch.float32),
+    Recipe("exact", torch.float32, torch.float32),
+    Recipe("powers", torch.bfloat16, torch.float32),
+    Recipe("powers", torch.float16, torch.float32),
+    Recipe("powers", torch.bfloat16, torch.bfloat16),
+    Recipe("powers", torch.float16, torch.float16),
+)
 
 
 def narrowest_format(columns: Float[Tensor, "t c"]) -> torch.dtype:

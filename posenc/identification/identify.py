@@ -17,6 +17,7 @@ from posenc.identification.columns import (
     longest_run,
 )
 from posenc.identification.deviations import (
+    Alternative,
     Deviation,
     UsualBase,
     deviations_of,
@@ -82,7 +83,7 @@ class Identification:
     base_within: float = math.inf
     usual_base: UsualBase | None = None
     deviations: tuple[Deviation, ...] = ()
-    also: tuple[str, ...] = ()
+    also: tuple[Alternative, ...] = ()
     positions: Int[Tensor, " t"] | None = None
     constant: float | None = None
 

@@ -23,7 +23,7 @@ from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig
-from posenc.text import joined, significant
+from posenc.text import joined
 
 USUAL_BASES = (
     10_000.0, 500_000.0, 1_000_000.0, 150_000.0, 160_000.0, 100_000.0, 5_000_000.0, 10_000_000.0,
@@ -151,17 +151,16 @@ CANDIDATES: dict[str, Callable[[int, float], Iterator[ScaledRopeConfig]]] = {
 }
 
 
-def ntk_bases(dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
-    """Return the bases near `base` that NTK-aware scaling makes of usual ones, each with a description."""
-    bases = []
+def ntk_scalings(dim: int, base: float, usual: Sequence[float]) -> list[RopeNtkConfig]:
+    """Return the NTK-aware scalings of usual bases that make a larger base near `base`."""
+    scalings = []
     for plain in usual if dim > 2 else ():
         factor = round((base / plain) ** ((dim - 2) / dim))
         with contextlib.suppress(ConfigError):
-            larger = RopeNtkConfig(dim=dim, base=plain, factor=float(factor)).larger_base
-            if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
-                words = f"NTK-aware scaling of base {significant(plain, 6)} by {factor}"
-                bases.append((larger, words))
-    return bases
+            scaling = RopeNtkConfig(dim=dim, base=plain, factor=float(factor))
+            if factor > 1 and math.isclose(scaling.larger_base, base, rel_tol=1e-3):
+                scalings.append(scaling)
+    return scalings
 
 
 def nearest_scalings(

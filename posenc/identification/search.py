@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -25,7 +26,7 @@ from posenc.identification.frequency_fit import (
     refine,
     rounding,
 )
-from posenc.identification.scalings import USUAL_BASES, nearest_scalings, ntk_bases
+from posenc.identification.scalings import USUAL_BASES, nearest_scalings, ntk_scalings
 from posenc.identification.waves import TRIED_STARTS, Waves, fit_waves, later_starts, likely_starts
 
 SEARCH_ROWS = 2_048
@@ -39,6 +40,10 @@ _NEAR_ONE = 0.05  # relative difference of a scale that may be 1
 _RIGHT_ROWS = 0.9  # share of the rows of a table that a formula explains, of which some are bad
 _CLOSE_SIZE = 5e-3  # relative difference of a size that is the attention factor
 _ROUNDED_SCALINGS = 8  # of the nearest, whose rounding is compared
+
+Exponent = Literal[  # of 1/base, of pair m
+    "2m/d", "m/d", "4m/d", "2m/(d - 2)", "2m/(d - 1)", "2(m + 1)/d", "(2m + 1)/d",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +295,7 @@ def _complexity(fit: Fit) -> tuple[object, ...]:
     """Return what makes a fit harder to explain, the most important first."""
     hypothesis = fit.hypothesis
     return (
-        hypothesis.arrangement.fault != "",
+        hypothesis.arrangement.fault is not None,
         hypothesis.scale < 0,
         abs(hypothesis.scale) != 1.0,
         hypothesis.config is not None,
@@ -315,15 +320,15 @@ def rounder_bases(base: float, dim: int) -> list[float]:
                 value = float(f"{root:.{digits}g}") ** power
                 if abs(value / base - 1) < 0.03:
                     digits_of.setdefault(value, digits + (power != 1) * 0.5)
-    for value, _ in ntk_bases(dim, base, USUAL_BASES[:3]):
-        digits_of.setdefault(value, 2.5)
+    for scaling in ntk_scalings(dim, base, USUAL_BASES[:3]):
+        digits_of.setdefault(scaling.larger_base, 2.5)
     ordered = sorted(digits_of, key=lambda value: digits_of[value])
     return [*[value for value in ordered if 1.0 < value <= 1e13][:12], base]
 
 
-def exponent_powers(dim: int) -> list[tuple[str, float]]:
-    """Return other exponents of 1/base than 2m/d, in words, and the power of the base that each is."""
-    powers = [("2m/d", 1.0), ("m/d", 0.5), ("4m/d", 2.0)]
+def exponent_powers(dim: int) -> list[tuple[Exponent, float]]:
+    """Return the exponent 2m/d of 1/base, then others, and the power of the base that each is."""
+    powers: list[tuple[Exponent, float]] = [("2m/d", 1.0), ("m/d", 0.5), ("4m/d", 2.0)]
     if dim > 2:
         powers += [("2m/(d - 2)", dim / (dim - 2)), ("2m/(d - 1)", dim / (dim - 1))]
     return powers

@@ -20,6 +20,12 @@ from posenc.identification.identify import FITS, Identification
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.rotated import RotationMatch, layout_words
 from posenc.identification.scalings import scaling_words
+from posenc.identification.table_words import (
+    alternative_words,
+    angle_words,
+    order_words,
+    recipe_words,
+)
 from posenc.identification.waves import EARLIEST_START, LATEST_START
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -42,10 +48,11 @@ def headline(result: Identification) -> str:
     named = ("padding", "positions")
     faults = sum(deviation.kind not in named for deviation in result.deviations)
     but = f"; {count_of(faults, 'deviation')} found" if faults else ""
-    if result.arrangement.also in result.also:
-        but = f", or {result.arrangement.also}{but}"
+    for each in result.also:
+        if each.word == "order":
+            but = f", or {alternative_words(each)}{but}"
     cause = cause_of_rows(result.positions)
-    what = f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}"
+    what = f"{scheme_name(result)}, base {base_words(result)}, {order_words(result.arrangement)}"
     if cause is not None:
         return f"{what}{but}; {cause_clause(cause)}."
     return f"{what}, from position {result.hypothesis.start:,}{but}."
@@ -54,6 +61,11 @@ def headline(result: Identification) -> str:
 def deviation_sentences(result: Identification) -> list[str]:
     """Return each deviation that the headline does not name."""
     return [deviation_sentence(each) for each in result.deviations if each.kind != "positions"]
+
+
+def alternative_sentences(result: Identification) -> list[str]:
+    """Return what else the numbers may be, each as a sentence."""
+    return [f"It may also be {alternative_words(each)}." for each in result.also]
 
 
 def scheme_name(result: Identification) -> str:
@@ -100,9 +112,7 @@ def fit_sentence(result: Identification) -> str:
     if result.largest == 0:
         subject = "The formula"
         if result.recipe is not None and low:  # the largest error is against exact angles
-            subject = (
-                f"With {result.recipe.words.split(',')[0]} in place of exact ones, the formula"
-            )
+            subject = f"With {angle_words(result.recipe)} in place of exact ones, the formula"
         return f"{subject} makes every number exactly; all numbers are {dtype}."
     subject = "With these angles, the largest difference is" if low else "Largest difference"
     row, column = result.worst
@@ -135,7 +145,7 @@ def record(result: Identification) -> dict[str, Any]:
     return {
         "identified": headline(result),
         "config": None if result.config is None else result.config.record(),
-        "arrangement": None if arrangement is None else arrangement.words,
+        "arrangement": None if arrangement is None else order_words(arrangement),
         "layout": None if arrangement is None else arrangement.layout,
         "base": None if hypothesis is None else hypothesis.base,
         "base_within": None if math.isinf(result.base_within) else result.base_within,
@@ -143,7 +153,7 @@ def record(result: Identification) -> dict[str, Any]:
         "scale": None if hypothesis is None else abs(hypothesis.scale),
         "size": None if hypothesis is None else hypothesis.size,
         "sense": None if hypothesis is None else int(math.copysign(1, hypothesis.scale)),
-        "angles": None if result.recipe is None else result.recipe.words,
+        "angles": None if result.recipe is None else recipe_words(result.recipe),
         "format": _dtype_name(result),
         "rows": result.rows,
         "width": result.width,
@@ -154,7 +164,7 @@ def record(result: Identification) -> dict[str, Any]:
         "deviations": [
             {"kind": each.kind, "sentence": deviation_sentence(each)} for each in result.deviations
         ],
-        "also": list(result.also),
+        "also": [alternative_words(each) for each in result.also],
     }
 
 

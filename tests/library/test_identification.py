@@ -16,7 +16,14 @@ from posenc.errors import SchemeArgumentError
 from posenc.identification import Identification
 from posenc.identification.clauses import deviation_sentence
 from posenc.identification.identify import from_exact, reconstruct
-from posenc.identification.sentences import base_words, fit_sentence, headline, record
+from posenc.identification.sentences import (
+    alternative_sentences,
+    base_words,
+    fit_sentence,
+    headline,
+    record,
+)
+from posenc.identification.table_words import recipe_words
 from posenc.schemes.rope import RopeConfig
 from tests.library.configs import config_of
 from tests.library.small_tables import cos_and_sin, halves, neighbours, side_by_side, sinusoidal
@@ -217,21 +224,21 @@ def test_other_exponent_is_named(exponent: str) -> None:
     cos, sin = cos_and_sin(100, 32, 1e4, exponents=EXPONENTS[exponent](m, np.longdouble(32)))
     found = identify(side_by_side(sin, cos).float())
     if exponent in ("m/d", "4m/d"):  # also usual bases, 100 and 1e8
-        text = sentences(found) + " ".join(found.also)
+        text = " ".join((sentences(found), *alternative_sentences(found)))
         assert f"base 10,000 with the exponent {exponent} in place of 2m/d" in text
     else:
         assert kinds(found) == ["exponent"]
         assert f"the exponent {exponent} in place of 2m/d" in sentences(found)
     if exponent == "2(m + 1)/d":
         also = identify(cos.float(), sin.float()).also
-        assert any(f"the exponent {exponent} in place" in words for words in also)
+        assert any(one.word == "exponent" and exponent in one.values for one in also)
 
 
 def test_base_near_a_usual_one_is_not_called_another_exponent() -> None:
     found = identify(sinusoidal(512, 64, 10_001.0))  # 10,001 is not 100 squared
     assert math.isclose(found.hypothesis.base, 10_001.0, rel_tol=1e-9)
     assert kinds(found) == []
-    assert not any("exponent" in words for words in found.also)
+    assert not any(one.word == "exponent" for one in found.also)
 
 
 def test_tensor2tensor_frequencies_are_named_in_the_orders_that_are_published() -> None:
@@ -241,7 +248,9 @@ def test_tensor2tensor_frequencies_are_named_in_the_orders_that_are_published() 
     assert "Tensor2Tensor" in headline(usual)
     assert "base 10,000 with the exponent 2m/(d - 2)" in headline(usual)
     other_base = 1e4 ** (32 / 30)  # the same numbers by the exponent of Vaswani et al.
-    assert usual.also == (f"base {other_base:,.6g} with the exponent 2m/d of Vaswani et al. 2017",)
+    assert alternative_sentences(usual) == [
+        f"It may also be base {other_base:,.6g} with the exponent 2m/d of Vaswani et al. 2017."
+    ]
     assert record(usual)["base"] == pytest.approx(other_base, rel=1e-9)
     assert headline(flipped).startswith("Tensor2Tensor's sinusoidal, cosines first")
     assert kinds(usual) == kinds(flipped) == []
@@ -254,7 +263,9 @@ def test_cosines_before_sines_are_a_rope_cache_or_a_timestep_embedding() -> None
         assert found.config == config_of("rope", dim=16, base=base)
         assert kinds(found) == ["start"] * bool(start)
         assert record(found)["layout"] is None  # each frequency stands once
-        assert found.also == ("a sinusoidal table whose sines and cosines have changed places",)
+        assert alternative_sentences(found) == [
+            "It may also be a sinusoidal table whose sines and cosines have changed places."
+        ]
 
 
 def test_repeated_cache_in_one_tensor_is_identified() -> None:
@@ -342,7 +353,7 @@ def test_rounded_frequencies_and_angles_are_named(words: str) -> None:
     angles = ANGLES[words]
     found = identify(angles.cos(), angles.sin())
     assert kinds(found) == ["angles"]
-    assert words in found.recipe.words + sentences(found)
+    assert words in f"{recipe_words(found.recipe)} {sentences(found)}"
     assert found.hypothesis.base == 1e4
     assert found.largest <= LAST_DIGITS
     exact = torch.cat(cos_and_sin(300, 16, 1e4), 1)

@@ -9,14 +9,22 @@ import torch
 from posenc import identification
 from posenc.identification.clauses import deviation_sentence
 from posenc.identification.columns import ARRANGEMENTS
-from posenc.identification.deviations import Deviation
+from posenc.identification.deviations import Alternative, Deviation
 from posenc.identification.facts import Size
-from posenc.identification.frequency_fit import RECIPES, Hypothesis, Precision
+from posenc.identification.frequency_fit import EXACT, RECIPES, Hypothesis, Precision
 from posenc.identification.positions import Cause
-from posenc.identification.scalings import ntk_bases, scaling_words
+from posenc.identification.scalings import ntk_scalings, scaling_words
 from posenc.identification.search import nearest_fit, rounder_bases
 from posenc.identification.sentences import fit_sentence
+from posenc.identification.table_words import (
+    ALSO,
+    FAULTS,
+    ORDERS,
+    alternative_words,
+    recipe_words,
+)
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from tests.library.configs import config_of
 from tests.library.small_tables import sinusoidal
 from tests.library.tensors import assert_close, random
 
@@ -27,12 +35,13 @@ identify: Any = identification.identify
 
 def test_larger_base_of_ntk_aware_scaling_is_identified() -> None:
     larger = 1e4 * 8 ** (32 / 30)  # about 91,900
-    ((base, sentence),) = ntk_bases(32, larger, [1e4])
-    assert base == pytest.approx(larger, rel=1e-12)
-    assert sentence == "NTK-aware scaling of base 10,000 by 8"
-    assert ntk_bases(32, 8e4, [1e4]) == []
+    (scaling,) = ntk_scalings(32, larger, [1e4])
+    assert scaling.larger_base == pytest.approx(larger, rel=1e-12)
+    assert (scaling.base, scaling.factor) == (1e4, 8)
+    assert ntk_scalings(32, 8e4, [1e4]) == []
     assert any(
-        math.isclose(base, tried, rel_tol=1e-12) for tried in rounder_bases(1.0001 * larger, 32)
+        math.isclose(scaling.larger_base, tried, rel_tol=1e-12)
+        for tried in rounder_bases(1.0001 * larger, 32)
     )
 
 
@@ -77,6 +86,42 @@ def test_rope_in_sections_is_described_by_its_axes_and_its_grid(
     fields: dict[str, Any], words: str
 ) -> None:
     assert scaling_words(RopeSectionsConfig(dim=128, **fields)) == words
+
+
+def test_every_order_of_columns_and_fault_has_words() -> None:
+    named = {(form, order) for form, orders in ORDERS.items() for order in orders}
+    assert named == {(one.form, one.order) for one in ARRANGEMENTS}
+    assert {*FAULTS} == {one.fault for one in ARRANGEMENTS} - {None}
+    assert {*ALSO} == {one.also for one in ARRANGEMENTS} - {None}
+
+
+def test_ways_of_computing_angles_are_named_by_their_formats() -> None:
+    assert [recipe_words(recipe) for recipe in (EXACT, *RECIPES)] == [
+        "angles right to the last bit",
+        "float32 angles, the frequencies as float32 powers of the base",
+        "float32 angles, the frequencies as float32 exponentials of logarithms",
+        "float32 angles, the frequencies rounded to float32 once",
+        "frequencies kept in bfloat16",
+        "frequencies kept in float16",
+        "bfloat16 angles",
+        "float16 angles",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alternative", "words"),
+    [
+        (Alternative("scaling", (config_of("rope_linear", dim=16, factor=4.0),)),
+         "RoPE linear (position interpolation by 4)"),
+        (Alternative("more scalings", (1_200,)), "one of 1,200 other scalings"),
+        (Alternative("any base"), "the same with any other base, which one pair does not show"),
+        (Alternative("exponent", (1e4, "m/d")), "base 10,000 with the exponent m/d in place of 2m/d"),
+        (Alternative("NTK", (config_of("rope_ntk", dim=16, factor=8.0, base=1e4),)),
+         "NTK-aware scaling of base 10,000 by 8"),
+    ],
+)  # fmt: skip
+def test_other_description_of_equal_numbers_is_named(alternative: Alternative, words: str) -> None:
+    assert alternative_words(alternative) == words
 
 
 SWAPPED_CACHE = next(one for one in ARRANGEMENTS if one.order == "s+c" and one.fault)

@@ -36,6 +36,7 @@ from posenc.checkpoints.find_tables import Confidence, find_position_tables
 from posenc.checkpoints.position_table import read_position_table
 from posenc.checkpoints.safetensors_file import read_header
 from posenc.identification.clauses import deviation_sentence
+from posenc.identification.sentences import alternative_sentences
 from posenc.testing import assert_matches
 from tests.library.configs import config_of
 from tests.library.tensors import assert_close, random
@@ -253,7 +254,7 @@ def test_dynamic_cache_of_transformers_has_nothing_unexplained() -> None:
     found = identify(*LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(200)[None]))
     assert found.config.kind == "rope"
     assert [one.kind for one in found.deviations] == ["angles"]
-    assert found.also == ("NTK-aware scaling of base 10,000 by 3",)
+    assert alternative_sentences(found) == ["It may also be NTK-aware scaling of base 10,000 by 3."]
 
 
 def rows_used(model: nn.Module, table: nn.Parameter, inputs: dict[str, torch.Tensor]) -> list[int]:

@@ -61,6 +61,6 @@ OTHER_MUTANTS = (
            "if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
     Mutant("NTK's larger bases not tried", "identification/search.py",
-           "digits_of.setdefault(value, 2.5)", "pass",
+           "digits_of.setdefault(scaling.larger_base, 2.5)", "pass",
            ("identification_parts",)),
 )  # fmt: skip

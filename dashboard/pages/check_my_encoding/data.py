@@ -41,6 +41,7 @@ from posenc.identification.sentences import (
     record,
     rotation_sentences,
 )
+from posenc.identification.table_words import recipe_words
 from posenc.schemes.rope import RopeConfig
 from posenc.tables import sinusoidal_table
 from posenc.text import count_of, significant
@@ -170,7 +171,11 @@ def _verdict(result: Identification, error: Differences | None) -> str:
     kinds = {deviation.kind for deviation in result.deviations}
     if not {"angles", "unexplained"} & kinds:
         return "Matches a known formula. "
-    words = "" if result.recipe is None else f", because it is computed with {result.recipe.words}"
+    words = (
+        ""
+        if result.recipe is None
+        else f", because it is computed with {recipe_words(result.recipe)}"
+    )
     cause = words if "angles" in kinds else ""
     return f"Wrong by up to {number(error.largest)}{cause}. What it is: "
 

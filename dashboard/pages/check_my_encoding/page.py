@@ -32,6 +32,7 @@ from posenc.analysis import inspect_layouts, probe
 from posenc.errors import PosencError
 from posenc.identification import Identification, ModelMatch, identify
 from posenc.identification.sentences import deviation_sentences, match_sentences
+from posenc.identification.table_words import alternative_words
 
 TITLE = "Check my encoding"
 GUIDES = {
@@ -158,9 +159,10 @@ def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:
             number_type = str(answer.result.dtype).removeprefix("torch.")
             matches = f"Matches the formula to {number_type} rounding."
             blocks.append(Text(f":material/check_circle: {matches}"))
-        for words in answer.result.also:
-            if words not in answer.headline:
-                blocks.append(Text(f":material/alt_route: It may also be {plain(words)}."))
+        for each in answer.result.also:
+            if each.word != "order":  # which the headline names
+                words = plain(alternative_words(each))
+                blocks.append(Text(f":material/alt_route: It may also be {words}."))
     return [*blocks, *(Text(plain(note), "caption") for note in answer.notes)]
 
 
