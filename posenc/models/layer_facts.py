@@ -1,4 +1,4 @@
-"""What tells the layers of one kind from others of a model, of which their name and notes are made."""
+"""Facts that tell the layers of one kind from others of a model; their name and notes are made of them."""
 
 from dataclasses import dataclass
 

@@ -57,12 +57,12 @@ class LayerKind:
 
     @property
     def unsupported(self) -> str:
-        """What layers without a scheme do instead, "" for others."""
+        """The sentence on what layers without a scheme do instead, "" for others."""
         return layer_sentences.unsupported(self.facts, self.state)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the model does in addition to `scheme`, a sentence each."""
+        """Sentences on what the model does in addition to `scheme`."""
         return tuple(layer_sentences.notes_of(self.facts, self.state))
 
     @property

@@ -62,12 +62,12 @@ class MethodPlan:
 
     @property
     def readiness(self) -> Readiness:
-        """How ready it is for use at the factor."""
+        """The readiness of the method for use at the factor."""
         return self.standing.readiness
 
     @property
     def readiness_text(self) -> str:
-        """How ready the method is, in a few words."""
+        """The readiness of the method, in a few words."""
         evidence, word = self.method.evidence, self.readiness.value
         if self.readiness is Readiness.FAILS and not self.pairs.unseen_count:
             word = "unreported"  # models that failed met angles that training had not shown
@@ -85,7 +85,7 @@ class MethodPlan:
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
-        """What is known of using it: statements, each with its source."""
+        """Statements on what is known of using it, each with its source."""
         facts = statements(
             self.method.evidence, self.method.known, self.factor, self.measured, self.advice
         )

@@ -1,4 +1,4 @@
-"""What is known of reading longer contexts, as records of evidence.toml: every number with its source."""
+"""Records of evidence.toml on reading longer contexts: every number with its source."""
 
 import dataclasses
 import tomllib
@@ -29,7 +29,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What sources say of reading a longer context by one method.
+    """The statement and reports of sources on reading a longer context by one method.
 
     kind: of the method's config; "none" and "base" are RoPE without a scaling.
     training: what the method takes: nothing ("trained", of a model's own scaling within its context; or
@@ -132,7 +132,7 @@ class EffectiveLength:
 
 @dataclass(frozen=True, kw_only=True)
 class PresetLengths:
-    """What is claimed of a preset, in tokens, and what benchmarks measured; source: of the claim."""
+    """The claim of a preset, in tokens, and what benchmarks measured; source: of the claim."""
 
     preset: str
     claimed: int

@@ -23,7 +23,7 @@ _BIAS_IS_SCALED = ("falcon",)  # model types; BLOOM and MPT add the bias to the 
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What happens in one kind of layer at the target; kinds of equal facts are one.
+    """The facts of one kind of layer at the target; kinds of equal facts are one.
 
     layers: number and name of each kind. facts: the first has the source. works: whether positions up to
     the target have a value; that is no promise of quality.

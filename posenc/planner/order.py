@@ -1,4 +1,4 @@
-"""What puts methods in order, as sentences and tables: precedents, comparisons, and where they disagree."""
+"""Reasons for the order of methods, as sentences and tables: precedents, comparisons, contradictions."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ _ASIDE_POINTS = 2.0  # from which a measure in percent that does not decide is s
 
 
 class StudyTable(NamedTuple):
-    """What a study measured of planned methods: a sentence on the study, and a row per measure."""
+    """Measures of planned methods by a study: a sentence on the study, and a row per measure."""
 
     sentence: str
     rows: list[dict[str, str]]

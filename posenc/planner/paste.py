@@ -1,4 +1,4 @@
-"""What to paste: config blocks of two generations, and options of three servers.
+"""Text to paste: config blocks of two generations, and options of three servers.
 
 vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension". Its --rope-scaling is
 gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays.

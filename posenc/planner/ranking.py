@@ -28,7 +28,7 @@ POINTS = {"retrieval": 2.0, "needle": 2.0}
 
 
 class Readiness(StrEnum):
-    """How ready a method is for use at a factor, the most ready first."""
+    """Readiness of a method for use at a factor, the most ready first."""
 
     OWN_SCALING = "own_scaling"
     RECOMMENDED = "recommended"
@@ -57,7 +57,7 @@ Verdict = Literal["first", "second", "equal", "disagree"]
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What direct comparisons say of two methods after the same training, named by their kinds.
+    """The verdict of direct comparisons of two methods after the same training, named by their kinds.
 
     verdict: which is better, whether they are "equal", or whether measures or sources "disagree".
     comparisons: those that count.
@@ -72,7 +72,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What ranks a method at a factor, but for its comparisons with others.
+    """Facts that rank a method at a factor, but for its comparisons with others.
 
     kind: its name in comparisons. training: whose comparisons count. fine_tuning: the least training after
     which a source reports this factor, None where none does; a method that is tested without training may

@@ -1,4 +1,4 @@
-"""What a scaling of RoPE changes: frequencies of pairs, logits in short texts, errors of float32."""
+"""Effects of a scaling of RoPE: frequencies of pairs, logits in short texts, errors of float32."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Pairs:
 
     @property
     def unseen_count(self) -> int:
-        """How many pairs meet unseen angles."""
+        """Number of pairs that meet unseen angles."""
         return int(self.unseen.sum())
 
     def count(self, state: str) -> int:

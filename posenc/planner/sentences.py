@@ -51,7 +51,7 @@ def left_out_sentences(plan: ContextPlan) -> list[str]:
 
 @dataclass(frozen=True)
 class LayerNote:
-    """What happens in one kind of layer at the target, and the source of that.
+    """The sentence on one kind of layer at the target, and its source.
 
     works: whether positions up to the target have a value; that is no promise of quality.
     """

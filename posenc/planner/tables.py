@@ -36,7 +36,7 @@ class Column:
 
     @property
     def help(self) -> str:
-        """What the column holds, in a sentence; "" where the heading says it."""
+        """The content of the column, in a sentence; "" where the heading says it."""
         text: str = TEMPLATES["columns"][self.key].get("help", "")
         return text
 
