@@ -42,8 +42,8 @@ _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _ASSUME = click.option(
     "--assume",
     metavar="TYPE",
-    help="Read a config that would be refused: a model type that is not known as this one, such as "
-    "llama, and without keys that cannot be read. The answer's first line says so.",
+    help="Read a config that would be refused as this model type, such as llama, and without keys that "
+    "cannot be read. The answer's first line says so.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print every number in full, as JSON.")
 

@@ -40,8 +40,9 @@ def read_config(source: ConfigSource, assume: str | None = None) -> ModelConfig:
         bytes, or the path of a config.json; at most 1 MiB. Both generations of rope keys are read,
         and `text_config` where the model is nested. Absent keys take the defaults of transformers
         5.23, which the result's `assumed` lists.
-    assume: a model type, such as llama, as which an unknown `model_type` is read. Keys that bear on
-        position and cannot be read are then ignored; the result's `assumption` says so.
+    assume: a model type, such as llama, as which a config is read whose own type is unknown or leaves
+        keys unread that bear on position. Such keys that are left all the same are then ignored; the
+        result's `assumption` says so.
     Raises ConfigFileError where the config is unknown, contradictory or out of range.
     """
     return read_record(read_object(source), assume).model
@@ -85,28 +86,40 @@ def read_record(record: dict[str, Any], assume: str | None = None) -> Reading:
             "nothing is guessed",
             "model_type", read_as, f'read its text_config as model_type "{read_as}"',
         )  # fmt: skip
+    reading = _read_as(read_as, known, record, text)
+    if reading.model.ignored and assume is None:
+        raise sentences.unread(reading.model.ignored, _short(own), read_as)
+    if reading.model.ignored and assume and assume != read_as:
+        read_as = assume
+        reading = _read_as(read_as, known, record, text)
+    assumption = sentences.assumption(
+        _short(own),
+        "" if read_as == known else read_as,
+        _short(outer) if is_wrapped else "",
+        reading.model.ignored,
+        is_known=known in FAMILIES,
+    )
+    return dataclasses.replace(
+        reading, model=dataclasses.replace(reading.model, assumption=assumption)
+    )
+
+
+def _read_as(read_as: str, known: str, record: Mapping[str, Any], text: Record) -> Reading:
+    """Return the text model of a config by the row of a type. known: its own type."""
     # No class is known whose defaults an unknown type takes, so every size is required.
-    row_name = UNKNOWN if read_as == "llama" and known != "llama" else read_as
+    name = UNKNOWN if read_as == "llama" and known != "llama" else read_as
     try:
-        model, read = _read(row_name, text.content, text.path)
+        model, read = _read(name, text.content, text.path)
     except ConfigError as error:  # each number is within its limits, together no scheme takes them
         raise unusable(text.path or "the config", error) from None
-    unread = [*unread_keys(text.content, read, model, row_of(row_name), text.path), *model.ignored]
-    if text is not top:  # some programs write the text model's keys twice
-        twice = {name for name, value in record.items() if value == text.content.get(name)}
+    unread = [*unread_keys(text.content, read, model, row_of(name), text.path), *model.ignored]
+    if text.path:  # some programs write the text model's keys twice
+        twice = {key for key, value in record.items() if value == text.content.get(key)}
         unread += unread_keys(record, {*twice, "text_config"}, model, {}, "")
-    if unread and assume is None:
-        raise sentences.unread(tuple(unread), _short(own), read_as)
     model = dataclasses.replace(
         model,
         model_type=known,
-        read_as="" if row_name == UNKNOWN else row_name,
-        assumption=sentences.assumption(
-            _short(own),
-            "" if known in FAMILIES else read_as,
-            _short(outer) if is_wrapped else "",
-            tuple(unread),
-        ),
+        read_as="" if name == UNKNOWN else name,
         ignored=tuple(unread),
         section=text.path,
     )

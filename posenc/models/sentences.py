@@ -216,11 +216,18 @@ def unread(keys: tuple[str, ...], model_type: str, read_as: str) -> ConfigFileEr
     )  # fmt: skip
 
 
-def assumption(own: str, assumed_type: str, wrapper: str, keys: tuple[str, ...]) -> str:
-    """Return what was assumed on request, as a sentence, or ""."""
+def assumption(
+    own: str, assumed_type: str, wrapper: str, keys: tuple[str, ...], *, is_known: bool
+) -> str:
+    """Return what was assumed on request, as a sentence, or "".
+
+    own: the type that the config names. is_known: whether it is one that is read.
+    """
     without = f" Not read: {listed(keys)}." if keys else ""
     if assumed_type:
         why = f'model_type "{own}" is not known' if own else "the config names no model_type"
+        if is_known:
+            why = f'the config names model_type "{own}"'
         kind = "a Llama model" if assumed_type == "llama" else f'model_type "{assumed_type}"'
         return (
             f"Read as {kind} on request: {why}, so that layout, layers, windows and cache may "

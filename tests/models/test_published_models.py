@@ -16,6 +16,7 @@ import torch
 
 from posenc import rope_frequencies
 from posenc.models import LayerKind, ModelConfig, model_types, read_config
+from posenc.models.config_token import config_token, read_config_token
 from posenc.models.layer_words import INDEXED
 from posenc.models.presets import MODELS
 from posenc.models.rope_types import ROPE_TYPES
@@ -146,6 +147,17 @@ def test_published_configs_of_unknown_types_are_refused_by_their_type() -> None:
         error = refusal(PUBLISHED[name]["config"])
         assert error.key.endswith("model_type"), name
         assert f'"{type_of(name)}"' in str(error)
+
+
+def test_a_conversion_that_names_another_type_is_read_by_the_class_that_is_assumed() -> None:
+    config = PUBLISHED["cwm-mlx"]["config"]
+    model = read_config(config, "cwm")
+    assert (model.model_type, model.read_as) == ("llama", "cwm")
+    assert list(differences(model, truth()["cwm-mlx"])) == []
+    assert model.assumption.startswith(
+        'Read as model_type "cwm" on request: the config names model_type "llama", so that '
+    )
+    assert read_config_token(config_token(config, "cwm")) == model
 
 
 @pytest.mark.long

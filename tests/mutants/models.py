@@ -15,7 +15,8 @@ MUTANTS_OF_MODELS = (
            ("published_models",)),
     # The models by name.
     Mutant("a key of position left unread in silence", "models/read_config.py",
-           "if unread and assume is None:", "if unread and assume == known:",
+           "if reading.model.ignored and assume is None:",
+           "if reading.model.ignored and assume == known:",
            ("config_refusals",)),
     # The planner.
     Mutant("a window that hides nothing", "planner/plan.py",
