@@ -41,6 +41,20 @@ from posenc.schemes.sizes import Sizes
 
 At = int | Int[Tensor, " *n"]  # positions; n stands for 0 .. n-1
 Rows = tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]
+# Kinds of RoPE whose frequencies transformers 5.23 computes, in float32; NTK-aware as a larger base.
+IN_TRANSFORMERS = frozenset(
+    (
+        "rope",
+        "rope_linear",
+        "rope_ntk",
+        "rope_dynamic",
+        "rope_yarn",
+        "rope_longrope",
+        "rope_llama3",
+        "rope_proportional",
+        "rope_sections",
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +168,8 @@ class RopeConfig(SchemeConfig):
 
     @property
     def in_transformers(self) -> bool:
-        """Whether transformers computes these frequencies, in float32."""
-        own = type(self).float32_frequencies is not RopeConfig.float32_frequencies
-        return own or type(self) is RopeConfig
+        """Whether transformers computes these frequencies, by `float32_frequencies`."""
+        return self.kind in IN_TRANSFORMERS
 
     def formula(self, write: Writer) -> str:
         scale = self.attention_scaling()

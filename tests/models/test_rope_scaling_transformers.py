@@ -13,6 +13,8 @@ from torch import Tensor
 
 from posenc import rope_frequencies
 from posenc.models import read_config
+from posenc.models.rope_types import KINDS
+from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from tests.library.tensors import assert_close
@@ -115,6 +117,16 @@ def test_frequencies_of_a_model_are_those_of_transformers(
             assert exact.dtype == torch.float64
             assert ulps(exact, expected) <= most, (dim, length)
             assert own_scale == exact_scale == pytest.approx(scale, rel=1e-15)
+
+
+def test_the_kinds_that_transformers_computes_are_those_it_has_a_function_for() -> None:
+    utils = pytest.importorskip("transformers.modeling_rope_utils")
+    by_modules = {"rope", "rope_sections"}  # rotary modules of models compute these
+    by_base = {"rope_ntk"}  # a config writes it as plain RoPE of a larger base
+    by_function = {KINDS[word] for word in utils.ROPE_INIT_FUNCTIONS}
+    kinds = [config for config in SCHEMES.values() if issubclass(config, RopeConfig)]
+    computed = {config.kind for config in kinds if config().in_transformers}
+    assert computed == by_modules | by_base | by_function
 
 
 def test_frequencies_in_sections_have_the_bits_of_plain_rope_in_transformers() -> None:
