@@ -161,11 +161,17 @@ class ContextPlan(Shown):
 
     @property
     def trained_with_scaling(self) -> bool:
-        """Whether the model was trained with the scaling of its config, by what the config says."""
-        length = self.trained_length
-        return length is not None and trained_with_scaling(
-            self.model, self.kind, length, self.evidence
-        )
+        """Whether the model was trained with the scaling of its config, by what the config says.
+
+        It was where the scaling reaches the context that the config names, as in Llama 3.1 (from 8,192 to
+        131,072); not where its makers recommend the scaling without training, as those of Qwen3.
+        """
+        own, scheme = own_length(self.model, self.kind), self.kind.scheme
+        if self.trained_length is None or own is None or own != self.model.context:
+            return False
+        if self.evidence is not None and scheme is not None and self.evidence.kind == scheme.kind:
+            return False
+        return own > self.trained_length or self.model.trained_length is not None
 
     @property
     def longest_trained(self) -> int | None:
@@ -212,19 +218,3 @@ def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
 def _place(method: MethodPlan) -> int:
     """Return the place of a method among METHODS; the scaling of the config comes first."""
     return [*METHODS].index(method.method.name) if method.method.name in METHODS else -1
-
-
-def trained_with_scaling(
-    model: ModelConfig, kind: LayerKind, length: int, evidence: ModelEvidence | None
-) -> bool:
-    """Return whether a model was trained with the scaling of its config, by what the config says.
-
-    It was where the scaling reaches the context that the config names, as in Llama 3.1 (from 8,192 to
-    131,072); not where its makers recommend the scaling without training, as those of Qwen3. length: the
-    trained length of the plan, before any scaling.
-    """
-    own, scheme = own_length(model, kind), kind.scheme
-    without = evidence is not None and scheme is not None and evidence.kind == scheme.kind
-    if own is None or own != model.context or without:
-        return False
-    return own > length or model.trained_length is not None

@@ -235,7 +235,6 @@ class InferenceMethod:
 
 # Kinds of printed formulas, and of what public code computes under the same name.
 IN_CODE = {"rope_yarn_paper": "rope_yarn"}
-PAPER_AND_CODE = "Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22, against the authors' code"
 
 _DATA = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text("utf-8"))
 _RUNS: str = _DATA["measured"][0]["source"]

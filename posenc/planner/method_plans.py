@@ -7,11 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
-from posenc.analysis import BaseWindow, first_negative_offset
-from posenc.models.model_config import ModelConfig
+from posenc.analysis import first_negative_offset
 from posenc.models.rope_writing import softmax_scale
-from posenc.planner.context_plan import MethodPlan, trained_with_scaling
-from posenc.planner.evidence import MeasuredRatio, ModelEvidence, measured_at
+from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.evidence import MeasuredRatio, measured_at
 from posenc.planner.facts import Fact
 from posenc.planner.layers import own_length
 from posenc.planner.methods import (
@@ -46,25 +45,16 @@ from posenc.planner.scaling_effects import (
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Extension:
-    """A model with RoPE that is to read longer texts; lengths in tokens.
+    """A plan, without its methods yet, for a model with RoPE whose trained length is known.
 
-    scheme: RoPE of its config. evidence: what is published of it. target: of the text. reach: of it that a
-    query sees. trained_length: of its training texts before any scaling. scanned: distances at which the
-    sign of B(k) is computed. window: bases that satisfy B(k), None where there are none, or where
-    `searched` is False.
+    scheme: RoPE of its config. trained_length: tokens of its training texts before any scaling.
     """
 
-    model: ModelConfig
+    plan: ContextPlan
     scheme: RopeConfig
-    evidence: ModelEvidence | None
-    target: int
-    reach: int
     trained_length: int
-    scanned: int
-    window: BaseWindow | None
-    searched: bool
 
     @property
     def trained(self) -> RopeConfig:
@@ -72,25 +62,19 @@ class Extension:
         return self.scheme.as_trained()
 
     @property
-    def with_scaling(self) -> bool:
-        """Whether the weights were trained with the scaling of the config."""
-        kind = self.model.rotary_kind
-        return trained_with_scaling(self.model, kind, self.trained_length, self.evidence)
-
-    @property
-    def scaled_length(self) -> int | None:
-        """The length that the scaling of the config is made for, None without one."""
-        return own_length(self.model, self.model.rotary_kind)
+    def stretch(self) -> float:
+        """What a query sees of the target over the trained length."""
+        return self.plan.reach / self.trained_length
 
     @property
     def current(self) -> RopeConfig:
         """RoPE as the model's weights expect it at present."""
-        return self.scheme if self.with_scaling else self.trained
+        return self.scheme if self.plan.trained_with_scaling else self.trained
 
     @property
     def own_length(self) -> int:
         """Tokens that the model reaches as it is configured, its trained length at least."""
-        return max(self.scaled_length or 0, self.trained_length)
+        return self.plan.own_length or self.trained_length
 
 
 def method_plans(
@@ -105,11 +89,11 @@ def method_plans(
     missing: list[Fact] = []
     if scheme != trained:
         # Dynamic NTK leaves frequencies as trained up to the trained length.
-        is_unchanged = scheme.at_length(extension.target).slowest_divisor == 1
+        is_unchanged = scheme.at_length(extension.plan.target).slowest_divisor == 1
         configured = as_configured(
-            extension.target,
-            extension.scaled_length,
-            was_trained=extension.with_scaling or is_unchanged,
+            extension.plan.target,
+            own_length(extension.plan.model, extension.plan.kind),
+            was_trained=extension.plan.trained_with_scaling or is_unchanged,
         )
         plans.append(_method_plan(extension, configured, scheme))
     for method, config in _configs(extension, names):
@@ -119,15 +103,15 @@ def method_plans(
                 method,
                 trained,
                 scheme if known else extension.current,
-                extension.window,
+                extension.plan.base_window,
                 configured=known,
-                searched=extension.searched,
-                behind=_behind_larger_base(names, extension.reach / extension.trained_length),
+                searched=extension.plan.base_searched,
+                behind=_behind_larger_base(names, extension.stretch),
             )
             missing.append(why)
         else:
             plans.append(_method_plan(extension, method, config))
-    return _ranked(plans, extension.reach / extension.trained_length), tuple(missing)
+    return _ranked(plans, extension.stretch), tuple(missing)
 
 
 def _ranked(plans: Sequence[MethodPlan], stretch: float) -> list[MethodPlan]:
@@ -152,10 +136,10 @@ def _configs(
     extension: Extension, names: Sequence[str]
 ) -> Iterator[tuple[Method, RopeConfig | None]]:
     """Yield every method of `names` that fits with its config, None where it has none."""
-    trained, scheme, window = extension.trained, extension.scheme, extension.window
-    longer = extension.reach > extension.trained_length
+    trained, scheme, window = extension.trained, extension.scheme, extension.plan.base_window
+    longer = extension.plan.reach > extension.trained_length
     if not longer and UNSCALED.name in names:
-        no_new = NEW_LENGTH if extension.target > extension.trained_length else NO_NEW_DISTANCE
+        no_new = NEW_LENGTH if extension.plan.target > extension.trained_length else NO_NEW_DISTANCE
         yield no_new, trained if extension.current == trained else None
     for method in (METHODS[name] for name in names if longer):
         if method is UNSCALED:
@@ -167,8 +151,8 @@ def _configs(
             scaled = scaled_for(
                 method.scaling,
                 trained,
-                text=extension.target,
-                reach=extension.reach,
+                text=extension.plan.target,
+                reach=extension.plan.reach,
                 trained_length=extension.trained_length,
             )
             if scaled is not None and scaled.kind == scheme.kind:
@@ -184,7 +168,7 @@ def _configs(
 def _of_own_kind(extension: Extension, scaled: RopeConfig) -> RopeConfig:
     """Return the model's own scaling to the target: its ramp and the like stay as they are."""
     # Within its context the model has its scaling already.
-    if extension.current == extension.scheme and extension.reach <= extension.own_length:
+    if extension.current == extension.scheme and extension.plan.reach <= extension.own_length:
         return extension.scheme
     changed = ("factor", "trained_length", "length", "attention_factor")
     values = {name: getattr(scaled, name) for name in fields.rules(scaled) if name in changed}
@@ -193,22 +177,22 @@ def _of_own_kind(extension: Extension, scaled: RopeConfig) -> RopeConfig:
 
 def _factor_of_makers(extension: Extension, kind: str) -> float | None:
     """Return the least factor by which the model's makers recommend a kind of scaling, None for none."""
-    evidence = extension.evidence
+    evidence = extension.plan.evidence
     if evidence is None or evidence.kind != kind:
         return None
     is_theirs = extension.trained_length == evidence.preset.trained_length
-    return evidence.factor_for(extension.reach) if is_theirs else None
+    return evidence.factor_for(extension.plan.reach) if is_theirs else None
 
 
 def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> MethodPlan:
     """Return one method's plan, not ranked yet."""
-    evidence = extension.evidence
-    text, reach, length = extension.target, extension.reach, extension.trained_length
+    evidence = extension.plan.evidence
+    text, reach, length = extension.plan.target, extension.plan.reach, extension.trained_length
     longer, factor = reach > length, reach / length
     measured = _measured(extension, method, config) if longer else ()
     advised = longer and evidence is not None and evidence.recommends(config, reach)
     inv_freq, attention_factor = rope_frequencies(config, length=text)
-    weight, softmax = softmax_scale(extension.model.rotary_kind.block_scale, config)
+    weight, softmax = softmax_scale(extension.plan.model.rotary_kind.block_scale, config)
     pairs = _pairs(extension, method, config)
     ready = readiness(method.evidence, factor, recommended=advised, measured=measured)
     fine_tuning = method.evidence.fine_tuning(factor)
@@ -221,7 +205,7 @@ def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> Me
         pairs=pairs,
         short=short_cost(extension.current, config, length),
         kernel=dict(zip(distances, kernel, strict=True)),
-        first_negative=first_negative_offset(inv_freq, extension.scanned),
+        first_negative=first_negative_offset(inv_freq, extension.plan.scanned),
         stale_from=stale_from(config, length, text),
         cosine_error=worst_cosine_error(inv_freq, text),
         code_cosine_error=_error_in_code(config, inv_freq, text),
@@ -235,7 +219,7 @@ def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> Me
             readiness=ready,
             training="none" if ready is Readiness.UNTRAINED else fine_tuning or "light",
             fine_tuning=fine_tuning,
-            precedent=precedent_of(extension.model, method.kind, reach),
+            precedent=precedent_of(extension.plan.model, method.kind, reach),
             released=released_at(method.kind, factor),
             unseen=pairs.unseen_count > 0,
         ),
@@ -250,15 +234,15 @@ def _measured(
     if method.evidence.training not in ("fine-tuning", "fails") or other_base:
         return ()
     kind = method.evidence.measured_as or config.kind
-    return measured_at(kind, extension.reach / extension.trained_length)
+    return measured_at(kind, extension.stretch)
 
 
 def _pairs(extension: Extension, method: Method, config: RopeConfig) -> Pairs:
     """Return the frequencies of training and those at the target."""
-    sizes = {"text": extension.target, "reach": extension.reach}
-    divisor = extension.reach / extension.trained_length
+    sizes = {"text": extension.plan.target, "reach": extension.plan.reach}
+    divisor = extension.stretch
     if config != config.as_trained():
-        divisor = config.at_length(extension.target).slowest_divisor
+        divisor = config.at_length(extension.plan.target).slowest_divisor
     pairs = compare_pairs(
         extension.trained,
         config,

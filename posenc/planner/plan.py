@@ -80,18 +80,7 @@ def _with_methods(plan: ContextPlan, names: Sequence[str]) -> ContextPlan:
     scheme, length = plan.kind.scheme, plan.trained_length
     if not isinstance(scheme, RopeConfig) or length is None:
         return plan
-    extension = Extension(
-        model=plan.model,
-        scheme=scheme,
-        evidence=plan.evidence,
-        target=plan.target,
-        reach=plan.reach,
-        trained_length=length,
-        scanned=plan.scanned,
-        window=plan.base_window,
-        searched=plan.base_searched,
-    )
-    methods, left_out = method_plans(extension, names)
+    methods, left_out = method_plans(Extension(plan, scheme, length), names)
     standings = [method.standing for method in methods]
     comparisons = pairs_compared(standings, plan.reach / length)
     return replace(plan, methods=tuple(methods), left_out=left_out, comparisons=comparisons)

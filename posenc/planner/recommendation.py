@@ -36,12 +36,8 @@ def precision_sentence(plan: ContextPlan) -> str:
     return say("precision", Fact("distinct", {"target": plan.target, **numbers}))
 
 
-def recommendation_facts(plan: ContextPlan) -> tuple[Fact, ...]:
-    """Return the facts of a recommendation, in the order in which they are said."""
-    return tuple(_facts(plan))
-
-
-def _facts(plan: ContextPlan) -> Iterator[Fact]:
+def recommendation_facts(plan: ContextPlan) -> Iterator[Fact]:
+    """Yield the facts of a recommendation, in the order in which they are said."""
     lengths = {"name": plan.name, "target": plan.target, "trained": plan.trained_length}
     if plan.trained is None:
         note = layer_notes(plan.model, plan.target, plan.trained_length)[0]
