@@ -46,11 +46,12 @@ from dashboard.live import checking, training
 from dashboard.server import incidents
 from dashboard.settings import record
 from dashboard.settings.stops import STOPS
-from dashboard.text import plain
+from dashboard.text import number, plain
 
 DIAL = 135  # CSS pixels of a slider beside others
 MENU = 340  # of a closed menu of models in a page, whose name must not be cut
 LONG_NAME = 18  # letters of a name that needs a wide column
+SMALLEST_IN_FULL, THOUSAND = 1e-4, 1e3  # of numbers that a table writes with three digits
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
 LIVE: dict[str, Callable[..., None]] = {
     "training_text": training.text,
@@ -235,6 +236,13 @@ def findings(
     frame = filled(frame)
     if frame.shape[1] < 2:
         return
+    # The browser's format would write 2e-08 and 1.2e+4.
+    words = {
+        str(name): values.map(number, na_action="ignore")
+        for name, values in frame.items()
+        if values.dtype.kind == "f" and _needs_words(values)
+    }
+    frame = frame.assign(**words)
     columns: dict[str, Any] = {
         str(name): st.column_config.NumberColumn(
             format="%.3g" if kind.kind == "f" else "%,d", help=help.get(str(name)) or None
@@ -244,10 +252,20 @@ def findings(
     }
     texts = [name for name in help if help[name] and name in frame and name not in columns]
     columns |= {name: st.column_config.Column(help=help[name]) for name in texts}
+    columns |= {
+        name: st.column_config.TextColumn(alignment="right", help=help.get(name) or None)
+        for name in words
+    }
     names = frame.iloc[:, 0]
     if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
         columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
     place.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
+
+
+def _needs_words(numbers: "pd.Series[float]") -> bool:
+    """Whether some numbers of a column are written with a power of ten, or with thousands."""
+    sizes = numbers[numbers != 0].abs()
+    return bool(((sizes < SMALLEST_IN_FULL) | (sizes >= THOUSAND)).any())
 
 
 def _icon(name: str) -> str | None:

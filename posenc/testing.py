@@ -211,14 +211,14 @@ def _nearest(differences: Sequence[AnswersDifference]) -> AnswersDifference:
 
 def _allowed(nearest: AnswersDifference, differences: Sequence[AnswersDifference]) -> str:
     """Return how much is allowed, and by how much numbers differ from the other of exact and float32."""
-    words = f"where {nearest.most[1].allowed:.2g} is allowed"
+    words = f"where {significant(nearest.most[1].allowed, 2)} is allowed"
     others = [each for each in differences if each.match != nearest.match]
     if not others:
         return f"{words}."
     other = min(others, key=lambda each: each.most[1].amount)
     return (
         f"{words}; from {other.match} at most {_by(other.most[1])}, where "
-        f"{other.most[1].allowed:.2g} is."
+        f"{significant(other.most[1].allowed, 2)} is."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 MAX_NAME_LENGTH = 80  # characters
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def printable_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
@@ -57,10 +58,19 @@ def count_of(count: int, noun: str, plural: str = "") -> str:
 def significant(value: float, digits: int = 3) -> str:
     """Return a number with at least so many significant digits: 0.00123, 12.3, 999.7 as 1,000, 12,346.
 
-    From 1e-4 to 1e15 it has no exponent, and thousands are separated.
+    From 1e-4 to 1e15 it is written in full, and thousands are separated; others have a power of ten.
     """
     rounded = float(f"{value:.{digits}g}")
+    if rounded and math.isfinite(value) and not 1e-4 <= abs(rounded) < 1e15:
+        return with_power_of_ten(value, digits)
     return f"{value:,.0f}" if 10**digits <= abs(rounded) < 1e15 else f"{value:,.{digits}g}"
+
+
+def with_power_of_ten(value: float, digits: int) -> str:
+    """Return a number as 1.4 × 10⁻¹⁵, with so many digits before the power."""
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    space = "\N{NO-BREAK SPACE}"  # no line ends inside a number
+    return f"{mantissa}{space}×{space}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
 def short_number(value: float) -> str:

@@ -42,6 +42,7 @@ from dashboard.charts import theme
 from dashboard.components.matrix.payload import encode
 from dashboard.gallery.markdown import inline, paragraphs
 from dashboard.mathml import mathml
+from posenc.text import significant
 
 MAX_ROWS = 50  # of a table of data in a page
 _DIGITS = 6  # significant, of numbers in charts and tables
@@ -195,9 +196,8 @@ def _frame(frame: pd.DataFrame) -> str:
 def _cell(value: Any) -> str:
     if pd.isna(value):
         return ""
-    if pd.api.types.is_number(value) and not isinstance(value, bool):
-        return f"{value:,.{_DIGITS}g}"
-    return inline(str(value))
+    is_number = pd.api.types.is_number(value) and not isinstance(value, bool)
+    return significant(value, _DIGITS) if is_number else inline(str(value))
 
 
 def _code(text: str) -> str:

@@ -15,15 +15,13 @@ from posenc.claims.proofs import Proof
 from posenc.notebook import Shown, View
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
 from posenc.schemes.sizes import Sizes
-from posenc.text import significant
+from posenc.text import significant, with_power_of_ten
 
 # In the order in which claims are listed.
 THEMES = ("values", "content", "wavelengths", "distance", "order", "tables", "biases", "models")
 VASWANI = "Vaswani et al. 2017, arXiv 1706.03762"
 TABLE = ("dim", "base", "precision")  # what a sinusoidal table depends on
 EXACT = 1e-9  # relative; an identity computed in float64 is off by less
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Status(StrEnum):
@@ -196,9 +194,7 @@ def figure(value: float) -> str:
         return f"{int(value):,}"
     if 1e-3 <= abs(value) < 1e15:
         return significant(value)
-    mantissa, exponent = f"{value:.1e}".split("e")
-    space = "\N{NO-BREAK SPACE}"  # no line ends inside a number
-    return f"{mantissa}{space}×{space}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    return with_power_of_ten(value, 2)
 
 
 def fraction(part: float, whole: float) -> str:

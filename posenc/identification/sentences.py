@@ -118,7 +118,7 @@ def fit_sentence(result: Identification) -> str:
     row, column = result.worst
     return (
         f"{subject} {significant(result.largest, 2)} (row {row:,}, {_column(result, column)}), "
-        f"root mean square {result.residual:.2g} of the table's size; its numbers are {dtype}."
+        f"root mean square {significant(result.residual, 2)} of the table's size; its numbers are {dtype}."
     )
 
 
@@ -187,9 +187,10 @@ def cause_sentence(match: SchemeMatch) -> str:
     """Return what is wrong with a table, "" if nothing is or no reason is known."""
     if match.low_angles is not None:
         name = str(match.low_angles.dtype).removeprefix("torch.")
+        largest = significant(match.low_angles.largest)
         return (
-            f"Its angles are rounded to {name}: the largest error is {match.low_angles.largest:.3g}, and "
-            f"numbers are wrong from row {match.low_angles.row:,} on."
+            f"Its angles are rounded to {name}: the largest error is {largest}, and numbers are wrong from "
+            f"row {match.low_angles.row:,} on."
         )
     clauses = []
     if match.wrong_layout:
@@ -227,8 +228,8 @@ def difference_sentence(match: SchemeMatch) -> str:
             f"It has {count_of(count, 'column')} of cosines and sines, which {pairs:,} pairs (width "
             f"{2 * pairs:,}) do not make."
         )  # fmt: skip
-    fastest = match.first.fastest
-    return f"It differs first in row {fastest.row:,}, pair {match.pair:,}, by {fastest.amount:.3g}."
+    row, amount = match.first.fastest.row, significant(match.first.fastest.amount)
+    return f"It differs first in row {row:,}, pair {match.pair:,}, by {amount}."
 
 
 def reordering_sentence(match: SchemeMatch) -> str:

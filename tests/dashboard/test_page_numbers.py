@@ -50,6 +50,7 @@ from tests.dashboard.independent_kernels import (
     kernel,
     mean_by_distance,
 )
+from tests.dashboard.page_texts import value_and_unit
 from tests.dashboard.pages import KINDS, LABELS, cosines, of
 from tests.library import independent
 
@@ -575,16 +576,15 @@ def test_numbers_for_reading_have_three_digits_and_no_exponent(
     value = 10**power * (-1) ** negative
     texts = [significant(value), figure(value), number(value)]
     for text in texts[: 3 if abs(value) >= 1e-3 else 1]:
-        back = float(text.replace(",", ""))
-        if abs(value) >= 1e-4:
-            assert "e" not in text
-            assert "\u00d7" not in text
+        back, _ = value_and_unit(text)
+        assert "e" not in text
+        assert ("\u00d7" in text) == (float(f"{abs(value):.3g}") < 1e-4)
         if abs(value) >= 1_000:  # whole, its thousands apart
             assert re.fullmatch(r"-?\d{1,3}(,\d{3})+", text)
             assert abs(back - value) <= 0.5 + 1e-9 * abs(value)
         else:
             assert abs(back - value) <= 0.0051 * abs(value)
-            digits = re.sub(r"e.*", "", text).replace(".", "").lstrip("-0").replace(",", "")
+            digits = re.sub(r"\s.*", "", text).replace(".", "").lstrip("-0").replace(",", "")
             assert len(digits) <= 4 if abs(back) == 1_000 else len(digits) <= 3
 
 
@@ -598,3 +598,6 @@ def test_numbers_at_the_edges_of_their_digits() -> None:
     assert [number(value, 2) for value in (523.0, 1e-9)] == ["523", "1.0\u00a0×\u00a010⁻⁹"]
     assert as_factor(12_345.6) == "x12,346"
     assert [significant(value) for value in (math.inf, math.nan, 0.0)] == ["inf", "nan", "0"]
+    assert significant(9.9996e-5) == "0.0001"
+    assert significant(5.9e-8, 2) == "5.9\u00a0×\u00a010⁻⁸"
+    assert significant(-2.04e15) == "-2.04\u00a0×\u00a010¹⁵"

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 from streamlit.testing.v1 import AppTest
 
 
@@ -16,7 +17,7 @@ def page_with_a_fault_in_a_column() -> None:
 
 
 def test_fault_in_a_column_is_told_there_and_leaves_every_other_block() -> None:
-    at = AppTest.from_function(page_with_a_fault_in_a_column).run()
+    at = AppTest.from_function(page_with_a_fault_in_a_column, default_timeout=60).run()
     assert not at.exception
     assert [text.value for text in at.markdown[1:]] == ["Left.", "Right.", "Below."]
     left, right = at.columns
@@ -36,8 +37,35 @@ def page_with_a_table() -> None:
     findings(frame, st, {"method": "", "training": "The least training.", "error": "The mean."})
 
 
+def page_with_small_numbers() -> None:
+    """Draw a small table of numbers of any size."""
+    import pandas as pd
+    import streamlit as st
+
+    from dashboard.render import findings
+
+    frame = pd.DataFrame({
+        "scheme": ["RoPE", "ALiBi"], "residual": [2.1e-8, 0.5], "perplexity": [12_345.6, None],
+        "share": [0.25, 0.0],
+    })  # fmt: skip
+    findings(frame, st, {"residual": "Of the fit."})
+
+
+def test_small_and_large_numbers_of_a_table_are_written_as_in_sentences() -> None:
+    (table,) = AppTest.from_function(page_with_small_numbers, default_timeout=60).run().dataframe
+    shown = table.value
+    assert [*shown["residual"]] == ["2.1\u00a0×\u00a010⁻⁸", "0.5"]
+    assert shown["perplexity"][0] == "12,346"
+    assert pd.isna(shown["perplexity"][1])
+    assert [*shown["share"]] == [0.25, 0.0]  # a number, which sorts as one
+    columns = json.loads(table.proto.columns)
+    assert columns["residual"]["alignment"] == "right"
+    assert columns["residual"]["help"] == "Of the fit."
+    assert columns["share"]["type_config"]["format"] == "%.3g"
+
+
 def test_headings_of_a_table_explain_themselves() -> None:
-    (table,) = AppTest.from_function(page_with_a_table).run().dataframe
+    (table,) = AppTest.from_function(page_with_a_table, default_timeout=60).run().dataframe
     columns = json.loads(table.proto.columns)
     helps = {name: column.get("help") for name, column in columns.items()}
     assert {name: text for name, text in helps.items() if text} == {

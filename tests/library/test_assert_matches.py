@@ -260,7 +260,7 @@ def test_failure_says_by_how_much_the_first_wrong_position_differs(
     assert re.search(
         rf"differs from float32 arithmetic first at position {position:,}, column \d of the (co)?sines, "
         rf"by {off:.3g}, and most at position [\d,]+, column \d+ of the (co)?sines, by [12][.\d]*, where "
-        r"2.4e-07 is allowed; from exact angles at most by [12][.\d]*, where 1.2e-07 is\.",
+        r"2\.4\s×\s10⁻⁷ is allowed; from exact angles at most by [12][.\d]*, where 1\.2\s×\s10⁻⁷ is\.",
         failure,
     ), failure
     assert assert_matches(Called(change), llama(8_192), context=2_048) == "float32 arithmetic"
@@ -337,7 +337,7 @@ def test_exact_angles_are_told_from_float32_arithmetic() -> None:
     assert assert_matches(rope_tables(20_000, 32), ROPE) == "exact angles"
     angles = float32_angles(torch.arange(20_000), "powers")
     failure = failure_of((angles.cos(), angles.sin()), ROPE, tolerance=2.0**-23)
-    assert "from exact angles, where 1.2e-07 is allowed. " in failure
+    assert "from exact angles, where 1.2\u00a0×\u00a010⁻⁷ is allowed. " in failure
     loose = 2e-7 * 20_000
     assert assert_matches((angles.cos(), angles.sin()), ROPE, tolerance=loose) == "exact angles"
 

@@ -336,8 +336,8 @@ def test_cosine_errors_of_a_plan_are_those_of_each_method() -> None:
 def test_a_warning_has_both_errors_of_float32() -> None:
     found = plan_config(LLAMA, 1_048_576, methods=["none"], scan=1)
     (sentence,) = [one.sentence for one in warnings_of(found) if "float32 has" in one.rule]
-    assert "5.0e-02" in sentence
-    assert "7.5e-02" in sentence
+    assert "0.0499 with exact" in sentence
+    assert "0.0746 with the float32" in sentence
     (sentence,) = [one.sentence for one in warnings_of(found) if "bfloat16" in one.rule]
     assert f"{distinct_positions(1_048_576):,}" in sentence
 
