@@ -115,7 +115,7 @@ def rules_in_percent() -> str:
 
 
 class PastTraining(NamedTuple):
-    """How the loss changes past the training length; None where no longer context was evaluated.
+    """The change of the loss past the training length; None where no longer context was evaluated.
 
     change: nats, at the longest context. text: both for a badge or a list.
     """

@@ -1,4 +1,4 @@
-"""What a scheme is, whatever the setting: where it acts, its formula for a narrow place, its users."""
+"""Facts of a scheme, whatever the setting: where it acts, its formula for a narrow place, its users."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""What the server does before its first visitor and after its last one."""
+"""The start and the end of a server: what it does before its first visitor and after its last one."""
 
 import contextlib
 import importlib

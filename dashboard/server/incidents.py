@@ -1,4 +1,4 @@
-"""What may go wrong on a page: a library error is its sentence, a fault of ours an incident."""
+"""Faults of a page in words: a library error is its sentence, a fault of ours an incident."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""What a hosted server allows: one object, read from the environment or the secrets, the same everywhere.
+"""The settings of a hosted server: one object, read from the environment or the secrets, for all modules.
 
 Every field is one variable, POSENC_..., of the environment or at the top of Streamlit's secrets.toml,
 which counts more. A profile sets those that are not said: "private" for one person on a machine of
@@ -55,7 +55,7 @@ def _text(variable: str, pattern: str, in_words: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """What this server allows its visitors, where it keeps things, and how it knows people.
+    """The settings of a server: what visitors may do, where it keeps things, and how it knows people.
 
     The table in .deploy/README.md says what every variable sets.
     """

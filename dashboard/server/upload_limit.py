@@ -1,4 +1,4 @@
-"""What of visitors' files comes into this server's memory: decided before the body of a request."""
+"""Limits of visitors' files in this server's memory, decided before the body of a request is read."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What one row of matrices holds, and its encoding to bytes: a JSON header, then float32 values.
+"""A row of matrices and its encoding to bytes: a JSON header, then float32 values.
 
 A stationary matrix travels as its curve by offset (2 T - 1 values), a symmetric one as its lower
 triangle, sines and cosines as one angle per column, any other in full; the browser expands

@@ -1,4 +1,4 @@
-"""What the five steps say: each is computed by posenc, or read from the shipped runs."""
+"""Numbers and sentences of the five steps: each is computed by posenc, or read from the shipped runs."""
 
 import math
 from dataclasses import dataclass, field

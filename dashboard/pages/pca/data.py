@@ -1,4 +1,4 @@
-"""What the PCA page says of a setting: scores, explained variance, both in words, and as Python."""
+"""Numbers of the PCA page: scores, explained variance, both in words, and as Python."""
 
 from collections.abc import Iterable, Mapping
 
