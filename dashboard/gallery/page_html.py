@@ -197,7 +197,7 @@ def _cell(value: Any) -> str:
     if pd.isna(value):
         return ""
     is_number = pd.api.types.is_number(value) and not isinstance(value, bool)
-    return significant(value, _DIGITS) if is_number else inline(str(value))
+    return significant(float(value), _DIGITS) if is_number else inline(str(value))
 
 
 def _code(text: str) -> str:
