@@ -138,10 +138,16 @@ def recall_past_training(curve: Curve) -> str:
     """Return the accuracy of recall at the longest distance in words; none where it was not learned."""
     last = curve.points[-1]
     if not summary.learned(curve):
-        return "recall not learned"
+        return "not learned"
     if last.x <= farthest(curve.specification):
-        return f"recall ends at {last.x:,}"
-    return f"recall {last.mean:.0%}"
+        return f"ends at {last.x:,}"
+    return f"{last.mean:.0%}"
+
+
+def recall_distances(curves: Sequence[Curve]) -> str:
+    """Return the longest distance of recall, and the longest that training shows."""
+    distance = max(point.x for curve in curves for point in curve.points)
+    return f"distance {distance:,}, trained up to {farthest(curves[0].specification):,}"
 
 
 def at_base(curves: Sequence[Curve]) -> str:

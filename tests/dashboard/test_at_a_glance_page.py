@@ -37,10 +37,8 @@ def test_table_compares_the_schemes_of_the_setting() -> None:
     assert [text.partition(" ")[0].strip(",") for text in rows["absolute or relative"]] == [
         "absolute", "absolute", "relative", "relative"
     ]  # fmt: skip
-    assert [*rows["position kernel depends on offset only"][1:]] == [
-        "yes, for the table alone; with content the absolute position enters", "yes", "yes"
-    ]  # fmt: skip
-    assert rows["position kernel depends on offset only"][0].startswith("no (error ")
+    assert [*rows["depends on offset only"][1:]] == ["table: yes; with content: no", "yes", "yes"]
+    assert rows["depends on offset only"][0].startswith("no (error ")
     assert rows["defined past the table"] == ["no, ends at 128", *3 * ("yes, no table",)]
     assert rows["used by"][3] == "BLOOM-176B, MPT-7B, Falcon-RW-1B"
     assert "sin" in rows["formula"][1]
@@ -100,6 +98,20 @@ def test_loss_past_training_is_that_of_the_shipped_runs() -> None:
             == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
         )
     assert any("trained on 128 tokens, evaluated at 2,048" in text for text in texts(at))
+
+
+def test_recall_past_training_is_that_of_the_shipped_runs() -> None:
+    at = shown()
+    measured = facts_of(at)["recall past training"]
+    accuracies = means("recall", 32, "recall")
+    assert measured["Learned"] == "ends at 29"
+    assert np.mean([v for distance, v in accuracies["sinusoidal"].items() if distance <= 29]) < 0.9
+    assert measured["Sinusoidal"] == "not learned"
+    for kind in ("rope", "alibi"):
+        assert measured[SCHEMES[kind].label] == f"{accuracies[kind][511]:.0%}"
+    assert any("correct answers at distance 511, trained up to 29." in text for text in texts(at))
+    without = facts_of(shown(schemes=("rope_linear",)))["recall past training"]
+    assert [*without] == ["not measured"]
 
 
 def test_schemes_that_one_comparison_alone_has_are_of_that_comparison() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from dashboard import run_results, runs
-from dashboard.pages.at_a_glance.properties import OFFSET_ONLY, WITH_CONTENT
+from dashboard.pages.at_a_glance.properties import OFFSET_ONLY
 from dashboard.scheme_facts import (
     BIAS,
     EMBEDDING,
@@ -60,16 +60,20 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
     curves = {
         curve.specification.scheme.kind: curve for curve in runs.shipped_loss(tuple(requests))
     }
+    recalls = {
+        curve.specification.scheme.kind: curve for curve in runs.shipped_recall(tuple(requests))
+    }
     rows = []
     for kind, request in requests.items():
         scheme = request.build("cpu")
         where, end = place(scheme), scheme.max_length
         parameters = sum(parameter.numel() for parameter in scheme.parameters())
-        error, loss = measured[kind].translation_invariance_error, curves.get(kind)
+        error = measured[kind].translation_invariance_error
+        loss, recall = curves.get(kind), recalls.get(kind)
         if error is None:
             offset_only = "cannot be measured"
         else:
-            added = f"yes, for the table alone; {WITH_CONTENT}" if where == EMBEDDING else "yes"
+            added = "table: yes; with content: no" if where == EMBEDDING else "yes"
             offset_only = added if error < OFFSET_ONLY else f"no (error {number(error, 2)})"
         paper, arxiv = PAPERS.get(kind, ("", ""))
         rows.append(
@@ -78,12 +82,15 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 "acts on": where or "nothing",
                 "parameters": f"{parameters:,}" if parameters else "none",
                 "absolute or relative": KIND_OF[where],
-                "position kernel depends on offset only": offset_only,
+                "depends on offset only": offset_only,
                 "defined past the table": "yes, no table"
                 if end is None
                 else f"no, ends at {end:,}",
                 "loss past training": run_results.past_training(loss).text
                 if loss
+                else "not measured",
+                "recall past training": run_results.recall_past_training(recall)
+                if recall
                 else "not measured",
                 "used by": _used_by(kind),
                 "paper": f"[{paper}](https://arxiv.org/abs/{arxiv})" if paper else "none named",

@@ -39,9 +39,12 @@ USES = Uses(SHOWN)
 TITLE = "At a glance"
 HEIGHT = 160  # of a curve
 GUIDE = (
-    "The table compares the schemes at the current setting. A curve is the mean similarity of all "
-    "pairs at a distance. Its band is the range. Content is fixed; only position varies. Compare "
-    "shapes, not heights. The dashed line is the training length of the sidebar.\n\n"
+    "The table compares the schemes at the current setting. Depends on offset only: whether the position "
+    "kernel of a pair follows from its distance. Where rows of a table are added to token vectors, their "
+    "products with those vectors depend on the absolute position.\n\n"
+    "A curve is the mean similarity of all pairs at a distance. Its band is the range. Content is fixed; "
+    "only position varies. Compare shapes, not heights. The dashed line is the training length of the "
+    "sidebar.\n\n"
     "Distances and norms are in the unit of each scheme's vectors; values are the vectors' entries. "
     "The shift-invariance error is the spread of similarity along diagonals over its overall spread: "
     "0 where only the distance matters, about 1 for noise. Kendall tau is 1 where similarity falls "
@@ -115,15 +118,18 @@ def page(setting: Setting, options: Options) -> Page:
 
 
 def _losses(kinds: tuple[str, ...]) -> list[Block]:
-    """Say what the losses of the table are."""
-    measured = runs.shipped_loss(kinds)
-    if not measured:
-        return []
-    sentence = (
-        f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
-        f"{run_results.rules()}"
-    )
-    return [Text(sentence, "caption", help=run_results.rules_in_percent())]
+    """Say what the losses and the recall of the table are."""
+    measured, recalls = runs.shipped_loss(kinds), runs.shipped_recall(kinds)
+    parts = []
+    if measured:
+        parts.append(
+            f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
+            f"{run_results.rules()}"
+        )
+    if recalls:
+        distances = run_results.recall_distances(recalls)
+        parts.append(f"Recall past training: share of correct answers at {distances}.")
+    return [Text(" ".join(parts), "caption", help=run_results.rules_in_percent())] if parts else []
 
 
 def _equal_width(setting: Setting, similarities: Mapping[str, Similarity]) -> list[Block]:

@@ -100,9 +100,7 @@ def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
         f"Loss: {run_results.lengths(measured)}.",
     ]
     if recalls:
-        distance = max(point.x for curve in recalls for point in curve.points)
-        trained = run_results.farthest(recalls[0].specification)
-        parts.append(f"Recall: distance {distance:,}, trained up to {trained:,}.")
+        parts.append(f"Recall: {run_results.recall_distances(recalls)}.")
     return " ".join(parts)
 
 
@@ -115,7 +113,7 @@ def _card(
         past = run_results.past_training(curve)
         badges.append(f":{BADGES[past.effect]}-badge[{past.text}]")
     if recall is not None:
-        badges.append(f":gray-badge[{run_results.recall_past_training(recall)}]")
+        badges.append(f":gray-badge[recall {run_results.recall_past_training(recall)}]")
     if badges:
         top.append(Text("  \n".join(badges)))
     return [
