@@ -3,7 +3,7 @@
 A widget's key is the name of its field. Before it is drawn it is made to show the value of the state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -24,6 +24,7 @@ WIDE_SLIDER_STEPS = 12  # a slider with fewer is half as wide
 MOST_PILLS = 12  # options side by side; more are a list to choose from
 MOST_TITLES = 6  # of words
 
+ON_BAR = ("base", "dim")  # while a page is presented
 # What stands open, in this order; the rest is under More.
 FIRST = ("base", "dim", "schemes", "length", "train_length")
 PICKED = ("model", "learned_source")  # each in a menu of its own
@@ -139,10 +140,13 @@ def _widget(
 # The shared controls --------------------------------------------------------------------------
 
 
-def draw(place: Any, setting: Setting, uses: Uses) -> None:
-    """Draw the shared controls that a page uses, in the sidebar or in what stands for it."""
+def draw(place: Any, setting: Setting, uses: Uses, apart: Collection[str] = ()) -> None:
+    """Draw the shared controls that a page uses, in the sidebar or in what stands for it.
+
+    apart: those that stand elsewhere.
+    """
     names, values = used(uses, setting), record(setting)
-    here = names - {*uses.drawn}
+    here = names - {*uses.drawn, *apart}
     with place:
         for name in FIRST:
             if name in here:
@@ -157,6 +161,13 @@ def draw(place: Any, setting: Setting, uses: Uses) -> None:
         _drawer("Exact values", [n for n in RULES if n in names and n in STOPS], values, exact=True)
         if "device" in names:
             st.caption(f"Computed on {results.device_label(results.device(setting.device))}.")
+
+
+def draw_bar(names: Sequence[str], setting: Setting) -> None:
+    """Draw sliders side by side at the bottom edge of the window, which move what is presented."""
+    with st.bottom.container(horizontal=True, key="stage_bar"):
+        for name in names:
+            control(st, name, record(setting)[name])
 
 
 def _drawer(

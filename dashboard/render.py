@@ -66,13 +66,14 @@ LIVE: dict[str, Callable[..., None]] = {
 class Renderer:
     """Draws the blocks of one page for one visitor.
 
-    title: of the page. pages: all pages by folder, for links. presenting: whether type is larger. drawn:
-    what was drawn so far, that of open drawers too.
+    title: of the page. pages: all pages by folder, for links. presenting: whether type is larger. apart:
+    fields whose controls stand elsewhere. drawn: what was drawn so far, that of open drawers too.
     """
 
     title: str
     pages: Mapping[str, Any]
     presenting: bool
+    apart: Sequence[str] = ()
     drawn: list[Block] = field(default_factory=list)
 
     def page(self, page: Page) -> None:
@@ -202,11 +203,11 @@ class Renderer:
 
     def _controls(self, block: Controls, place: Any) -> None:
         """Draw controls beside each other; one alone takes the place that it has."""
-        row = place
-        if len(block.names) > 1:
+        row, names = place, [name for name in block.names if name not in self.apart]
+        if len(names) > 1:
             row = place.container(horizontal=True, vertical_alignment="bottom")
         values = record(session.current().setting) | session.options()
-        for name in block.names:
+        for name in names:
             if name == "model":
                 setting = session.current().setting
                 pickers.draw(name, setting, row, block.empty.get(name, "none"), MENU)

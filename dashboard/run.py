@@ -42,7 +42,9 @@ def draw() -> None:
         now, address = session.begin(folder, kind_of(folder))
         uses = uses_of(now, folder)
         page = page_of(now, folder, chosen.title)
-        has_controls = bool(controls.used(uses, now.setting) - {*uses.drawn})
+        used = controls.used(uses, now.setting)
+        on_bar = [name for name in controls.ON_BAR if name in used and now.presenting]
+        has_controls = bool(used - {*uses.drawn, *on_bar})
         # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
         closed = now.presenting or not has_controls
         st.set_page_config(
@@ -51,12 +53,14 @@ def draw() -> None:
         )
         st.logo(LOGO, size="large")
         training_process.resume()
-        renderer = Renderer(page.title, pages, now.presenting)
+        renderer = Renderer(page.title, pages, now.presenting, on_bar)
         place = tools.draw(page, now, renderer.drawn, folder, controls=has_controls)
         if place is None and not now.presenting:
             controls.draw(st.sidebar, now.setting, uses)
         elif place is not None and place.open:
-            controls.draw(place, now.setting, uses)
+            controls.draw(place, now.setting, uses, on_bar)
+        if on_bar:
+            controls.draw_bar(on_bar, now.setting)
         _tell(now.setting)
         renderer.page(page)
         drawers.draw(page, renderer.drawn)

@@ -48,8 +48,8 @@ def draw(page: Page, now: State, blocks: Sequence[Block], folder: str, *, contro
     session.show(PRESENTING, now.presenting)
     tools.toggle(
         "Present", now.presenting, key=PRESENTING, on_change=session.present, args=(PRESENTING,),
-        help="Present in class: larger type, and the controls in a menu instead of a sidebar. The menu "
-        "\u22ee at the top right has light and dark.",
+        help="Present in class: larger type. Base and dimension stand at the bottom edge, all other "
+        "controls in a menu instead of a sidebar. The menu \u22ee at the top right has light and dark.",
     )  # fmt: skip
     if now.presenting:
         browser.larger_type()

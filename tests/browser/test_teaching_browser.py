@@ -9,7 +9,7 @@ from dashboard.settings import Setting
 from dashboard.state import to_token
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
-from tests.browser.browser import PAGES, Visit, dial, go, headline, settled
+from tests.browser.browser import PAGES, Visit, dial, go, headline, row, settled
 from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
 from tests.longer import mostly
 
@@ -49,6 +49,15 @@ FIRST_END = """() => {
   const boxes = pictures.map((one) => one.getBoundingClientRect());
   return Math.min(...boxes.filter((box) => box.height > 50).map((box) => box.bottom));
 }"""
+# Where the room for pictures ends: at the bar of sliders, which is slim, or at the bottom of the window.
+FLOOR = """() => {
+  const bar = document.querySelector("[data-testid=stBottom]")?.getBoundingClientRect();
+  return bar && bar.height < 50 && bar.bottom === innerHeight ? bar.top : innerHeight;
+}"""
+BARRED = (
+    "", "why_position", "encoding", "claims", "overview", "similarity", "pca", "relative_offsets", "train",
+    "check_my_encoding",
+)  # fmt: skip
 # The smallest text, as it is drawn: of pictures, labels, captions, badges, tables, formulas (not of their
 # indices), hints and of what is typed.
 SMALLEST = """() => {
@@ -78,14 +87,19 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
 ) -> None:
     somebody = visitor(viewport={"width": 1280, "height": 720})
     page = somebody.open(f"why_position?present={presented}")
-    ends, texts = {}, {}
+    ends, floors, texts = {}, {}, {}
     for path in PAGES:
         go(page, path)
         ends[path], texts[path] = page.evaluate(FIRST_END), page.evaluate(SMALLEST)
+        floors[path] = page.evaluate(FLOOR)
         assert page.evaluate(TOO_WIDE) == [], path
     assert {
-        path: end for path, end in ends.items() if path not in NO_PICTURE and not end <= 720
+        path: end
+        for path, end in ends.items()
+        if path not in NO_PICTURE and not end <= floors[path]
     } == {}
+    barred = {path for path, floor in floors.items() if floor < 720}
+    assert barred == (set(BARRED) if presented == "true" else set())
     if presented == "true":  # an empty page has no smallest text: null
         clocks = {"encoding": 15}
         small = {p: px for p, px in texts.items() if px is not None and px < clocks.get(p, 18)}
@@ -144,9 +158,13 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     expect(page.get_by_role("heading", name="2. Add a position")).to_be_visible()
     page.wait_for_function("location.search.includes('step=2')")
     go(page, "similarity")
-    controls = menu(page, "Controls")
-    controls.locator('input[type=range][aria-label="Base"]').press("End")
+    drawn = row(page, "similarity").get_attribute("data-paints")
+    dial(page, "Base").press("End")  # on the bar at the bottom edge
     page.wait_for_function("location.search.includes('base=100000000')")
+    wait_until(page, lambda: row(page, "similarity").get_attribute("data-paints") != drawn)
+    others = menu(page, "Controls")  # which has the others
+    expect(others.locator("input[type=range]")).to_have_count(2)
+    expect(others.locator('input[aria-label="Base"]')).to_have_count(0)
     close_menu(page)
     click(page, page.get_by_text("Present", exact=True))
     page.wait_for_function(f"{FONT_SIZE} == {normal}")

@@ -123,7 +123,7 @@ def _patterns(read: WhyPosition, kind: str) -> Matrices:
         row_label="query",
         column_label="key",
         together=2,
-        height=max(160, 27 * len(read.words)),
+        height=max(112, 27 * len(read.words)),
         text=f"Attention weights between {len(read.words)} words for {label} in both orders; the arrow "
         "keys read a cell.",
     )
