@@ -25,9 +25,10 @@ class Chart:
 
     names: of its lines or bars. draw: returns the specification of these names. columns: what the data
     call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
-    to what a screen shows, "" for none. labels: whether lines are named at their ends. alt: what a screen
-    reader says in place of the title and the ends of the lines. sizes: what made it, for a saved
-    picture. pinned: the names of A and B where both are in it. listed: whether its numbers are in the data;
+    to what a screen shows, "" for none. labels: how far apart names at the ends of lines stand, as a share
+    of the range of all values; 0 for no names. alt: what a screen reader says in place of the title and the
+    ends of the lines. sizes: what made it, for a saved picture. pinned: the names of A and B where both
+    are in it. listed: whether its numbers are in the data;
     not where a `Data` has them in full.
     """
 
@@ -38,7 +39,7 @@ class Chart:
     draw: Callable[[tuple[str, ...]], Spec]
     columns: Mapping[str, str] = field(default_factory=dict)
     x: str = "x"
-    labels: bool = False
+    labels: float = 0.0
     alt: str | None = None
     sizes: str = ""
     pinned: Names | None = None
@@ -58,7 +59,7 @@ class Chart:
     def thinned(self, most: int) -> pd.DataFrame:
         """Return the frame as it is drawn with so many values of `x` at most."""
         drawn = frames.drawn(self.frame, self.x, most) if self.x else frames.named(self.frame)
-        return lines.labelled(drawn) if self.labels and self.pinned is None else drawn
+        return lines.labelled(drawn, self.labels) if self.labels and not self.pinned else drawn
 
     @cached_property
     def sent(self) -> pa.Table | pd.DataFrame:

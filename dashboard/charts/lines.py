@@ -24,7 +24,8 @@ from dashboard.results import Array
 from dashboard.text import listed, number
 from posenc.schemes import SCHEMES
 
-LABEL_GAP = 0.11  # of the range of all values: what a name at the end of a line takes of the height
+# Of the range of all values: what a name at the end of a line takes of the height of a usual chart.
+LABEL_GAP = 0.11
 CLOSE = 1 / 400  # of the range of all curves: less than the width of a line on any screen
 
 
@@ -92,10 +93,10 @@ def line_spec(
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 
 
-def labelled(frame: pd.DataFrame) -> pd.DataFrame:
+def labelled(frame: pd.DataFrame, gap: float = LABEL_GAP) -> pd.DataFrame:
     """Return a frame of lines with `label_y`, a height for each line's name at its last value.
 
-    Where several lines end at the right, no name covers another.
+    Where several lines end at the right, no name covers another. gap: of the range of all values.
     """
     if frame.empty or frame["y"].isna().all():
         return frame
@@ -108,7 +109,7 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     heights = np.full(len(y), np.nan, np.float32)
     heights[last] = y[last]
     low, high = float(y[finite].min()), float(y[finite].max())
-    heights[right] = apart(y[right], LABEL_GAP * (high - low), low, high)
+    heights[right] = apart(y[right], gap * (high - low), low, high)
     return frame.assign(label_y=heights)
 
 

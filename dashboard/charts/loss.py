@@ -85,11 +85,13 @@ def points(curves: Sequence[Curve]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
+def frame(
+    curves: Sequence[Curve], *, perplexity: bool = False, gap: float = LABEL_GAP
+) -> pd.DataFrame:
     """Return the points as they are drawn: with the name of their line, and its label at the last.
 
     label_y: the height of a label, which no other label covers. early: whether the line ends inside; then
-    its label ends where the line does.
+    its label ends where the line does. gap: what a label takes of the range of all values.
     """
     drawn = points(curves)
     if perplexity:
@@ -105,24 +107,27 @@ def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
     right = drawn.index[last & ~early]
     if len(right):
         drawn.loc[right, "label_y"] = apart(
-            drawn.loc[right, "y"].to_numpy(), LABEL_GAP * (high - low), low, high
+            drawn.loc[right, "y"].to_numpy(), gap * (high - low), low, high
         )
     axes = AXES[curves[0].measure]
     for row in drawn.index[early]:
-        drawn.loc[row, "label_y"] = _free_height(drawn, row, low, high, log=axes.log)
+        drawn.loc[row, "label_y"] = _free_height(drawn, row, low, high, gap, log=axes.log)
     drawn["boundary"] = float(farthest(curves[0].specification))
     if axes.chance is not None:
         drawn["chance"] = axes.chance
     return drawn
 
 
-def _free_height(drawn: pd.DataFrame, row: int, low: float, high: float, *, log: bool) -> float:
+def _free_height(
+    drawn: pd.DataFrame, row: int, low: float, high: float, gap: float, *, log: bool
+) -> float:
     """Return the height above or below a point that is farther from all lines left of the point.
 
-    low, high: the range of all values, in which it is. log: whether x is drawn on a log scale.
+    low, high: the range of all values, in which it is. gap: as for `frame`. log: whether x is drawn on a log
+    scale.
     """
     along = np.log2(drawn["x"]) if log else drawn["x"].astype(float)
-    end, y, gap = along[row], drawn["y"][row], 0.8 * LABEL_GAP * (high - low)
+    end, y, away = along[row], drawn["y"][row], 0.8 * gap * (high - low)
     places = np.linspace(end - LABEL_WIDTH * np.ptp(along), end, 9)
     lines = [
         np.interp(places, along[rows], drawn["y"][rows], left=np.nan, right=np.nan)
@@ -132,7 +137,7 @@ def _free_height(drawn: pd.DataFrame, row: int, low: float, high: float, *, log:
     def room(height: float) -> float:
         return float(np.nanmin(np.abs(np.array(lines) - height))) if low <= height <= high else -1.0
 
-    return max(y + gap, y - gap, key=room)
+    return max(y + away, y - away, key=room)
 
 
 def by_length(

@@ -1,5 +1,6 @@
 """Teaching in a real browser: the first screen, presenting, typing a sentence."""
 
+import itertools
 from urllib.parse import parse_qs, urlparse
 
 import pytest
@@ -15,6 +16,7 @@ from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
+NAMES = ("Learned", "Sinusoidal", "RoPE", "ALiBi")
 FONT_SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
 
 
@@ -26,6 +28,10 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
     for element in (headline(page), chart, own_dial, main.get_by_test_id("stPageLink").last):
         box = box_of(element)
         assert 0 <= box["y"] <= 900 - box["height"]
+    names = page.locator(".stVegaLiteChart").first.locator("svg .mark-text.role-mark text")
+    ends = sorted(box_of(name)["y"] for name in names.all() if name.text_content() in NAMES)
+    assert len(ends) == len(NAMES)
+    assert min(after - before for before, after in itertools.pairwise(ends)) >= 12  # their letters
     drawn = lines(page)
     dial(page, "Base").press("ArrowRight")
     wait_until(page, lambda: lines(page) != drawn)

@@ -49,7 +49,7 @@ def both(b: Page, a: Page, changed: tuple[str, ...] = ("base",)) -> Page:
 
 def curve(*values: float, kinds: tuple[str, ...] = ("rope",), key: str = "curve") -> Chart:
     frame = pd.DataFrame({"scheme": "RoPE", "x": range(len(values)), "y": values})
-    return Chart(key=key, title="Curve", frame=frame, names=kinds, draw=draw_lines, labels=True)
+    return Chart(key=key, title="Curve", frame=frame, names=kinds, draw=draw_lines, labels=0.1)
 
 
 def draw_lines(kinds: tuple[str, ...]) -> dict[str, Any]:

@@ -141,6 +141,17 @@ def test_names_at_line_ends_do_not_cover_each_other() -> None:
     assert names["y"].is_monotonic_increasing
 
 
+def test_names_in_the_low_charts_of_start_stand_farther_apart(shown: Page) -> None:
+    for key, ends in (("start", 4), ("loss", 3)):
+        frame = chart(shown, key).drawn
+        names = frame[frame["label_y"].notna() & ~frame.get("early", frame["y"].isna())]
+        right = names[names["x"] == frame["x"].max()].sort_values("label_y")
+        assert len(names) == ends
+        assert len(right) == 3
+        gaps = np.diff(right["label_y"]) / (frame["y"].max() - frame["y"].min())
+        assert gaps.min() >= 0.17 - 1e-6 > LABEL_GAP
+
+
 def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:
     text = compact_formula(Setting().config("rope"))
     assert [part.count("=") for part in text.split(r"\\")] == [1, 1, 1, 1]  # an equation a line

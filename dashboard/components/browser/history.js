@@ -25,6 +25,8 @@ const STYLE = `
 :is(.st-key-cards, .st-key-curves, .st-key-formula_cards, .st-key-claim_cards) {
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
+[data-testid=stMainBlockContainer] { padding-top: 4rem; }
+[data-testid=stMain] h1 { padding-block: 0.4rem; }
 [class*=st-key-setting_] { min-height: 3em; }
 @media (max-width: 640px) {
   [data-testid=stCode] code { font-size: 0.75rem !important; }

@@ -32,7 +32,8 @@ from posenc.schemes import SchemeConfig
 
 USES = Uses(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
 TITLE = "How Transformers know where words are"
-HEIGHT = 198
+HEIGHT = 228
+LABEL_GAP = 0.17  # of the plot of such a chart, half of whose height are its legend and axis
 DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
 BADGES = {Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray"}
 NATS = (
@@ -141,7 +142,7 @@ def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> lis
             frame=frames.by_offset(similarities),
             names=tuple(similarities),
             draw=by_distance_spec,
-            labels=True,
+            labels=LABEL_GAP,
             columns={"x": "distance", "y": "mean"},
         ),
         Controls(("base", "dim", "equal_width")),
@@ -163,7 +164,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
     specification = measured[0].specification
     at_base = run_results.at_base(measured)
     title = f"Measured loss, trained on {specification.train_length:,} tokens{at_base}"
-    frame = loss.frame(measured)
+    frame = loss.frame(measured, gap=LABEL_GAP)
 
     def by_length(kinds: tuple[str, ...]) -> Spec:
         return loss.by_length(frame, kinds, "context", bands=False, height=HEIGHT)
