@@ -123,8 +123,8 @@ def _free_height(
 ) -> float:
     """Return the height above or below a point that is farther from all lines left of the point.
 
-    low, high: the range of all values, in which it is. gap: as for `frame`. log: whether x is drawn on a log
-    scale.
+    low, high: the range of all values, in which it is. gap: as for `frame`. log: whether x is drawn on a
+    log scale.
     """
     along = np.log2(drawn["x"]) if log else drawn["x"].astype(float)
     end, y, away = along[row], drawn["y"][row], 0.8 * gap * (high - low)

@@ -6,7 +6,7 @@ import altair as alt
 
 from dashboard.charts import theme
 from dashboard.charts.theme import Spec
-from dashboard.pages.check_my_encoding import data
+from dashboard.pages.check_my_encoding.identified import FOUND_AND_EXPECTED
 
 HEIGHT = 236  # beside the verdict, whole on the first screen of a projector
 
@@ -14,7 +14,7 @@ HEIGHT = 236  # beside the verdict, whole on the first screen of a projector
 @functools.cache
 def positions(_names: tuple[str, ...]) -> Spec:
     """Return the position found and expected by row. Frame: row, position, which."""
-    names = [*data.FOUND_AND_EXPECTED]
+    names = [*FOUND_AND_EXPECTED]
     colours, strokes = [theme.COLOURS["sinusoidal"], theme.GRAY], [[1, 0], [6, 4]]
     legend = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3)
     lines = (

@@ -1,15 +1,20 @@
-"""Tables to try identification on: as code in use makes them, right and wrong, at given sizes."""
+"""The table that is checked: an example, as code in use makes it, right or wrong; or a visitor's upload."""
 
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 import posenc
+from dashboard.settings import Setting
+from dashboard.visitor_files import cached_numbers
 from posenc.kernel import position_vectors
 from posenc.tables import rope_tables, sinusoidal_table
+
+NO_TABLE = "There is no table to check."
 
 Tables = tuple[Tensor, Tensor | None]
 
@@ -128,3 +133,16 @@ EXAMPLES: dict[str, Callable[[posenc.Sizes], Tables]] = {
     "tensor2tensor": _tensor2tensor,
     "learned": _learned,
 }
+
+
+def without_model(setting: Setting) -> Setting:
+    """Return a setting without its real model, which examples and probes do not read."""
+    return replace(setting, model="", alibi_head=0)
+
+
+def chosen_table(name: str, setting: Setting) -> Tables:
+    """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
+    if name in EXAMPLES:
+        return make(name, setting.sizes)
+    uploaded = cached_numbers.get(name).table
+    return uploaded.table, uploaded.sines

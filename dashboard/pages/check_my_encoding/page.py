@@ -21,9 +21,9 @@ from dashboard.blocks import (
     Uses,
 )
 from dashboard.components.matrix import Panel, Scale
-from dashboard.pages.check_my_encoding import charts, data, script
-from dashboard.pages.check_my_encoding.data import Answer
+from dashboard.pages.check_my_encoding import charts, decoding, identified, layouts, script
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.identified import Answer
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE
 from dashboard.pages.check_my_encoding.options import Options as Options
 from dashboard.settings import Setting
@@ -117,11 +117,11 @@ def _uploaders(options: Options) -> list[Block]:
 
 def _table(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     """Return what a table is: the largest error and the deviations beside the chart."""
-    answer, match = data.answer(setting, options.table), None
+    answer, match = identified.answer(setting, options.table), None
     if answer.result is not None:
-        match = data.model_match(setting, options.table)
+        match = identified.model_match(setting, options.table)
     if match is not None:
-        answer = data.with_model(answer, match)
+        answer = identified.with_model(answer, match)
     reason: list[Block] = []
     if answer.reason:
         reason = [Text(plain(answer.reason), "warning", icon="upload_file")]
@@ -168,7 +168,7 @@ def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:
 
 def _positions(match: ModelMatch | None) -> list[Block]:
     """Return the position that each row stands for, where it is not the one expected."""
-    if match is None or not len(frame := data.positions_by_row(match)):
+    if match is None or not len(frame := identified.positions_by_row(match)):
         return []
     title = "Position that each row stands for"
     chart = Chart(
@@ -179,7 +179,7 @@ def _positions(match: ModelMatch | None) -> list[Block]:
 
 def _differences(answer: Answer) -> list[Block]:
     """Return the largest error of each column."""
-    frame = data.drawn_columns(answer.by_column)
+    frame = identified.drawn_columns(answer.by_column)
     if not len(frame):
         return []
     title = "Largest error of each column"
@@ -221,10 +221,10 @@ def _sentence(match: ModelMatch, result: Identification) -> str:
 def _layouts(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     """Return the scores of both layouts used in every way, and the code that converts a weight."""
     try:
-        vectors = data.uploaded(options.vectors, options.rotated)
-        found = data.layouts(setting, *(numbers.table for numbers in vectors[:1]))
+        vectors = layouts.uploaded(options.vectors, options.rotated)
+        found = layouts.layouts(setting, *(numbers.table for numbers in vectors[:1]))
         two = [numbers.table for numbers in vectors] if len(vectors) == 2 else []
-        answers = data.rotations(setting, *two) if two else []
+        answers = layouts.rotations(setting, *two) if two else []
     except PosencError as error:
         refusal: list[Block] = [Text(plain(str(error)), "error"), *_back_to_random(options)]
         return "Your queries and keys cannot be compared.", refusal
@@ -264,14 +264,14 @@ def _back_to_random(options: Options) -> list[Block]:
 
 def _decoding(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     """Return how well positions are decoded from a table, beside a sinusoidal one and a control."""
-    decoding = data.decoding(setting, options.table)
+    answer = decoding.decoding(setting, options.table)
     blocks: list[Block] = []
-    if decoding.reason:
-        blocks.append(Text(plain(decoding.reason), "info"))
-    if len(decoding.numbers):
-        blocks.append(Findings("check_probes", decoding.numbers[[*data.SHOWN_OF_PROBES]]))
-        blocks.append(Data(title="Probes of positions", frame=decoding.numbers))
-    return plain(decoding.headline), blocks
+    if answer.reason:
+        blocks.append(Text(plain(answer.reason), "info"))
+    if len(answer.numbers):
+        blocks.append(Findings("check_probes", answer.numbers[[*decoding.SHOWN_OF_PROBES]]))
+        blocks.append(Data(title="Probes of positions", frame=answer.numbers))
+    return plain(answer.headline), blocks
 
 
 def _around_zero(panels: Sequence[Panel], title: str) -> Scale:

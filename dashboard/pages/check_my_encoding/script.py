@@ -2,7 +2,7 @@
 
 from dashboard.limits import MAX_PROBED_ROWS
 from dashboard.pages.check_my_encoding import examples
-from dashboard.pages.check_my_encoding.data import FIELDS, without_model
+from dashboard.pages.check_my_encoding.identified import FIELDS
 from dashboard.pages.check_my_encoding.options import DECODING, Options
 from dashboard.script import to_python
 from dashboard.settings import Setting
@@ -58,7 +58,7 @@ for index, order, numbers in (
 def script(setting: Setting, chosen: Options) -> str:
     """Return a script that checks the chosen table; an upload is read from its owner's files."""
     if chosen.table in examples.EXAMPLES:
-        sizes = without_model(setting).sizes
+        sizes = examples.without_model(setting).sizes
         imports, recipe = examples.IMPORTS, examples.code(chosen.table)
         table = f"\n{recipe}\n\nsizes = {to_python(sizes)}\ntable, sines = recipe(sizes)"
         if sizes.dtype is not None:
