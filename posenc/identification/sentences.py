@@ -81,8 +81,8 @@ def scheme_name(result: Identification) -> str:
         name = result.config.label
     else:
         name = "Sinusoidal" if hypothesis.arrangement.scheme == "sinusoidal" else "RoPE"
-    if hypothesis.config is not None:
-        name += f" ({scaling_words(hypothesis.config)})"
+    if isinstance(result.config, RopeConfig) and (words := scaling_words(result.config)):
+        name += f" ({words})"
     if cosines_first:
         name += " cache in one tensor (as in vLLM)"
         if hypothesis.base == _TIMESTEP_BASE and hypothesis.config is None:

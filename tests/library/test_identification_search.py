@@ -115,7 +115,8 @@ def cosines_and_sines(frequencies: torch.Tensor, dtype: torch.dtype) -> tuple[to
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
-    ("name", "divisor", "times"), [("RoPE", 1.0, 2.0), ("RoPE linear", 4.0, 0.0)]
+    ("name", "divisor", "times"),
+    [("RoPE", 1.0, 2.0), ("RoPE linear (position interpolation by 4)", 4.0, 0.0)],
 )
 def test_slow_pair_that_is_wrong_in_16_bits_is_a_column_that_does_not_follow(
     name: str, divisor: float, times: float, dtype: torch.dtype
@@ -144,3 +145,13 @@ def test_many_slow_pairs_that_are_wrong_in_16_bits_are_named_by_the_largest_diff
         f"It differs from the formula by up to {float(off.max()):.2g}, most in row {int(off.argmax())}, "
         "column 6 of the sines."
     ]
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.7, 64.0])
+def test_factor_of_position_interpolation_is_named(factor: float) -> None:
+    """Every frequency divided by one number (Chen et al. 2023, 2306.15595), which the table tells."""
+    frequencies = 1e4 ** (-torch.arange(32, dtype=torch.float64) / 32) / factor
+    found = identify(*cosines_and_sines(frequencies, torch.float32))
+    assert headline(found).startswith(
+        f"RoPE linear (position interpolation by {factor:g}), base 10,000, "
+    )
