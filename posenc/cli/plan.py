@@ -31,7 +31,7 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
-from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, UNSCALED
+from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, NAMES, UNSCALED
 from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
 from posenc.planner.record import model_record, plan_record
 from posenc.planner.tables import EXPLAINED, layer_rows, ranked
@@ -103,7 +103,7 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
 )
 @click.option(
     "--script",
-    type=click.Choice([CONFIGURED, *METHODS]),
+    type=click.Choice(NAMES),
     help=f"Print the script that measures a method; {CONFIGURED}: the checkpoint as it is.",
 )
 @_ASSUME

@@ -35,10 +35,6 @@ class Expression:
     value: Callable[[Scope], Any]
 
 
-def _contains(entry: Any, entries: Any) -> bool:
-    return entry in entries
-
-
 _OPERATORS: Mapping[type[ast.AST], Function] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -55,7 +51,7 @@ _OPERATORS: Mapping[type[ast.AST], Function] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: _contains,
+    ast.In: lambda entry, entries: entry in entries,
 }
 _FUNCTIONS: Mapping[str, Function] = {"int": int, "len": len, "max": max, "min": min}
 OF_A_STACK = ("given", "here", "of_scheme", "own", "per_head")  # functions that a scope gives

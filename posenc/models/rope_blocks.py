@@ -64,7 +64,8 @@ def check_blocks(
         inner = block.section(name) if isinstance(value, dict) else None
         if inner is None:
             note_unread(block, name)
-        for key in inner.content if inner else ():
+            continue
+        for key in inner.content:
             if key != TRAINED:
                 note_unread(inner, key)
 

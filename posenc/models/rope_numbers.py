@@ -56,9 +56,8 @@ class Head:
     context: int
 
 
-def note_unread(block: Record | None, name: str) -> None:
+def note_unread(block: Record, name: str) -> None:
     """Note a key of a rope block that is not read, unless it says nothing."""
-    assert block is not None
     value = block.content[name]
     # "finetuned" is of YaRN's authors, whose "dynamic-yarn" alone reads it.
     is_neutral = value is None or name == "finetuned"

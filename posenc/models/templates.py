@@ -17,8 +17,7 @@ def filled(entries: Sequence[Entry], value_of: Callable[[str], Any]) -> Iterator
     """Yield the sentences that count. value_of: returns the value of an expression."""
     for entry in entries:
         if isinstance(entry, str) or value_of(entry["if"]):
-            text = entry if isinstance(entry, str) else entry["text"]
-            yield _VALUE.sub(lambda match: format(value_of(match[1]), match[2] or ""), text)
+            yield _VALUE.sub(lambda match: format(value_of(match[1]), match[2] or ""), _text(entry))
 
 
 def expressions_in(entries: Sequence[Entry]) -> Iterator[str]:
@@ -26,7 +25,8 @@ def expressions_in(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries:
         if not isinstance(entry, str):
             yield entry["if"]
-        yield from (
-            match[1]
-            for match in _VALUE.finditer(entry if isinstance(entry, str) else entry["text"])
-        )
+        yield from (match[1] for match in _VALUE.finditer(_text(entry)))
+
+
+def _text(entry: Entry) -> str:
+    return entry if isinstance(entry, str) else entry["text"]

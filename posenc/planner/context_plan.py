@@ -16,7 +16,7 @@ from posenc.planner.evidence import (
 )
 from posenc.planner.facts import Fact, say, say_with_source
 from posenc.planner.layers import own_length
-from posenc.planner.methods import LARGER_BASE, METHODS, Method
+from posenc.planner.methods import LARGER_BASE, NAMES, Method
 from posenc.planner.ranking import NO_TRAINING, Compared, Readiness, Standing, first_after
 from posenc.planner.scaling_effects import Pairs, ShortCost
 from posenc.schemes.rope import RopeConfig
@@ -197,7 +197,7 @@ class ContextPlan(Shown):
             )
         methods = {
             method.method.kind: method
-            for method in sorted(self.methods, key=_place)
+            for method in sorted(self.methods, key=lambda each: NAMES.index(each.method.name))
             if not (plain and self.own_length and method.method is LARGER_BASE)
         }
         standings = [method.standing for method in methods.values()]
@@ -213,8 +213,3 @@ class ContextPlan(Shown):
 def at_inference(plan: ContextPlan) -> tuple[InferenceMethod, ...]:
     """Return the methods that are no scalings; () where nothing is to be extended, or without RoPE."""
     return INFERENCE_METHODS if plan.longer and plan.trained is not None else ()
-
-
-def _place(method: MethodPlan) -> int:
-    """Return the place of a method among METHODS; the scaling of the config comes first."""
-    return [*METHODS].index(method.method.name) if method.method.name in METHODS else -1

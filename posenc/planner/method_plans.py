@@ -17,6 +17,7 @@ from posenc.planner.methods import (
     CONFIGURED,
     LARGER_BASE,
     METHODS,
+    NAMES,
     NEW_LENGTH,
     NO_NEW_DISTANCE,
     UNSCALED,
@@ -118,8 +119,7 @@ def _ranked(plans: Sequence[MethodPlan], stretch: float) -> list[MethodPlan]:
     """Return the methods with their ranks, the first one first."""
     numbers = ranks([method.standing for method in plans], stretch)
     ranked = [replace(method, rank=rank) for method, rank in zip(plans, numbers, strict=True)]
-    order = [CONFIGURED, *METHODS]
-    return sorted(ranked, key=lambda method: (method.rank, order.index(method.method.name)))
+    return sorted(ranked, key=lambda method: (method.rank, NAMES.index(method.method.name)))
 
 
 def _behind_larger_base(names: Sequence[str], factor: float) -> list[str]:

@@ -95,6 +95,7 @@ _SCALINGS = (
     if kind in EVIDENCE and issubclass(config, ScaledRopeConfig)
 )
 METHODS: dict[str, Method] = {method.name: method for method in (UNSCALED, *_SCALINGS, LARGER_BASE)}
+NAMES = (CONFIGURED, *METHODS)  # of every method that a plan may have, in their order
 # What the library, the command and the page compare unless they are asked for others.
 DEFAULT_METHODS = tuple(name for name, method in METHODS.items() if not method.advanced)
 
