@@ -20,6 +20,7 @@ from posenc.identification import Identification, identify, match_model, match_r
 from posenc.identification.columns import TableInput
 from posenc.identification.identify import from_exact
 from posenc.identification.match import expected_positions
+from posenc.identification.rotation_words import layout_sentence
 from posenc.identification.sentences import (
     alternative_sentences,
     deviation_sentences,
@@ -148,7 +149,7 @@ def _print_rotations(
             belong = belong and match.belongs
         values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
         if not as_json:
-            click.echo(f"{name.capitalize()}: {rotation.sentence}")
+            click.echo(f"{name.capitalize()}: {layout_sentence(rotation)}")
         if rotation.cosines is not None and (result := rotation.identified) is not None:
             tables = rotation.cosines, rotation.sines
             if as_json:

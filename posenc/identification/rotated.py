@@ -36,20 +36,23 @@ _UNCHANGED = 1e-6  # of the largest number: a smaller change is rounding
 class VectorRotation:
     """The layout, width and angles of a rotation of vectors.
 
-    layout: of the pairs, None if no layout keeps their norms. features: how many are rotated, one after
+    width: features of a vector. layout: of the pairs, None if no layout keeps their norms. layout_after: of
+    the pairs that come out. first, features: the first feature that is rotated, and how many are, one after
     the other. norm_change: for each layout, root mean square change of the pairs' norms over that of the
-    norms, after the common factor. cosines, sines (positions, pairs): of the angles, times the factor, in
-    the narrowest format of the vectors, and identified: what these tables are; None without a layout.
-    sentence: the answer. clockwise: whether the sines are those of minus the angles.
+    norms, after the common factor; {} if no feature changes. cosines, sines (positions, pairs): of the
+    angles, times the factor, in the narrowest format of the vectors, and identified: what these tables are;
+    None without a layout. clockwise: whether the sines are those of minus the angles.
     """
 
-    layout: Layout | None
-    features: int
+    width: int
     norm_change: dict[Layout, float]
-    cosines: Float[Tensor, "t p"] | None
-    sines: Float[Tensor, "t p"] | None
-    identified: Identification | None
-    sentence: str
+    layout: Layout | None = None
+    layout_after: Layout | None = None
+    first: int = 0
+    features: int = 0
+    cosines: Float[Tensor, "t p"] | None = None
+    sines: Float[Tensor, "t p"] | None = None
+    identified: Identification | None = None
     clockwise: bool = False
 
     def as_in(self, schemes: Mapping[str, SchemeConfig | None]) -> "VectorRotation":
@@ -76,9 +79,7 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     width = x.shape[-1]
     changed = ((y - x).abs() > _UNCHANGED * x.abs().max()).flatten(0, 1).any(0).nonzero()
     if not len(changed):
-        return VectorRotation(
-            None, 0, {}, None, None, None, "Nothing is rotated: no feature changes."
-        )
+        return VectorRotation(width, {})
     start = int(changed.min()) // 2 * 2  # of MLA the last features of a head are rotated
     x, y = x[..., start:], y[..., start:]
     # The slowest pairs may change less than a 16-bit number shows, so the whole width is tried, too.
@@ -94,11 +95,7 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
     }
     fitting = [key for key in change if change[key] <= FITS]
     if not fitting:
-        sentence = (
-            "These features are not rotated in pairs: the norms of pairs change by "
-            f"{norms['half']:.0%} as halves and by {norms['interleaved']:.0%} as neighbours."
-        )
-        return VectorRotation(None, 0, norms, None, None, None, sentence)
+        return VectorRotation(width, norms)
     dtype = max(
         narrowest_format(x.flatten(0, 1)), narrowest_format(y.flatten(0, 1)), key=_precision
     )
@@ -109,17 +106,7 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
         identified = _identified(*tables)
         if identified.known:
             break
-    where = "last" if start else "first"
-    share = f"all {width:,}" if features == width else f"the {where} {features:,} of {width:,}"
-    if start and start + features < width:
-        share = f"{features:,} of {width:,}, from feature {start:,} on,"
-    moved = "" if use[0] == use[1] else " They come out as halves."
-    sentence = (
-        f"The layout is {layout_words(use[0], features)}; {share} features are rotated.{moved}"
-        if features > 2
-        else "One pair is rotated, so both layouts are the same."
-    )
-    return VectorRotation(use[0], features, norms, *tables, identified, sentence)
+    return VectorRotation(width, norms, *use, start, features, *tables, identified)
 
 
 def is_clockwise(schemes: Mapping[str, SchemeConfig | None]) -> bool:
@@ -179,13 +166,6 @@ def _identified(cosines: Tensor, sines: Tensor) -> Identification:
     # Vectors may be those of any positions, so that row 0 need not be position 0.
     others = tuple(each for each in identified.deviations if each.kind != "start")
     return replace(identified, deviations=others)
-
-
-def layout_words(layout: Layout, features: int) -> str:
-    """Return which features form a pair."""
-    if layout == "half":
-        return f"halves (feature m with m + {features // 2:,})"
-    return "neighbours (feature 2m with 2m + 1)"
 
 
 def _precision(dtype: torch.dtype) -> float:

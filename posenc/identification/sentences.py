@@ -18,7 +18,8 @@ from posenc.identification.facts import ModelMatch, SchemeMatch
 from posenc.identification.frequency_fit import Hypothesis
 from posenc.identification.identify import FITS, Identification
 from posenc.identification.positions import UNKNOWN
-from posenc.identification.rotated import RotationMatch, layout_words
+from posenc.identification.rotated import RotationMatch
+from posenc.identification.rotation_words import layout_words
 from posenc.identification.scalings import scaling_words
 from posenc.identification.table_words import (
     alternative_words,

@@ -25,6 +25,7 @@ from posenc.identification import (
     match_rotation,
     rotation_of,
 )
+from posenc.identification.rotation_words import layout_sentence
 from posenc.identification.sentences import rotation_sentences
 from posenc.models import read_config
 from posenc.schemes.rope import RopeConfig
@@ -102,7 +103,7 @@ def test_last_features_of_a_head_are_found(layout: Layout) -> None:
     whole = torch.cat((kept, before), -1)
     rotation = rotation_of(whole, torch.cat((kept, rotate(before, layout)), -1))
     assert (rotation.layout, rotation.features) == (layout, WIDTH)
-    assert f"the last {WIDTH} of {WIDTH + 12} features" in rotation.sentence
+    assert f"the last {WIDTH} of {WIDTH + 12} features" in layout_sentence(rotation)
     result = named(rotation)
     assert result.hypothesis is not None
     assert result.hypothesis.base == pytest.approx(10_000)
@@ -113,7 +114,7 @@ def test_neighbours_that_come_out_as_halves_are_named() -> None:
     rotated = rotate(before, "interleaved")
     rotation = rotation_of(before, torch.cat((rotated[..., 0::2], rotated[..., 1::2]), -1))
     assert rotation.layout == "interleaved"
-    assert rotation.sentence.endswith("They come out as halves.")
+    assert layout_sentence(rotation).endswith("They come out as halves.")
 
 
 def test_factor_of_a_scaling_is_named() -> None:
@@ -127,9 +128,9 @@ def test_factor_of_a_scaling_is_named() -> None:
 
 def test_vectors_that_no_layout_rotates_are_named() -> None:
     before = vectors()
-    assert "norms of pairs change" in rotation_of(before, vectors(seed=1)).sentence
+    assert "norms of pairs change" in layout_sentence(rotation_of(before, vectors(seed=1)))
     same = rotation_of(before, before.clone())
-    assert (same.layout, same.sentence) == (None, "Nothing is rotated: no feature changes.")
+    assert (same.layout, layout_sentence(same)) == (None, "Nothing is rotated: no feature changes.")
 
 
 def model_and_vectors() -> tuple[LlamaConfig, Vectors, Vectors, Vectors]:

@@ -14,6 +14,7 @@ from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError
 from posenc.identification import match_rotation, rotation_of
+from posenc.identification.rotation_words import layout_sentence
 from posenc.identification.sentences import headline, rotation_sentences
 from posenc.schemes.rope import RopeConfig
 
@@ -67,7 +68,7 @@ def rotations(setting: Setting, before: NumberTable, after: NumberTable) -> list
         ("queries", "keys"), _queries_and_keys(before), _queries_and_keys(after), strict=True
     ):
         rotation = rotation_of(x, y)
-        sentences = [f"Your {name}: {rotation.sentence}"]
+        sentences = [f"Your {name}: {layout_sentence(rotation)}"]
         if rotation.identified is not None:
             sentences.append(headline(rotation.identified))
         if model is not None:
