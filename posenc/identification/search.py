@@ -86,9 +86,9 @@ class _Search:
         power = float(values.square().numpy().sum())
         ratio = max(1e-6, float((values * table).numpy().sum()) / power) if power > 0 else 1.0
         norm = max(math.sqrt(table.square().numpy().mean()), 1e-300)
-        places = (self.sample + hypothesis.start).double()
-        angles = places.unsqueeze(1) * hypothesis.frequencies(columns)
-        fastest, latest = angles.abs().amax(1), len(self.table) + abs(hypothesis.start)
+        frequencies = hypothesis.frequencies(columns)
+        places, latest = self.sample + hypothesis.start, len(self.table) + abs(hypothesis.start)
+        angles = places.abs() * float(frequencies.abs().max())  # of the fastest column
 
         def fit_of_size(size: float) -> Fit:
             off = (values * size - table).abs()
@@ -96,12 +96,13 @@ class _Search:
             sized = replace(hypothesis, size=hypothesis.size * size)
             once = rounding(self.precision.dtype, latest, max(1.0, sized.size))
             # Public code multiplies rounded numbers by a factor up to three times, and rounds each product.
-            allowed = 3 * once + ANGLE_ERROR * sized.size * fastest
-            right = float((off.amax(1) <= allowed).double().mean())
-            # Of 16 bits, a small number may be off by a share of itself alone.
-            limits = self.precision.allowed(sized.size).limits(values * size, angles, sized.size)
-            largest = float(off.max())
-            exact = largest <= once and bool((off <= limits).all())
+            most = 3 * once + ANGLE_ERROR * sized.size * angles
+            right = float((off.amax(1) <= most).double().mean())
+            largest, allowed = float(off.max()), self.precision.allowed(sized.size)
+            exact = largest <= once
+            if exact and allowed.share:  # a small number may be off by a share of itself alone
+                turns = places.double().unsqueeze(1) * frequencies
+                exact = bool((off <= allowed.limits(values * size, turns, sized.size)).all())
             return Fit(sized, recipe, residual, largest, right, exact, digits)
 
         same, sized = fit_of_size(1.0), fit_of_size(ratio)
