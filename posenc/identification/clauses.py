@@ -81,9 +81,11 @@ MISTAKES = {
     "zero pairs left out": "the {0:,} features that do not turn are left out, so that others are paired",
     "halved width": "{0:,} features are rotated, where the model rotates {1:,}; the exponents are 2m/{0}",
     "first pairs": "{0:,} features are rotated, where the model rotates {1:,}; the exponents are 2m/{1}",
-    "exponent m/d": "the exponents are m/d in place of 2m/d",
+    "exponent": "the exponents are {0} in place of 2m/d",
     "divided": "every frequency is the model's divided by {0}, as linear scaling by {0} does",
     "rounded frequencies": "the frequencies are rounded to {0}",
+    "another base": "the base is {0:,.10g}, where the scheme has {1:,.10g}",
+    "NTK base": "the base is {0:,.10g}, as of NTK-aware scaling by {2:g}, where the scheme has {1:,.10g}",
     "another number": "the {0} is {1}, where the scheme has {2}",
     "ramp ends": "the ends of the ramp are {0}, and the scheme has truncate: {1}",
     "reversed pairs": "the pairs are in reverse order, the slowest first",
@@ -112,6 +114,8 @@ def mistake_clause(mistake: Mistake) -> str:
         values = label, fields.described(value), fields.described(own)
     elif mistake.word == "ramp ends":
         values = _WHOLE_PAIRS[bool(values[0])]
+    elif mistake.word == "another base" and len(values) == 3:
+        return MISTAKES["NTK base"].format(*values)
     elif mistake.word == "axes":
         ways = (_IN_SECTIONS, _IN_TURN) if values[0] else (_IN_TURN, _IN_SECTIONS)
         values = (f"{ways[0]}, where the scheme has them {ways[1]}",)

@@ -1,5 +1,6 @@
 """The mistakes that may explain how a table differs from a scheme, tried one after the other."""
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -29,11 +30,13 @@ from posenc.identification.predict import (
     first_difference,
     predict,
 )
+from posenc.identification.scalings import USUAL_BASES
+from posenc.identification.search import SEARCH_ROWS
 from posenc.identification.variants import (
     Mistake,
     Variant,
     axes_in_turn,
-    divided,
+    measured_bases,
     other_numbers,
     variants,
 )
@@ -61,7 +64,16 @@ class Explanations:
         self.orders = [order for order in every if order not in self.wrong_orders]
         self.variants = [*variants(scheme, self.length)]
         self.own = self.variants[0]
-        self.numbers = [*other_numbers(scheme, self.length), *divided(scheme, self.length)]
+
+    @functools.cached_property
+    def numbers(self) -> list[Variant]:
+        """The scheme with one of its numbers changed."""
+        bases = [*USUAL_BASES]
+        if type(self.scheme) is RopeConfig:
+            rows, start = self.source.columns[:SEARCH_ROWS], int(self.positions[0])
+            for order in (*self.orders, *self.wrong_orders):
+                bases += measured_bases(rows, start, order)
+        return [*other_numbers(self.scheme, self.length, bases)]
 
     def result(self) -> SchemeMatch:
         """Return the first explanation that holds for every row."""

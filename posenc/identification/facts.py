@@ -100,6 +100,11 @@ class SchemeMatch:
         """Whether a mistake or a cause explains every difference."""
         return bool(self.mistake or self.size or self.cause or self.low_angles or self.wrong_layout)
 
+    @property
+    def has_other_base(self) -> bool:
+        """Whether the mistake is the base, as of every layer but those that a table is meant for."""
+        return self.mistake is not None and self.mistake.word == "another base"
+
 
 @dataclass(frozen=True, eq=False)
 class ModelMatch:
@@ -123,7 +128,9 @@ class ModelMatch:
 
     @property
     def nearest(self) -> SchemeMatch | None:
-        """The match that belongs, else one that is explained, else the first."""
-        every = [*self.matches.values()]
-        ranked = sorted(every, key=lambda one: (not one.belongs, not one.explained))
+        """The match that belongs, else one that is explained, best with its own base, else the first."""
+        ranked = sorted(
+            self.matches.values(),
+            key=lambda one: (not one.belongs, not one.explained, one.has_other_base),
+        )
         return ranked[0] if ranked else None

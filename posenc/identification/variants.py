@@ -1,6 +1,7 @@
 """The frequencies that mistakes in public code make of a scheme, each with its own width."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
-from posenc.identification.scalings import changed_scalings
+from posenc.errors import ConfigError
+from posenc.identification.columns import Arrangement
+from posenc.identification.frequency_fit import Hypothesis, fit_line, refine
+from posenc.identification.scalings import changed_scalings, ntk_scalings
+from posenc.identification.search import exponent_powers, rounder_bases
+from posenc.identification.waves import fit_waves
 from posenc.limits import MAX_POSITION
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.rope_scaling.base import RotationRampConfig, ScaledRopeConfig, blended
@@ -43,8 +49,18 @@ def variants(scheme: RopeConfig, length: int) -> Iterator[Variant]:
             yield Variant(mistake, frequencies, factor)
 
 
-def other_numbers(scheme: RopeConfig, length: int) -> Iterator[Variant]:
-    """Yield the frequencies and factors of a scaling with one of its numbers changed."""
+def other_numbers(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Iterator[Variant]:
+    """Yield the frequencies and factors of a scheme with one of its numbers changed.
+
+    bases: others that it may have.
+    """
+    yield from _other_numbers_of_scaling(scheme, length)
+    yield from _divided(scheme, length)
+    yield from _other_exponents(scheme, length)
+    yield from _other_bases(scheme, length, bases)
+
+
+def _other_numbers_of_scaling(scheme: RopeConfig, length: int) -> Iterator[Variant]:
     expected, _ = rope_frequencies(scheme, length=length)
     for other, name, value, own in changed_scalings(scheme):
         scaled = other.at_length(length)
@@ -57,7 +73,42 @@ def other_numbers(scheme: RopeConfig, length: int) -> Iterator[Variant]:
             yield Variant(mistake, frequencies, other.attention_scaling())
 
 
-def divided(scheme: RopeConfig, length: int) -> Iterator[Variant]:
+def _other_exponents(scheme: RopeConfig, length: int) -> Iterator[Variant]:
+    for exponent, power in exponent_powers(scheme.rotary_dim)[1:]:
+        with contextlib.suppress(ConfigError):
+            other = scheme.replace(base=scheme.base**power)
+            frequencies, factor = rope_frequencies(other, length=length)
+            yield Variant(Mistake("exponent", (exponent,)), frequencies, factor)
+
+
+def _other_bases(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Iterator[Variant]:
+    own = scheme.base
+    for base in dict.fromkeys(bases):
+        mistake = Mistake("another base", (base, own))
+        for scaling in ntk_scalings(scheme.rotary_dim, base, [own]):
+            mistake = Mistake("another base", (base, own, scaling.factor))
+        with contextlib.suppress(ConfigError):
+            frequencies, factor = rope_frequencies(scheme.replace(base=base), length=length)
+            if base != own:
+                yield Variant(mistake, frequencies, factor)
+
+
+def measured_bases(
+    table: Float[Tensor, "t c"], start: int, arrangement: Arrangement
+) -> list[float]:
+    """Return the bases, those with few digits first, that the columns of a plain rotary cache support.
+
+    start: position of row 0. [] for columns that are no waves.
+    """
+    columns = arrangement.columns(table.shape[1])
+    line = fit_line(fit_waves(table), columns)
+    if line is None:
+        return []
+    rough = Hypothesis(arrangement, line[0], start=start)
+    return rounder_bases(refine(rough, table, columns, scaled=False).base, columns.dim)
+
+
+def _divided(scheme: RopeConfig, length: int) -> Iterator[Variant]:
     """Yield the frequencies of a scheme, all divided by a usual number."""
     expected, factor = rope_frequencies(scheme, length=length)
     for divisor in _DIVISORS:
@@ -81,7 +132,7 @@ def _mistakes(
     if isinstance(scheme, ScaledRopeConfig):
         yield from _of_scaling(scheme, expected, plain, length)
     yield from _of_width(scheme, expected)
-    yield Mistake("exponent m/d"), plain.sqrt()
+    yield Mistake("exponent", ("m/d",)), plain.sqrt()
     yield Mistake("reversed pairs"), expected.flip(0)
     for dtype in (torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")

@@ -326,6 +326,43 @@ def test_neighbours_repeated_do_not_belong_to_a_model_that_pairs_halves(
     assert "It differs first in row 1, pair 0, by " in match.sentence  # in the second half, too
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("kind", "base", "words"),
+    [
+        ("rope", 5e5, "The base is 500,000, where the scheme has 10,000."),
+        ("rope", 4e4, "The base is 40,000, where the scheme has 10,000."),
+        ("rope_yarn", 1e6, "The base is 1,000,000, where the scheme has 10,000."),
+        (
+            "rope",
+            1e4 * 4 ** (64 / 62),
+            "The base is 41,829.36593, as of NTK-aware scaling by 4, where the scheme has 10,000.",
+        ),
+        ("rope", 1e4 ** (64 / 62), "The exponents are 2m/(d - 2) in place of 2m/d."),
+    ],
+)
+def test_first_sentence_names_another_base_or_exponent_without_a_search(
+    kind: str, base: float, words: str, dtype: torch.dtype
+) -> None:
+    config = config_of(kind, dim=64, base=1e4, layout="half")
+    assert isinstance(config, RopeConfig)
+    wrong = [part.to(dtype) for part in cache(config.replace(base=base))]
+    match = compare({"all": config}, *wrong)
+    assert not match.belongs
+    assert match_sentences(match, None)[0] == words
+
+
+def test_base_of_another_layer_is_no_mistake_beside_a_factor_that_is_missing() -> None:
+    wide, near = (config_of("rope_yarn", dim=64, base=base, layout="half") for base in (1e6, 1e4))
+    assert isinstance(near, RopeConfig)
+    size = near.attention_scaling()
+    unscaled = [part / size for part in cache(near)]
+    match = compare({"wide": wide, "near": near}, *unscaled)
+    assert match_sentences(match, None)[0] == (
+        f"Against its near layers, the attention factor {size:.4g} is missing."
+    )
+
+
 def test_neighbours_and_a_wrong_base_are_both_named() -> None:
     config = RopeConfig(dim=64, base=5e5, layout="half")
     wrong = repeated(config.replace(base=1e4), "interleaved", "two")

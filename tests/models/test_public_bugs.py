@@ -181,15 +181,16 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     ),
     "huggingface/candle#2891": (
         lambda: halves(positions(300) * plain(256, 1e6)), config_of("rope", dim=256, layout="half"),
-        "What it is: RoPE, base 1,000,000",
+        "^The base is 1,000,000, where the scheme has 10,000.",
     ),
     "Lightning-AI/litgpt#2217": (
         lambda: halves(positions(300) * plain(128, 1e4)),
-        config_of("rope", dim=128, base=1e6, layout="half"), "What it is: RoPE, base 10,000",
+        config_of("rope", dim=128, base=1e6, layout="half"),
+        "^The base is 10,000, where the scheme has 1,000,000.",
     ),
     "lyogavin/airllm#368": (
         lambda: halves(positions(300) * plain(128, 1e4)), published("llama-3-8b"),
-        "first in row 1, pair 1, by .*What it is: RoPE, base 10,000",
+        "^The base is 10,000, where the scheme has 500,000. .*first in row 1, pair 1, by ",
     ),
     "raiyanyahya/how-to-train-your-gpt#7": (
         neighbours, config_of("rope", dim=64, layout="half"),
@@ -475,7 +476,7 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     ),
     "exponent m/d": (
         turned(torch.arange(200), plain(128, 1e4).sqrt()), ROPE, None,
-        "exponent m/d", "The exponents are m/d in place of 2m/d",
+        "exponent", "The exponents are m/d in place of 2m/d",
     ),
     **{
         f"sines and cosines exchanged in {pairs} pairs": (
