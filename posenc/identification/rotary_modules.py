@@ -1,4 +1,4 @@
-"""What a module returns that is called as module(x, position_ids), at positions over a whole context.
+"""Answers of a module that is called as module(x, position_ids), at positions over a whole context.
 
 Code that is right in short texts fails at single positions: float16 has no odd number past 2,048, a cache
 ends, a position is clamped. So the positions around each power of two are asked for, the last and some at
@@ -8,7 +8,7 @@ random, in order, in another order and repeated.
 import copy
 import inspect
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -19,18 +19,34 @@ from posenc.identification.columns import TableInput
 
 CONTEXT = 131_072  # of many models, and twice the largest number of float16
 IN_ORDER = 2_048  # positions that are asked for one after the other
-_RANDOM = 32
-SHUFFLED = "in another order, each twice"
+RANDOM = 32  # positions of a text, beside those around powers of two
 NOT_FINITE = 2.0**99  # stands for NaN and infinity
 _ERRORS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError)
 
 
+Order = Literal["first two", "in order", "rising", "shuffled"]
+
+
+class Question(NamedTuple):
+    """Positions that a module is asked for in one call, and which these are.
+
+    positions (rows,): 0 and 1, the first ones "in order", some of a text "rising", or those "shuffled".
+    """
+
+    positions: Int[Tensor, " t"]
+    order: Order = "in order"
+
+
 class Answer(NamedTuple):
-    """Rows of cosines and sines, their positions, and which these are, in words."""
+    """Rows of cosines and sines, and the positions of which they are."""
 
     source: TableInput
-    positions: Int[Tensor, " t"]
-    words: str = ""
+    question: Question
+
+    @property
+    def positions(self) -> Int[Tensor, " t"]:
+        """The position of every row."""
+        return self.question.positions
 
     @property
     def length(self) -> int:
@@ -38,16 +54,24 @@ class Answer(NamedTuple):
         return max(int(self.positions.max()) + 1, 1)
 
 
-class Asked(NamedTuple):
-    """What a module returned, call by call.
+class Refusal(NamedTuple):
+    """A call that returned no row for each position, and the error that it raised, "" for none."""
 
-    words: what it was asked for, as a sentence, "" if it held a table. refused: why there is no further
-    answer, as a clause, or "".
+    question: Question
+    error: str = ""
+
+
+class Asked(NamedTuple):
+    """Answers of a module, call by call, or a table that is held.
+
+    in_order, lengths: how many positions were asked for in order, and the lengths of texts; 0 and () of a
+    table. refused: the call without an answer, None if each had one.
     """
 
     answers: list[Answer]
-    words: str = ""
-    refused: str = ""
+    in_order: int = 0
+    lengths: tuple[int, ...] = ()
+    refused: Refusal | None = None
 
 
 def takes_positions(module: nn.Module) -> bool:
@@ -66,7 +90,7 @@ def layer_types(module: nn.Module) -> list[str]:
 def ask(
     module: nn.Module, context: int, trained_lengths: Collection[int], layer_type: str = ""
 ) -> Asked:
-    """Return a module's cosines and sines at positions below `context`, or why it returned none.
+    """Return a module's cosines and sines at positions below `context`, up to a call that returns none.
 
     trained_lengths: lengths of texts at which a scaling changes; texts of such a length, of one more and
     of `context` are asked for, the shortest first, as a module may keep the frequencies of the longest.
@@ -77,37 +101,28 @@ def ask(
     lengths, draw = [*sorted(changes), context], torch.Generator().manual_seed(0)
     rising = [spread(length, draw) for length in lengths]
     both = rising[-1].repeat(2)
-    calls = [
-        (torch.arange(2), "positions 0 and 1"),
-        (torch.arange(in_order), f"positions 0 to {in_order - 1:,} in order"),
-        *((positions, f"positions up to {int(positions[-1]):,}") for positions in rising),
-        (both[torch.randperm(len(both), generator=draw)],
-         f"positions up to {context - 1:,} {SHUFFLED}"),
-    ]  # fmt: skip
-    texts = ", ".join(f"{length:,}" for length in lengths[:-1])
-    texts += f" and {context:,}" if texts else f"{context:,}"
-    words = (
-        f"It was asked for positions 0 to {in_order - 1:,} in order; then, of {texts} positions, for each "
-        f"power of two, its neighbours, the last and {_RANDOM} random ones, in rising order; and for those "
-        f"again {SHUFFLED}."
-    )
-    answers: list[Answer] = []
-    for positions, which in calls:
+    questions = [
+        Question(torch.arange(2), "first two"),
+        Question(torch.arange(in_order), "in order"),
+        *(Question(positions, "rising") for positions in rising),
+        Question(both[torch.randperm(len(both), generator=draw)], "shuffled"),
+    ]
+    asked = Asked([], in_order, tuple(lengths))
+    for question in questions:
         try:
-            output = _call(module, positions, layer_type)
+            output = _call(module, question.positions, layer_type)
         except _ERRORS as reason:  # of code that is not ours
-            error = f"{type(reason).__name__}: {reason}"
-            return Asked(answers, words, f"for {which}, it raised {error}")
+            return asked._replace(refused=Refusal(question, f"{type(reason).__name__}: {reason}"))
         if output is None:
-            return Asked(answers, words, f"for {which}, it did not return a row for each")
-        answers.append(Answer(output, positions, which))
-    return Asked(answers, words)
+            return asked._replace(refused=Refusal(question))
+        asked.answers.append(Answer(output, question))
+    return asked
 
 
 def spread(length: int, draw: torch.Generator) -> Int[Tensor, " t"]:
     """Return the powers of two below `length`, their neighbours, the last position and random ones."""
     powers = 2 ** torch.arange(length.bit_length())
-    random = torch.randint(length, (_RANDOM,), generator=draw)
+    random = torch.randint(length, (RANDOM,), generator=draw)
     last = torch.tensor([length - 1])
     positions = torch.cat((powers - 1, powers, powers + 1, last, random)).unique()
     return positions[positions < length]

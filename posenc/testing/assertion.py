@@ -19,6 +19,7 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.testing.expected import configs_of, in_layout_of, widths
 from posenc.testing.failures import failure_of_module, failure_of_table, joined, refusal
 from posenc.testing.produced import Tables, answers_of
+from posenc.testing.questions import asked_sentence
 
 
 def assert_matches(
@@ -77,8 +78,10 @@ def assert_matches(
             candidates = [in_layout_of(asked.answers[0].source, one) for one in candidates]
         results = [_compare(asked, config, tolerance) for config in dict.fromkeys(candidates)]
         match = next((match for match, _ in results if match), None)
-        if match is None or asked.refused:
-            failure = refusal(asked) if match else " ".join(words for _, words in results)
+        failure = "" if match else " ".join(words for _, words in results)
+        if match and asked.refused:
+            failure = refusal(asked, asked.refused)
+        if match is None or failure:
             raise AssertionError(f"{name}: {failure}" if name else failure)
         matches.append(match)
     return "float32 arithmetic" if "float32 arithmetic" in matches else "exact angles"
@@ -102,8 +105,8 @@ def _compare(
     differences = differences_of(asked.answers, config, allowed)
     if not isinstance(differences, list):
         return differences, ""
-    failure = failure_of_module if asked.words else failure_of_table
-    return None, joined(failure(asked.answers, config, differences), asked.words)
+    failure = failure_of_module if asked.lengths else failure_of_table
+    return None, joined(failure(asked.answers, config, differences), asked_sentence(asked))
 
 
 def _has_width(config: TableScheme, source: TableInput) -> bool:

@@ -10,7 +10,7 @@ from posenc.identification.comparison import AnswersDifference, TableScheme
 from posenc.identification.facts import SchemeMatch
 from posenc.identification.match import match
 from posenc.identification.predict import Place
-from posenc.identification.rotary_modules import NOT_FINITE, Answer, Asked
+from posenc.identification.rotary_modules import NOT_FINITE, Answer, Asked, Refusal
 from posenc.identification.sentences import (
     alternative_sentences,
     cause_sentence,
@@ -21,6 +21,7 @@ from posenc.identification.sentences import (
 )
 from posenc.schemes.rope import RopeConfig
 from posenc.testing.expected import widths
+from posenc.testing.questions import asked_sentence, question_words, refusal_words
 from posenc.text import significant
 
 _UNEXPLAINED = ("unknown", "other")  # words of causes without a reason
@@ -49,13 +50,14 @@ def failure_of_module(
     number, first = nearest.first
     asked = in_order if number <= 1 else answers[number]
     cause, description = _explained(asked, config)
-    which = f"{asked.words[0].upper()}{asked.words[1:]}: {description}"
+    wrong, near = (question_words(one.question) for one in (answers[number], asked))
+    which = f"{near[0].upper()}{near[1:]}: {description}"
     return joined(
         cause,
-        f"This module is not {_words(config)}. Asked for {answers[number].words}, it differs from "
+        f"This module is not {_words(config)}. Asked for {wrong}, it differs from "
         f"{nearest.match} first {_at(answers, number, first)}, and most {_at(answers, *nearest.most)}, "
         f"{_allowed(nearest, differences)}",
-        f"It is right for {in_order.words}." if number > 1 else which,
+        f"It is right for {question_words(in_order.question)}." if number > 1 else which,
     )
 
 
@@ -64,10 +66,11 @@ def joined(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def refusal(asked: Asked) -> str:
+def refusal(asked: Asked, refused: Refusal) -> str:
     """Return up to where a module is right that then returned nothing."""
+    right = question_words(asked.answers[-1].question)
     return (
-        f"This module is right for {asked.answers[-1].words}, but {asked.refused}. {asked.words} "
+        f"This module is right for {right}, but {refusal_words(refused)}. {asked_sentence(asked)} "
         "`context` sets how many positions that are."
     )
 

@@ -13,11 +13,13 @@ from posenc.identification.rotary_modules import (
     CONTEXT,
     Answer,
     Asked,
+    Question,
     ask,
     layer_types,
     takes_positions,
 )
 from posenc.limits import MAX_POSITION, check_count
+from posenc.testing.questions import refusal_words
 
 Tables = Tensor | Sequence[Tensor] | nn.Module
 Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
@@ -40,11 +42,12 @@ def answers_of(
     if isinstance(produced, nn.Module) and (takes_positions(produced) or not held):
         rows = min((len(source.columns) for source in held.values()), default=CONTEXT)
         asked = _asked(produced, configs, context or named_context or rows)
-        silent = next((each.refused for each in asked.values() if not each.answers), "")
+        silent = next((each.refused for each in asked.values() if not each.answers), None)
         if silent and not held:
             raise SchemeArgumentError(
                 f"{type(produced).__name__} holds no one table of positions and does not return cosines "
-                f"and sines of module(x, position_ids), as in transformers ({silent}); give the tables."
+                f"and sines of module(x, position_ids), as in transformers ({refusal_words(silent)}); "
+                "give the tables."
             )
         if (start or positions is not None) and not silent:
             raise SchemeArgumentError(
@@ -59,7 +62,9 @@ def answers_of(
     if positions is not None and start:
         raise SchemeArgumentError("Give start or positions, not both.")
     return {
-        name: Asked([Answer(source, start + expected_positions(positions, len(source.columns)))])
+        name: Asked(
+            [Answer(source, Question(start + expected_positions(positions, len(source.columns))))]
+        )
         for name, source in held.items()
     }
 
