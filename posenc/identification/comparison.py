@@ -37,7 +37,7 @@ class Way(NamedTuple):
 
 
 class AnswersDifference(NamedTuple):
-    """How answers differ from one way, by number of the answer: first by more than is allowed, and most."""
+    """Differences of answers from one way, with the answer's number: the first that counts, the most."""
 
     way: int
     match: Match

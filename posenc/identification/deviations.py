@@ -1,4 +1,4 @@
-"""How a table differs from the formula that fits it, and what else its numbers may be."""
+"""Deviations of a table from the formula that fits it, and what else its numbers may be."""
 
 import math
 from dataclasses import dataclass

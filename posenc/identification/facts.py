@@ -67,7 +67,7 @@ class LowAngles(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SchemeMatch:
-    """What a table is, compared with one scheme.
+    """The comparison of a table with one scheme.
 
     expected, positions (t,): of the rows, and those recovered where they differ. belongs: whether every
     number is the scheme's, up to rounding and the error of float32 angles. arithmetic: of the numbers, if
@@ -108,7 +108,7 @@ class SchemeMatch:
 
 @dataclass(frozen=True, eq=False)
 class ModelMatch:
-    """What a table is, compared with each kind of layer of a model.
+    """The comparison of a table with each kind of layer of a model.
 
     schemes: of each kind of layer. matches: of those with RoPE of a text, by kind.
     """

@@ -226,7 +226,7 @@ def one_rounding(dtype: torch.dtype, latest: float = 0, size: float = 1.0) -> Al
 
 
 class Precision(NamedTuple):
-    """How numbers were rounded: to a format, or as quotients of vectors of this format."""
+    """The rounding of numbers: to a format, or as quotients of vectors of this format."""
 
     dtype: torch.dtype
     of_vectors: bool = False

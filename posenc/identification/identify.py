@@ -55,7 +55,7 @@ FITS = 0.02  # largest relative residual of a table that a formula made
 
 @dataclass(frozen=True, eq=False)
 class Identification:
-    """What a table is.
+    """The formula of a table and its deviations from it, as facts.
 
     config: the scheme that makes it, None if none does. hypothesis: order of columns, base, scale, first
     position and size; None if no formula fits. recipe: how the angles were computed, as far as the

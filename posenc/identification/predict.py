@@ -12,7 +12,7 @@ _BLOCK = 2**20  # numbers that are compared at once
 
 @dataclass(frozen=True, eq=False)
 class TableRecipe:
-    """How a table is computed: size * f(position * frequency) in every column, f a cosine or a sine.
+    """The formula of a table: size * f(position * frequency) in every column, f a cosine or a sine.
 
     frequencies (c,): radians per position of each column, negative where sines are negated; if `divides`,
     their inverses, which positions are divided by. sines (c,): which columns are sines. angle: the format
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How a table differs from a recipe by more than is allowed.
+    """Differences of a table from a recipe that are more than is allowed.
 
     first: the largest difference of the first row that differs. fastest: there the column of the highest
     frequency that does. most: the largest of all. share: of the numbers of the block of rows in which the

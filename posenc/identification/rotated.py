@@ -1,4 +1,4 @@
-"""How vectors were rotated: layout, width and angles, from queries or keys before and after RoPE.
+"""The rotation of vectors: layout, width and angles, from queries or keys before and after RoPE.
 
 A rotation keeps the norm of each pair of features and turns it by one angle for a position (Su et al.
 2021, arXiv 2104.09864, eq. 34), times one factor where a scaling has it. The layout that keeps the

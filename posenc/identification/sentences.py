@@ -1,4 +1,4 @@
-"""What a table is, how it differs from its formula or from a model, in sentences and as a record."""
+"""Sentences and a record of a table: the formula that makes it, deviations, and whether a model has it."""
 
 import math
 from typing import Any
