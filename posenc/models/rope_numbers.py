@@ -307,6 +307,10 @@ class BlockNumbers:
         if kind == "rope_dynamic":
             self.record.take("dynamic", block.named(TRAINED), context)
             return context
+        is_whole = self.is_shared and block.path.endswith((NEW, OLD))
+        if not is_whole and self.record.says(TRAINED) and not block.says(TRAINED):
+            problem = "does not count for blocks of kinds of layers"
+            raise self.record.error(TRAINED, f"{problem}: write it as {block.named(TRAINED)}")
         written: int | None = self._inner_or_outer(block, TRAINED, (TRAINED,), LENGTH)
         if default not in (None, written) and written and not self.record.says(TRAINED):
             raise block.error(

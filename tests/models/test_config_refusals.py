@@ -203,6 +203,10 @@ def test_values_are_quoted_as_json() -> None:
          "sliding_window must be a number of tokens for the sliding_attention layers, got null."),
         ({"model_type": "gemma3_text", "sliding_window": None},
          "sliding_window must be a number of tokens for the sliding_attention layers, got null."),
+        ({"model_type": "modernbert", "original_max_position_embeddings": 4_096,
+          "rope_parameters": {"sliding_attention": {"rope_type": "yarn", "factor": 2.0}}},
+         "original_max_position_embeddings does not count for blocks of kinds of layers: write it as "
+         "rope_parameters.sliding_attention.original_max_position_embeddings."),
         ({"model_type": "mistral4", "head_dim": 64},
          "head_dim must be 128 with qk_nope_head_dim 64 by default and qk_rope_head_dim 64 by default, "
          "got 64."),
