@@ -50,12 +50,12 @@ def recommendation_facts(plan: ContextPlan) -> Iterator[Fact]:
         yield from _not_longer(plan, lengths)
         return
     numbers = lengths | {"reach": plan.reach, "stretch": plan.reach / plan.trained_length}
-    in_window = "_in_window" if plan.reach != plan.target else ""
+    in_window = plan.reach != plan.target
     if plan.own_length and plan.reach > plan.own_length:
         numbers |= {"own": plan.own_length, "past": plan.reach / plan.own_length}
-        yield Fact(f"past_own{in_window}", numbers)
+        yield Fact("past_own_in_window" if in_window else "past_own", numbers)
     else:
-        yield Fact(f"longer{in_window}", numbers)
+        yield Fact("longer_in_window" if in_window else "longer", numbers)
     yield from _what_to_do(plan)
     first = suggested(plan)
     # A block that the config has already rescales nothing anew.
@@ -208,15 +208,15 @@ def _not_longer(plan: ContextPlan, lengths: dict[str, object]) -> Iterator[Fact]
     if own is not None and plan.trained_with_scaling and plan.target <= most:
         yield Fact("as_it_is", lengths | {"scheme": own.config.words, "most": most})
         return
-    assumed = "_assumed" if plan.assumed else ""
     if plan.trained_length is not None and plan.target <= plan.trained_length:
-        yield Fact(f"no_scaling{assumed}", lengths)
+        yield Fact("no_scaling_assumed" if plan.assumed else "no_scaling", lengths)
         if own is not None and own.short.worst > 0:
             yield Fact("acts_here_too", {"scheme": own.config.words})
         return
     partly = plan.model.main.scheme != plan.kind.scheme
     layers = {"layers": Fact("rope_layers" if partly else "layers", {}), "reach": plan.reach}
-    yield Fact(f"no_new_distance{assumed}", lengths | layers)
+    word = "no_new_distance_assumed" if plan.assumed else "no_new_distance"
+    yield Fact(word, lengths | layers)
     if plan.evidence is not None and not plan.evidence.kind:
         statement = plan.evidence.statement.removesuffix(".")
         yield Fact("as_released", {"statement": statement, "source": plan.evidence.source})
@@ -241,9 +241,11 @@ def _through_layers(plan: ContextPlan) -> Fact:
     steps = [((kind.window or 1) - 1) // sides for kind in kinds]
     reach = sum(len(kind.layers) * step for kind, step in zip(kinds, steps, strict=True))
     layers = sum(len(kind.layers) for kind in kinds)
-    word = "windows" if len(kinds) == 1 else "windows_together"
-    where = "_both_sides" if is_encoder else ""
-    return Fact(f"{word}{where}", {"reach": reach, "step": steps[0], "layers": layers})
+    if len(kinds) == 1:
+        word = "windows_both_sides" if is_encoder else "windows"
+    else:
+        word = "windows_together_both_sides" if is_encoder else "windows_together"
+    return Fact(word, {"reach": reach, "step": steps[0], "layers": layers})
 
 
 def _bound(plan: ContextPlan) -> Iterator[Fact]:
