@@ -50,7 +50,7 @@ def draw(
         model, table = setting.real_model, None
         label = f"Model: {_in_label(none if model is None else model.preset.label)}"
     else:
-        table = setting.learned_source
+        model, table = None, setting.learned_source
         label = f"Learned table: {_in_label(run_descriptions.table_names((table,))[table])}"
     menu = place.popover(label, key=f"{name}_menu", width=width, on_change="rerun")
     if menu.open:
