@@ -57,7 +57,7 @@ def control(
     }  # fmt: skip
     if name in LISTED and name in RULES and not exact:
         setting = session.current().setting
-        stops = state.stops(setting, name, shown, settings.current().positions)
+        stops = state.stops(setting, name, settings.current().positions)
         place.select_slider(rule.label, stops, shown, format_func=stop_text, **common)
     else:
         _widget(place, rule, shown, offered, empty, common | {"step": 0.01} if exact else common)

@@ -68,8 +68,7 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
 
 def _stops(now: State, name: str) -> dict[str, float]:
     """Return the stops of a slider by their text."""
-    value = vars(now.setting)[name]
-    stops = state.stops(now.setting, name, value, settings.current().positions)
+    stops = state.stops(now.setting, name, settings.current().positions)
     return {stop_text(stop): stop for stop in stops}
 
 

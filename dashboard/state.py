@@ -261,11 +261,10 @@ def names(b: Setting, a: Setting) -> dict[str, str]:
     return {"A": f"A: {', '.join(of_a + more)}", "B": f"B: {', '.join(of_b + more)}"}
 
 
-def stops(setting: Setting, name: str, value: float, most_positions: int) -> list[Any]:
+def stops(setting: Setting, name: str, most_positions: int) -> list[Any]:
     """Return the usual values of a number that go with the others, its own value among them.
 
-    A number without usual values has every one of its range. value: its own. most_positions: that are
-    shown at most.
+    A number without usual values has every one of its range. most_positions: that are shown at most.
     """
     rule, model = RULES[name], setting.real_model
     legal: Sequence[Any] = STOPS.get(name, ())
@@ -287,4 +286,5 @@ def stops(setting: Setting, name: str, value: float, most_positions: int) -> lis
             legal = [length for length in legal if length <= most]
         case "alibi_head":
             legal = [head for head in legal if head <= head_count(setting.heads, model)]
-    return sorted({*legal, value})
+    own = (vars(setting) | dict(setting.own)).get(name, DEFAULTS[name])
+    return sorted({*legal, own})
