@@ -146,7 +146,7 @@ def test_train_is_started_from_the_first_screen_while_presenting(visitor: Visit)
 
 
 def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:
-    page = visitor().open("?base=500")
+    page = visitor(color_scheme="light").open("?base=500")
     normal = page.evaluate(FONT_SIZE)
     click(page, page.get_by_role("link", name="Present in class"))
     expect(page.get_by_role("heading", name="1. Swap two words")).to_be_visible()
@@ -176,6 +176,23 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     page.wait_for_function(f"{FONT_SIZE} == {normal}")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     assert asked(page) == {"base": 100_000_000}
+
+
+def test_dark_is_kept_on_every_page_after_a_reload_and_behind_a_link(visitor: Visit) -> None:
+    somebody = visitor(color_scheme="light")
+    page = somebody.open("check_my_encoding")
+    app = page.get_by_test_id("stApp")
+    expect(app).to_have_css("background-color", "rgb(255, 255, 255)")
+    page.get_by_test_id("stMainMenu").get_by_role("button").click()
+    page.get_by_test_id("stMainMenuItem-theme-Dark").click()
+    page.keyboard.press("Escape")
+    go(page, "similarity")
+    page.reload()
+    settled(page)
+    expect(app).to_have_css("background-color", "rgb(16, 22, 29)")
+    for path in ("", "encoding?base=500"):
+        linked = somebody.open(path)
+        expect(linked.get_by_test_id("stApp")).to_have_css("background-color", "rgb(16, 22, 29)")
 
 
 def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(

@@ -1,15 +1,20 @@
 """Components that act in the browser: history, clipboard and larger type."""
 
+import json
 from pathlib import Path
 
 import streamlit as st
+
+from dashboard.menu import PATHS
 
 
 def _read(name: str) -> str:
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
-_history = st.components.v2.component("posenc_history", js=_read("history.js"))
+_history = st.components.v2.component(
+    "posenc_history", js=f"const PATHS = {json.dumps([*PATHS.values()])};\n{_read('history.js')}"
+)
 _copy_link = st.components.v2.component(
     "posenc_copy_link",
     html='<button type="button" title="Reopens exactly this view."></button>',
@@ -27,7 +32,8 @@ def keep_one_step_per_page(query: str | None, page: str) -> None:
     Streamlit adds a step for every change of the address that the server asks for. Back would then undo
     a dragged slider stop by stop, or lead to an address that was never drawn. query: of a page that was
     just chosen, which is written into the address once its path is there. The same script darkens the
-    tags of lists, hides an empty sidebar, and turns the steps of Learn by Page Up and Page Down.
+    tags of lists, hides an empty sidebar, keeps light or dark for all pages, and turns the steps of Learn
+    by Page Up and Page Down.
     """
     _history(key="history", data=None if query is None else {"query": query, "page": page})
 

@@ -9,6 +9,7 @@
 //   where there is much of it. Names of A and B leave the matrices below them level. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
 // - The address of a page that was just chosen.
+// - Light or dark, chosen on one page, for all: Streamlit keeps it for the path at which the app was opened.
 // - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
 //   where a slider or a field would take them. These are as high as the numbers of the steps beside them.
 // - While a file that is to be checked travels, the answer about the table before is pale, and a word says so.
@@ -66,6 +67,18 @@ function turnStep(event) {
   target.click();
 }
 
+// PATHS, of all pages from the root of the app, stand before this script.
+function keepTheme() {
+  const current = PATHS.find((path) => path && location.pathname.replace(/\/$/, "").endsWith(`/${path}`));
+  const root = current ? location.pathname.replace(/[^/]+\/?$/, "") : location.pathname;
+  const set = Storage.prototype.setItem;
+  Storage.prototype.setItem = function (key, value) {
+    set.call(this, key, value);
+    const version = /^stActiveTheme-.*(-v\d+)$/.exec(key)?.[1];
+    if (version) for (const path of PATHS) set.call(this, `stActiveTheme-${root}${path}${version}`, value);
+  };
+}
+
 // Streamlit closes a menu that covers the page on phones alone, not in a narrow window.
 function closeMenu() {
   const menu = document.querySelector("[data-testid=stSidebar]");
@@ -94,6 +107,7 @@ export default ({ data }) => {
   style.replaceSync(STYLE);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
   document.addEventListener("keydown", turnStep, true);
+  keepTheme();
   watchRuns(document.querySelector("[data-testid=stApp]"));
   const push = history.pushState.bind(history);
   history.pushState = (state, unused, url) => {
