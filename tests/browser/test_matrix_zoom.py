@@ -167,6 +167,15 @@ def test_cells_are_flat_and_of_their_exact_colour_at_every_density(
 def test_finger_scrolls_over_a_matrix_and_zooms_by_the_buttons(bare: Callable[..., Page]) -> None:
     page = bare(**SCREENS[390])
     show_row(page, example_panels())
+    expect(row(page, "first").locator(".hint.free")).to_have_text("Tap a cell to read and pin it")
+    for scrolled in (0, 300, 600):  # the tools cover no cell
+        page.evaluate("top => scrollTo(0, top)", scrolled)
+        tools = box_of(row(page, "first").locator(".tools"))
+        for plot in bare_page.canvases(page).all():
+            box = box_of(plot)
+            below, above = box["y"] + box["height"], tools["y"] + tools["height"]
+            assert below <= tools["y"] or above <= box["y"]
+    page.evaluate("scrollTo(0, 0)")
     page.touchscreen.tap(*cell_centre(page, 0, 30, 11))
     expect(readout(page)).to_contain_text("(30, 11)")
     nearer = button(page, "Zoom in")

@@ -76,8 +76,12 @@ function makeHints(root) {
   const free = make("span", "hint free", hints);
   const pinned = make("span", "hint pinned", hints);
   const lost = make("span", "hint lost", hints);
-  write(free, "Point, tap or use the arrow keys to read a cell; click to pin it, drag to zoom");
-  write(pinned, "Pinned: click again or press Escape to release");
+  const [read, release] = matchMedia("(pointer: coarse)").matches
+    ? ["Tap a cell to read and pin it", "Pinned: tap the cell again to release"]
+    : ["Point or use the arrow keys to read a cell; click to pin it, drag to zoom",
+       "Pinned: click again or press Escape to release"];
+  write(free, read);
+  write(pinned, release);
   write(lost, "The zoomed region is no longer there: all cells are shown");
   return { lost };
 }
