@@ -49,6 +49,7 @@ from dashboard.settings.stops import STOPS
 from dashboard.text import number, plain
 
 DIAL = 135  # CSS pixels of a slider beside others
+PICTURES = (Chart, Matrices, Clocks, Table)
 MENU = 340  # of a closed menu of models in a page, whose name must not be cut
 LONG_NAME = 18  # letters of a name that needs a wide column
 SMALLEST_IN_FULL, THOUSAND = 1e-4, 1e3  # of numbers that a table writes with three digits
@@ -67,13 +68,15 @@ class Renderer:
     """Draws the blocks of one page for one visitor.
 
     title: of the page. pages: all pages by folder, for links. presenting: whether type is larger. apart:
-    fields whose controls stand elsewhere. drawn: what was drawn so far, that of open drawers too.
+    fields whose controls stand elsewhere. in_line: those whose controls stand under the first picture. drawn:
+    what was drawn so far, that of open drawers too.
     """
 
     title: str
     pages: Mapping[str, Any]
     presenting: bool
     apart: Sequence[str] = ()
+    in_line: Sequence[str] = ()
     drawn: list[Block] = field(default_factory=list)
 
     def page(self, page: Page) -> None:
@@ -92,6 +95,9 @@ class Renderer:
         for block in blocks:
             with incidents.show_errors(place=place):
                 self.block(block, place)
+            pictures = [one for one in self.drawn if isinstance(one, PICTURES)]
+            if self.in_line and pictures == [block]:
+                self._controls(Controls(self.in_line), place)
 
     def block(self, block: Block, place: Any) -> None:
         """Draw a block."""

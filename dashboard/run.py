@@ -1,5 +1,7 @@
 """One run of the script for a visitor: the state, the page that it means, and all that is drawn of it."""
 
+from collections.abc import Collection
+
 import streamlit as st
 
 from dashboard import controls, drawers, previews, results, session, tools
@@ -7,7 +9,7 @@ from dashboard.all_pages import kind_of, page_at, uses_of
 from dashboard.blocks import Page, Text
 from dashboard.components import browser, preview
 from dashboard.menu import PATHS, SECTIONS
-from dashboard.render import Renderer
+from dashboard.render import PICTURES, Renderer
 from dashboard.server import incidents, run_queue, settings, training_process
 from dashboard.settings import Setting
 from dashboard.state import State
@@ -44,7 +46,8 @@ def draw() -> None:
         page = page_of(now, folder, chosen.title)
         used = controls.used(uses, now.setting)
         on_bar = [name for name in controls.ON_BAR if name in used and now.presenting]
-        has_controls = bool(used - {*uses.drawn, *on_bar})
+        in_line = [] if now.presenting else _in_line(page, used - {*uses.drawn})
+        has_controls = bool(used - {*uses.drawn, *on_bar, *in_line})
         # Streamlit else leaves it open, and the logo in it, on the way from a page that has controls.
         closed = now.presenting or not has_controls
         st.set_page_config(
@@ -53,10 +56,10 @@ def draw() -> None:
         )
         st.logo(LOGO, size="large")
         training_process.resume()
-        renderer = Renderer(page.title, pages, now.presenting, on_bar)
+        renderer = Renderer(page.title, pages, now.presenting, on_bar, in_line)
         place = tools.draw(page, now, renderer.drawn, folder, controls=has_controls)
         if place is None and not now.presenting:
-            controls.draw(st.sidebar, now.setting, uses)
+            controls.draw(st.sidebar, now.setting, uses, in_line)
         elif place is not None and place.open:
             controls.draw(place, now.setting, uses, on_bar)
         if on_bar:
@@ -69,6 +72,13 @@ def draw() -> None:
         # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
         # would lose its value on the way between them.
         browser.keep_one_step_per_page(address, folder)
+
+
+def _in_line(page: Page, names: Collection[str]) -> list[str]:
+    """Return which controls stand under the first picture: on a phone the sidebar would cover it."""
+    phone = "Mobi" in st.context.headers.get("User-Agent", "")
+    pictured = any(isinstance(block, PICTURES) for block in page.all_blocks)
+    return [name for name in controls.ON_BAR if name in names and phone and pictured]
 
 
 def page_of(now: State, folder: str, title: str) -> Page:

@@ -10,7 +10,7 @@ from dashboard.settings import Setting
 from dashboard.state import to_token
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
-from tests.browser.browser import PAGES, Visit, dial, go, headline, row, settled
+from tests.browser.browser import PAGES, SCREENS, Visit, dial, go, headline, row, settled
 from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
 from tests.longer import mostly
 
@@ -176,6 +176,19 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     page.wait_for_function(f"{FONT_SIZE} == {normal}")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     assert asked(page) == {"base": 100_000_000}
+
+
+def test_phone_has_base_and_dimension_under_the_first_picture(visitor: Visit) -> None:
+    page = visitor(**SCREENS[390]).open("relative_offsets")
+    main = page.get_by_test_id("stMain")
+    matrices = main.locator(".matrix-row").first
+    expect(main.get_by_role("slider", name="Model dimension")).to_have_count(1)
+    below = box_of(matrices)["y"] + box_of(matrices)["height"]
+    assert 0 <= box_of(main.locator(".st-key-base"))["y"] - below < 60
+    drawn = matrices.get_attribute("data-paints")
+    dial(page, "Base").press("ArrowRight")
+    page.wait_for_function("location.search.includes('base=12500')")
+    wait_until(page, lambda: matrices.get_attribute("data-paints") != drawn)
 
 
 def test_dark_is_kept_on_every_page_after_a_reload_and_behind_a_link(visitor: Visit) -> None:
