@@ -91,17 +91,22 @@ def scheme_name(result: Identification) -> str:
     return name
 
 
+def shown_base(result: Identification) -> float:
+    """Return the base of the exponent 2m/d, with as many digits as the table shows."""
+    assert result.hypothesis is not None
+    digits = 12
+    if 1e-12 <= result.base_within < math.inf:
+        digits = min(12, max(2, math.ceil(-math.log10(result.base_within))))
+    return float(f"{result.hypothesis.base:.{digits}g}")
+
+
 def base_words(result: Identification) -> str:
     """Return the base with as many digits as the table shows, or a usual one with its exponent."""
-    assert result.hypothesis is not None
     if result.usual_base is not None:
         return f"{significant(result.usual_base.base, 6)} with the exponent {result.usual_base.exponent}"
     if math.isinf(result.base_within):
         return "of any size"
-    digits = 12
-    if result.base_within >= 1e-12:
-        digits = min(12, max(2, math.ceil(-math.log10(result.base_within))))
-    return f"{float(f'{result.hypothesis.base:.{digits}g}'):,.12g}"
+    return f"{shown_base(result):,.12g}"
 
 
 def fit_sentence(result: Identification) -> str:

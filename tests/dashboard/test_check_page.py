@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dashboard import compare
-from dashboard.blocks import Chart, Controls, Data, Matrices, Metric
+from dashboard.blocks import Chart, Code, Columns, Controls, Data, Matrices, Metric
 from dashboard.pages.check_my_encoding import identified
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE, Options
@@ -94,6 +94,19 @@ def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     assert shifted.startswith("Matches a known formula. Sinusoidal")
     assert shifted.endswith("from position 1; 1 deviation found.")
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
+
+
+def test_corrected_code_stands_beside_the_verdict_of_a_wrong_table_alone() -> None:
+    for table, count in (
+        (BFLOAT16, 1),
+        ("starts at 1", 1),
+        ("sinusoidal", 0),
+        ("random numbers", 0),
+    ):
+        assert len(blocks(page(SETTING, Options(table=table)), Code)) == count, table
+    shown = page(SETTING, Options(table=BFLOAT16))
+    (columns,) = [b for b in shown.blocks if isinstance(b, Columns)]
+    assert any(isinstance(block, Code) for block in columns.parts[1])
 
 
 def test_page_says_whether_a_cache_belongs_to_the_chosen_model() -> None:

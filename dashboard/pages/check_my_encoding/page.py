@@ -22,6 +22,7 @@ from dashboard.blocks import (
 )
 from dashboard.components.matrix import Panel, Scale
 from dashboard.pages.check_my_encoding import charts, decoding, identified, layouts, script
+from dashboard.pages.check_my_encoding.corrected_code import code, right_table
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.identified import Answer
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE
@@ -127,7 +128,9 @@ def _table(setting: Setting, options: Options) -> tuple[str, list[Block]]:
         reason = [Text(plain(answer.reason), "warning", icon="upload_file")]
     words = [*_verdict(answer, match), *_belonging(answer, match)]
     drawn = [*_differences(answer), *_positions(match)]
-    blocks: list[Block] = [*reason, Columns((words, drawn))]
+    corrected = _corrected(answer, match)
+    beside = [Columns((words, corrected)), *drawn] if corrected else [Columns((words, drawn))]
+    blocks: list[Block] = [*reason, *beside]
     if answer.tables:
         blocks.append(
             Matrices(
@@ -164,6 +167,16 @@ def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:
                 words = plain(alternative_words(each))
                 blocks.append(Text(f":material/alt_route: It may also be {words}."))
     return [*blocks, *(Text(plain(note), "caption") for note in answer.notes)]
+
+
+def _corrected(answer: Answer, match: ModelMatch | None) -> list[Block]:
+    """Return the code that makes the right table, nothing where none is wrong."""
+    if answer.result is None or (right := right_table(answer.result, match)) is None:
+        return []
+    whose = "This code makes the table of the formula"
+    if match is not None:
+        whose = "This code makes the table of the model"
+    return [Text("**Corrected code**"), Text(f"{whose}.", "caption"), Code(code(right), "python")]
 
 
 def _positions(match: ModelMatch | None) -> list[Block]:
