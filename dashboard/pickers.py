@@ -32,6 +32,7 @@ from posenc.schemes.trainable import INITIAL, TrainableConfig
 from posenc.text import printable_name
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
+_REFUSED = "_refused_config"  # what the page says of it
 MOST_OWN = 8  # configs and tables of a session that stay to choose from
 
 
@@ -162,6 +163,7 @@ def _with(kind: str) -> tuple[str, ...]:
 @session.callback
 def take_model(token: str) -> None:
     """Choose a model, its scheme one of those that are shown, if there is room."""
+    st.session_state[_REFUSED] = ""
     changes: dict[str, Any] = {"model": token}
     scheme = chosen_model(token).scheme if token else None
     if scheme is not None:
@@ -174,6 +176,15 @@ def take_model(token: str) -> None:
     if isinstance(scheme, TrainableConfig):
         changes[f"{scheme.kind}.source"] = INITIAL
     session.change(changes)
+
+
+def refused_config() -> str:
+    """Return what the page says first once a config was refused, "" for none and once a model is chosen.
+
+    The menu says it too, but closes; the page below it is still that of the model before.
+    """
+    sentence: str = st.session_state.get(_REFUSED, "")
+    return sentence
 
 
 def _own_model() -> None:
@@ -193,13 +204,16 @@ def _own_model() -> None:
         args=(None if file is None else file.getvalue(),),
     )  # fmt: skip
     content = text.encode("utf-8", "replace") if file is None else file.getvalue()
+    st.session_state[_REFUSED] = ""
     if not content:
         return
     try:
         model = chosen_model(_token(content, _ask))
     except ConfigFileError as error:
         name = "This config cannot be used" if file is None else printable_name(file.name)
-        st.error(plain(f"{name}: {error.problem}"), icon=":material/block:")
+        why = f"{name}: {error.problem}"
+        st.error(plain(why), icon=":material/block:")
+        st.session_state[_REFUSED] = f"This page does not show your model. {why}"
         return
     if model.config.assumption:
         st.warning(plain(model.config.assumption), icon=":material/warning:")

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import streamlit as st
 
-from dashboard import controls, drawers, previews, results, session, tools
+from dashboard import controls, drawers, pickers, previews, results, session, tools
 from dashboard.all_pages import kind_of, page_at, uses_of
 from dashboard.blocks import Page, Text
 from dashboard.components import browser, preview
@@ -92,8 +92,8 @@ def page_of(now: State, folder: str, title: str) -> Page:
 
 
 def _tell(setting: Setting) -> None:
-    """Say what of the link or a control was not taken as it is."""
-    notices = session.take_notices()
+    """Say what of the link, a control or a config was not taken as it is."""
+    notices = [*filter(None, [pickers.refused_config()]), *session.take_notices()]
     device = results.device(setting.device)
     if setting.device not in ("auto", device):
         notices.append(

@@ -286,3 +286,23 @@ def test_hub_is_asked_on_request_where_it_is_enabled(monkeypatch: pytest.MonkeyP
         assert len(notices(at)) == (model == "slow/model")
     assert setting(drawn(at)).learned_source.startswith("table-")
     assert calls == ["slow/model", "good/model"]
+
+
+def test_page_says_first_that_a_refused_config_is_not_shown_until_a_model_is_chosen() -> None:
+    at = drawn(
+        visit("context_planner", {"model": "llama-2-7b", "context": "16384"}, model_menu=True)
+    )
+    before = headline(at)
+    (field,) = at.text_area
+    field.set_value('{"model_type": "llama", "rope_theta": -5}').run()
+    at.session_state["model_menu"] = False  # the menu closes, and what it said with it
+    drawn(at.run())
+    assert not at.error
+    (notice,) = warnings(at)
+    assert notice.startswith("This page does not show your model. This config cannot be used: ")
+    assert "rope_theta" in notice
+    assert headline(at) == before  # the plan is that of the model before
+    assert warnings(drawn(at.run())) == [notice]
+    at.session_state["model_menu"] = True
+    drawn(choose(at.run(), "llama-3-8b"))
+    assert warnings(at) == []
