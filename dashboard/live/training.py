@@ -172,10 +172,9 @@ def _draw_job(place: Path, job: Job) -> None:
         else:
             done = 1 - job.planned_seconds(progress) / max(job.estimate, 1e-9)
             number = f"run {progress.run + 1} of {len(planned)}, " if len(planned) > 1 else ""
-            text = f"{number}{run.scheme.label}, seed {run.seed}: step {progress.step:,} of {run.steps:,}"
+            text = f"{number}{run.scheme.label}, seed {run.seed}: {_phase(progress, run.steps)}"
             st.progress(min(max(done, 0.0), 1.0), text=text)
-            phase = "Evaluating past the training length. " if progress.step == run.steps else ""
-            st.caption(f"{phase}About {duration(job.remaining_seconds(progress))} left.")
+            st.caption(f"About {duration(job.remaining_seconds(progress))} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
             st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[run.scheme.kind])
@@ -183,6 +182,17 @@ def _draw_job(place: Path, job: Job) -> None:
             st.caption(plain(f"Started by {job.owner}."))
         if settings.current().training:
             _draw_stop(place, job, begun=progress != Progress())
+
+
+def _phase(progress: Progress, steps: int) -> str:
+    """Return the step of the training, or the length that is evaluated after it."""
+    if progress.step < steps:
+        return f"step {progress.step:,} of {steps:,}"
+    if not progress.reached:
+        return "trained, now evaluating"
+    return (
+        f"evaluating at {progress.length:,} tokens, length {progress.reached} of {progress.lengths}"
+    )
 
 
 def _draw_stop(place: Path, job: Job, *, begun: bool) -> None:

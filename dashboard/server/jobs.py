@@ -32,7 +32,9 @@ MOST_FAILED = 8  # jobs that stay until somebody removes them
 class Progress:
     """Progress of a job: its run, the step of it, and the mean losses of equally many steps each.
 
-    began: the first step of this process. seconds: spent since that step.
+    began: the first step of this process. seconds: spent since that step. The evaluation after it is at
+    `length` tokens, which is the number `reached` of `lengths`, from 1; 0 while it trains. share: of its
+    tokens that are evaluated.
     """
 
     run: int = 0
@@ -40,6 +42,10 @@ class Progress:
     began: int = 0
     seconds: float = 0.0
     points: tuple[tuple[int, float], ...] = ()
+    length: int = 0
+    reached: int = 0
+    lengths: int = 0
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class Job:
         whole = sum(run.steps for run in self.specifications)
         done = sum(run.steps for run in self.specifications[: progress.run]) + progress.step
         steps = (self.estimate - self.evaluation_seconds) * (1 - done / whole)
-        return steps + self.evaluation_seconds * (1 - progress.run / len(self.specifications))
+        evaluated = (progress.run + progress.share) / len(self.specifications)
+        return steps + self.evaluation_seconds * (1 - evaluated)
 
     def remaining_seconds(self, progress: Progress) -> float:
         """Return the seconds left: what is planned, at the pace of this process so far."""

@@ -15,14 +15,17 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from dashboard.server import jobs, output
 from dashboard.server.jobs import Job, Progress
 from posenc.checkpoints.file_store import write_whole
 from posenc.errors import DeviceLost, PosencError, QueueUnwritable
+from posenc.lab.evaluate import evaluation_lengths, length_reached
 from posenc.lab.run_once import free_device_memory, remove_old_checkpoints, run_once
 from posenc.lab.runs import Store
+from posenc.lab.specification import Specification
 from posenc.lab.tasks import Language, from_text, standard_library
 from posenc.plugins import load_plugin
 
@@ -113,8 +116,8 @@ def _run_all(place: Path, job: Job) -> None:
         if run.task == Language.kind:
             text = jobs.text(place, job.name)
             corpus = standard_library() if text is None else from_text(job.text_name, text)
-        with _Reporter(place, job.name, number, run.steps) as report:
-            run_once(run, corpus, store, report=report)
+        with _Reporter(place, job.name, number, run) as report:
+            run_once(run, corpus, store, report=report, passed=report.passed)
         log.info("job %s finished run %s", job.name, run.run_id)
         with contextlib.suppress(OSError):  # a job of many runs may be interrupted as often in each
             (place / f"{job.name}.tries").unlink(missing_ok=True)
@@ -123,14 +126,16 @@ def _run_all(place: Path, job: Job) -> None:
 class _Reporter:
     """Writes how far a run is, and interrupts it once its job is cancelled or the server ends."""
 
-    def __init__(self, place: Path, name: str, number: int, steps: int) -> None:
-        self.place, self.name, self.number, self.steps = place, name, number, steps
+    def __init__(self, place: Path, name: str, number: int, run: Specification) -> None:
+        self.place, self.name, self.number, self.steps = place, name, number, run.steps
         before = jobs.progress(place, name)  # of an earlier process
         self.before = before.points if before.run == number else ()
         self.points: list[tuple[int, float]] = []
         self.losses: list[float] = []  # since the last point
         self.began: int | None = None
-        self.start = self.reported = 0.0
+        self.start = self.reported = self.seconds = 0.0
+        self.lengths = evaluation_lengths(run)
+        self.tokens = self.reached = 0  # of the evaluation
         self.done = threading.Event()
         self.watcher = threading.Thread(target=self._watch, daemon=True)
 
@@ -158,16 +163,39 @@ class _Reporter:
             self.losses = []
         if now - self.reported < REPORT_EVERY and step != self.steps:
             return
-        self.reported = now
+        self.reported, self.seconds = now, now - self.start
+        if step == self.steps:
+            self.reached = 1
+        self._report(step)
+
+    def passed(self, tokens: int) -> None:
+        """Report the length that is evaluated, once another one begins. tokens: that were evaluated."""
+        self.tokens += tokens
+        reached = length_reached(self.lengths, self.tokens)
+        if reached != self.reached:
+            self.reached = reached
+            self._report(self.steps)
+
+    def _report(self, step: int) -> None:
+        """Write how far the run is. Raises KeyboardInterrupt once it is to end."""
         if self.stopping:
             self.done.set()
-            raise KeyboardInterrupt  # saves first
-        far = Progress(self.number, step, self.began, now - self.start, tuple(self.points))
+            raise KeyboardInterrupt  # a training saves first
+        began = step if self.began is None else self.began
+        far = Progress(self.number, step, began, self.seconds, tuple(self.points))
+        if self.reached:
+            far = replace(
+                far,
+                length=self.lengths[self.reached - 1][0],
+                reached=self.reached,
+                lengths=len(self.lengths),
+                share=self.tokens / sum(length * count for length, count in self.lengths),
+            )
         with contextlib.suppress(OSError):  # a full disk does not end a training
             jobs.report(self.place, self.name, far)
 
     def _watch(self) -> None:
-        """Interrupt what does not report, such as an evaluation, once the run is to end."""
+        """Interrupt what does not report, such as a long text of an evaluation, once the run is to end."""
         while not self.done.wait(REPORT_EVERY):
             if self.stopping and not self.done.wait(STOP_WITHIN):
                 _thread.interrupt_main()

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
 from posenc.cli.runs import PLUGIN, STORE
-from posenc.lab.evaluate import Passed, evaluated_tokens
+from posenc.lab.evaluate import Passed, evaluation_lengths, length_reached
 from posenc.lab.listing import run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
@@ -158,7 +158,8 @@ def _bars(specification: Specification) -> tuple[Report, Passed]:
 
     A bar begins where the run goes on: a run that is resumed has done some steps, or all.
     """
-    name, total = run_name(specification), evaluated_tokens(specification)
+    name, lengths = run_name(specification), evaluation_lengths(specification)
+    total = sum(length * count for length, count in lengths)
     bars: list[Any] = []  # the one that is drawn
 
     def report(step: int, loss: float) -> None:
@@ -174,6 +175,8 @@ def _bars(specification: Specification) -> tuple[Report, Passed]:
         if not bars:
             desc = f"{name}, evaluating"
             bars.append(tqdm(total=total, desc=desc, unit="token", unit_scale=True, leave=False))
+        reached = length_reached(lengths, bars[-1].n + tokens)
+        bars[-1].set_postfix_str(f"length {reached} of {len(lengths)}", refresh=False)
         bars[-1].update(tokens)
         if bars[-1].n == total:
             bars.pop().close()

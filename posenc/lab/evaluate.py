@@ -144,6 +144,15 @@ def evaluated_tokens(specification: Specification) -> int:
     return sum(length * count for length, count in evaluation_lengths(specification))
 
 
+def length_reached(lengths: Sequence[tuple[int, int]], tokens: int) -> int:
+    """Return which of the `evaluation_lengths` is evaluated after `tokens` tokens, from 1.
+
+    It is the last one when all tokens went through the model.
+    """
+    ends = itertools.accumulate(length * count for length, count in lengths)
+    return min(1 + sum(end <= tokens for end in ends), len(lengths))
+
+
 def segment_ends(text: int, context: int, segments: int) -> Int[Tensor, " s"]:
     """Return the last targets of evenly spread segments, each after at least `context` tokens."""
     return torch.linspace(context, text - 1, segments, dtype=torch.float64).round().long()

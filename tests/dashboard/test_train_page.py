@@ -180,8 +180,11 @@ def test_progress_is_drawn_with_its_losses_and_the_time_left(job_folder: Path) -
     assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
     _, curve = charts(at)  # the example of shipped models first
     assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
-    jobs.report(job_folder, name, replace(far, step=100))
-    assert any(text.startswith("Evaluating past the") for text in captions(drawn(at.run())))
+    half = replace(far, step=100, length=512, reached=5, lengths=9, share=0.5)
+    jobs.report(job_folder, name, half)
+    (bar,) = drawn(at.run()).get("progress")
+    assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: evaluating at 512 tokens, length 5 of 9"
+    assert bar.proto.value == int(100 * (1 - 5 / 120))  # half of the 10 s of its evaluation
     stopped = drawn(press(at, f"stop_{name}"))
     assert ["continues from here" in toast.value for toast in stopped.toast] == [True]
     assert jobs.jobs(job_folder) == []

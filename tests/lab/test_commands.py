@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from posenc.__main__ import main
 from posenc.cli import train
 from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
-from posenc.lab.evaluate import evaluated_tokens
+from posenc.lab.evaluate import evaluated_tokens, evaluation_lengths
 from posenc.lab.run_once import checkpoint_of, run_once
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
@@ -130,6 +130,7 @@ class Bar:
     def __init__(self, *, total: int, desc: str, initial: int = 0, **look: Any) -> None:
         self.total, self.desc, self.first, self.n = total, desc, initial, initial
         self.closed = False
+        self.said: list[str] = []
         self.drawn.append(self)
 
     def update(self, count: int) -> None:
@@ -138,6 +139,9 @@ class Bar:
 
     def set_postfix(self, **values: Any) -> None:
         pass
+
+    def set_postfix_str(self, said: str, **_: Any) -> None:
+        self.said.append(said)
 
     def close(self) -> None:
         self.closed = True
@@ -165,6 +169,10 @@ def test_train_shows_steps_from_where_a_run_goes_on_and_then_its_evaluation(
     assert evaluation.desc.endswith(", evaluating")
     tokens = evaluated_tokens(specification)
     assert (evaluation.first, evaluation.n, evaluation.total) == (0, tokens, tokens)
+    count = len(evaluation_lengths(specification))
+    # The first is done when the bar appears: one part of this small text.
+    expected = [f"length {number} of {count}" for number in range(2, count + 1)]
+    assert [*dict.fromkeys(evaluation.said)] == expected
     assert all(bar.closed for bar in Bar.drawn)
 
 

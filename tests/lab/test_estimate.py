@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from posenc.lab.evaluate import evaluate, evaluated_tokens, evaluation_lengths
+from posenc.lab.evaluate import evaluate, evaluated_tokens, evaluation_lengths, length_reached
 from posenc.lab.model import LanguageModel
 from posenc.lab.run_once import Speed, calibrate, multiplications
 from posenc.lab.train import build_model
@@ -29,12 +29,23 @@ def test_estimate_counts_every_sequence_that_is_evaluated(
 
     def counting(self: LanguageModel, tokens: Tensor, *rest: Any) -> Tensor:
         evaluated[tokens.shape[1]] += tokens.shape[0]
+        latest[0] = tokens.shape[1]
         return forward(self, tokens, *rest)
 
     monkeypatch.setattr(LanguageModel, "forward", counting)
     passed: list[int] = []
-    evaluate(build_model(specification, trained_on), trained_on, specification, passed.append)
-    for length, sequences in evaluation_lengths(specification):
+    lengths, latest, reached = evaluation_lengths(specification), [0], list[int]()
+
+    def note(tokens: int) -> None:
+        number = length_reached(lengths, sum(passed))  # while these tokens were evaluated
+        assert lengths[number - 1][0] == latest[0]
+        reached.append(number)
+        passed.append(tokens)
+
+    evaluate(build_model(specification, trained_on), trained_on, specification, note)
+    assert list(dict.fromkeys(reached)) == [*range(1, len(lengths) + 1)]
+    assert length_reached(lengths, sum(passed)) == len(lengths)
+    for length, sequences in lengths:
         planned[length] += sequences
     assert planned == evaluated
     tokens = sum(length * sequences for length, sequences in evaluated.items())

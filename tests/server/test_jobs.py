@@ -14,6 +14,7 @@ from dashboard.server.jobs import Job, Progress, add, cancel
 from dashboard.server.training_worker import work
 from posenc.errors import DeviceLost, QueueFull, QueueUnwritable, RunError
 from posenc.lab import Store, run_once
+from posenc.lab.evaluate import evaluation_lengths
 from posenc.lab.run_once import checkpoint_of
 from posenc.plugins import load_plugin
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
@@ -153,13 +154,14 @@ def test_time_left_follows_the_pace_since_training_resumed() -> None:
 def test_reported_losses_are_means_of_equally_many_steps_across_processes(place: Path) -> None:
     name = add(place, [LONG], waiting=8)
     losses = [((7 * step) % 11) / 3 for step in range(1, 1_004)]
-    report = training_worker._Reporter(place, name, 0, len(losses))
+    run = small_spec("none", task="copy", steps=len(losses))
+    report = training_worker._Reporter(place, name, 0, run)
     report.reported = -1e9
     for step, loss in enumerate(losses, 1):
         if step == 601:  # killed after step 600: the next process goes on
             far = Progress(step=600, points=tuple(report.points))
             jobs.report(place, name, far)
-            report = training_worker._Reporter(place, name, 0, len(losses))
+            report = training_worker._Reporter(place, name, 0, run)
         report(step, loss)
     points = jobs.progress(place, name).points
     assert [step for step, _ in points] == list(range(6, 1_004, 6))
@@ -360,5 +362,60 @@ def test_cancelled_evaluation_ends_and_the_next_job_is_run(
 
     monkeypatch.setattr(training_worker, "run_once", evaluating)
     work(place)
+    assert Store().ids() == [OTHER.run_id]
+    assert jobs.jobs(place) == []
+
+
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
+    """Note what a process reports of its jobs."""
+    notes: list[Progress] = []
+    report = jobs.report
+
+    def noting(place: Path, name: str, progress: Progress) -> None:
+        notes.append(progress)
+        report(place, name, progress)
+
+    monkeypatch.setattr(jobs, "report", noting)
+    return notes
+
+
+def test_evaluation_reports_every_length_and_its_share(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = reported(monkeypatch)
+    add(place, [SHORT], waiting=8)
+    work(place)
+    lengths = evaluation_lengths(SHORT)
+    evaluated = [progress for progress in notes if progress.reached]
+    # A copy of n letters has 2 n + 2 tokens, up to twice the trained letters.
+    letters = range(1, 2 * SHORT.train_length + 1)
+    assert [progress.length for progress in evaluated] == [2 * n + 2 for n in letters]
+    assert [progress.reached for progress in evaluated] == [*letters]
+    assert {progress.lengths for progress in evaluated} == {len(letters)}
+    total = sum(length * count for length, count in lengths)
+    for progress in evaluated:
+        before = sum(length * count for length, count in lengths[: progress.reached - 1])
+        assert progress.share == pytest.approx(before / total)
+
+
+def test_evaluation_of_a_cancelled_job_ends_between_two_lengths(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its next report, not by the interrupt of what does not report."""
+    monkeypatch.setattr(training_worker, "STOP_WITHIN", PATIENCE)
+    first = add(place, [SHORT], waiting=8)
+    add(place, [OTHER], waiting=8)
+    reached: list[int] = []
+
+    def cancelling(place: Path, name: str, progress: Progress) -> None:
+        if name == first:
+            reached.append(progress.reached)
+            if progress.reached == 3:
+                cancel(place, name)
+
+    monkeypatch.setattr(jobs, "report", cancelling)
+    work(place)
+    assert reached[-1] == 3
+    assert checkpoint_of(SHORT.run_id).exists()  # the trained model stays for another start
     assert Store().ids() == [OTHER.run_id]
     assert jobs.jobs(place) == []
