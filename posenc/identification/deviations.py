@@ -72,6 +72,12 @@ def usual_base(
     return None
 
 
+def more_usual_base(base: float, dim: int, uncertainty: float) -> UsualBase | None:
+    """Return a more usual base than another, and its exponent, that make the same numbers, or None."""
+    more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if base in USUAL_BASES else USUAL_BASES
+    return usual_base(base, dim, uncertainty, more_usual)
+
+
 def is_tensor2tensor(hypothesis: Hypothesis, usual: UsualBase | None) -> bool:
     """Whether these are frequencies and order of Tensor2Tensor, which published models have, too."""
     arrangement = hypothesis.arrangement
@@ -166,13 +172,11 @@ def other_descriptions(
     found = [Alternative("order", (arrangement,))] if arrangement.also and plain else []
     if math.isinf(uncertainty):
         return (*found, Alternative("any base"))
-    is_usual = base in USUAL_BASES
-    more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if is_usual else USUAL_BASES
-    if other := usual_base(base, dim, uncertainty, more_usual):
+    if other := more_usual_base(base, dim, uncertainty):
         found.append(Alternative("exponent", (other.base, other.exponent)))
     if rope and (shifted := _shifted_exponent(hypothesis, dim)):
         found.append(Alternative("exponent", (base, shifted)))
-    if rope and plain and not is_usual:
+    if rope and plain and base not in USUAL_BASES:
         scaled = ntk_scalings(dim, base, USUAL_BASES[:3])
         found += [Alternative("NTK", (scaling,)) for scaling in scaled]
     return tuple(found)

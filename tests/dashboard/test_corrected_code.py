@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from dashboard.pages.check_my_encoding.corrected_code import MENDED, RIGHT_ORDERS, code, right_table
+from dashboard.pages.check_my_encoding.corrected_code import (
+    MENDED,
+    RIGHT_ORDERS,
+    code,
+    intended_table,
+    right_table,
+)
 from dashboard.pages.check_my_encoding.examples import make
 from posenc.identification import identify, match_model
 from posenc.identification.columns import ARRANGEMENTS
@@ -157,6 +163,23 @@ def test_table_of_another_base_becomes_that_of_the_chosen_model(model: str) -> N
         theta = theta * (share + (1 - share) / 8)
     turned = np.concatenate((angles(theta),) * 2, 1)
     assert_makes(code(right), [np.cos(turned), np.sin(turned)])
+
+
+@pytest.mark.parametrize("example", ["exponent m/d", "swapped halves"])
+def test_faultless_table_that_may_be_a_mistake_becomes_the_more_usual_one(example: str) -> None:
+    found = identify(*make(example, Sizes(dim=WIDTH, heads=2, length=ROWS)))
+    assert right_table(found, None) is None
+    intended = intended_table(found)
+    assert intended is not None
+    right = SIDE_BY_SIDE if example == "exponent m/d" else np.concatenate((SIN, COS), 1)
+    assert_makes(code(intended), [right])
+
+
+@pytest.mark.parametrize(
+    "example", ["sinusoidal", "RoPE cache", "tensor2tensor", "starts at 1", "random numbers"]
+)
+def test_usual_table_and_a_wrong_one_have_no_other_that_was_meant(example: str) -> None:
+    assert intended_table(identify(*make(example, Sizes(dim=64, heads=2, length=ROWS)))) is None
 
 
 def test_table_of_the_chosen_model_needs_no_code() -> None:

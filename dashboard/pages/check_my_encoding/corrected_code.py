@@ -1,5 +1,6 @@
 """Plain torch code that makes the right table in place of one that is wrong."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,7 @@ from dashboard.script import to_python
 from posenc.frequencies import Frequencies
 from posenc.identification import Identification
 from posenc.identification.columns import Arrangement, Form
-from posenc.identification.deviations import Kind, published
+from posenc.identification.deviations import Kind, more_usual_base, published
 from posenc.identification.facts import ModelMatch, SchemeMatch
 from posenc.identification.sentences import shown_base
 from posenc.schemes.rope import RopeConfig
@@ -20,6 +21,10 @@ RIGHT_ORDERS = {
     "s+s+c+c": "c+c+s+s", "ss+cc": "cc+ss", "s+c": "c+s",
     "c+c+ss": "c+c+s+s", "cc+s+s": "cc+ss", "n+s": "c+s",
 }  # fmt: skip
+SINES_FIRST = {
+    "c+s": "s+c",
+    "cs": "sc",
+}  # of a sinusoidal table, whose swapped columns are a cache's
 BLOCKS = {
     "s": "sin", "c": "cos",
     "ss": "sin.repeat_interleave(2, 1)", "cc": "cos.repeat_interleave(2, 1)",
@@ -87,6 +92,39 @@ def right_table(result: Identification, match: ModelMatch | None) -> RightTable 
         skipped=published(result.hypothesis, usual),
         config=scaled,
         mended=tuple(each.kind for each in result.deviations),
+    )
+
+
+def intended_table(result: Identification) -> RightTable | None:
+    """Return the more usual table that a faultless one may be a mistake of, None for none.
+
+    Base 100 has the numbers of base 10,000 with the exponent m/d; cosines before sines are a rotary cache,
+    or a sinusoidal table that is swapped.
+    """
+    if result.hypothesis is None or result.deviations or result.hypothesis.config is not None:
+        return None
+    arrangement, base = result.hypothesis.arrangement, result.hypothesis.base
+    if published(result.hypothesis, result.usual_base) or math.isinf(result.base_within):
+        return None
+    width, kinds = 2 * result.pairs, list[Kind]()
+    order = arrangement.order
+    if arrangement.form == "table" and order in SINES_FIRST:
+        order = SINES_FIRST[order]
+        kinds.append("swapped")
+    usual = more_usual_base(base, width, result.base_within)
+    if usual is not None:
+        kinds.append("exponent")
+    if not kinds:
+        return None
+    return RightTable(
+        rows=result.rows,
+        width=width,
+        columns=result.width,
+        order=order,
+        form=arrangement.form,
+        dtype=result.dtype,
+        base=shown_base(result) if usual is None else usual.base,
+        mended=tuple(kinds),
     )
 
 
