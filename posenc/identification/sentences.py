@@ -36,8 +36,8 @@ from posenc.text import count_of, significant
 _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 
 
-def headline(result: Identification) -> str:
-    """Return what a table is, in one sentence."""
+def headline(result: Identification, *, count: bool = True) -> str:
+    """Return what a table is, in one sentence. count: whether it counts the deviations."""
     if result.constant is not None:
         return f"No known formula: every number of this table is {result.constant:.6g}."
     if result.hypothesis is None or result.arrangement is None:
@@ -48,7 +48,7 @@ def headline(result: Identification) -> str:
         )
     named = ("padding", "positions")
     faults = sum(deviation.kind not in named for deviation in result.deviations)
-    but = f"; {count_of(faults, 'deviation')} found" if faults else ""
+    but = f"; {count_of(faults, 'deviation')} found" if faults and count else ""
     for each in result.also:
         if each.word == "order":
             but = f", or {alternative_words(each)}{but}"
@@ -116,10 +116,10 @@ def fit_sentence(result: Identification) -> str:
     dtype = _dtype_name(result)
     low = result.recipe is not None and result.recipe.low
     if result.largest == 0:
-        subject = "The formula"
+        means = ""
         if result.recipe is not None and low:  # the largest error is against exact angles
-            subject = f"With {angle_words(result.recipe)} in place of exact ones, the formula"
-        return f"{subject} makes every number exactly; all numbers are {dtype}."
+            means = f" with {angle_words(result.recipe)}"
+        return f"The formula{means} makes exactly these numbers, to the last bit ({dtype})."
     subject = "With these angles, the largest difference is" if low else "Largest difference"
     row, column = result.worst
     return (

@@ -60,7 +60,7 @@ def test_every_example_is_identified() -> None:
 
 def test_first_example_is_a_broken_one() -> None:
     assert next(iter(EXAMPLES)) == Options().table == BFLOAT16
-    assert as_read(page(SETTING, Options()).headline).startswith("Wrong by up to ")
+    assert as_read(page(SETTING, Options()).headline).startswith("Example: Wrong by up to ")
 
 
 def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
@@ -80,19 +80,20 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     worst = f"In row {row}, column {column % 32} of the "
     assert any(text.startswith(worst) for text in texts(shown))
     assert as_read(shown.headline).startswith(
-        f"Wrong by up to {error.max():.3g}, because it is computed with frequencies kept in bfloat16. "
-        "What it is: RoPE, base 10,000"
+        f"Example: Wrong by up to {error.max():.3g}, because it is computed with frequencies kept in "
+        "bfloat16. Its formula: RoPE, base 10,000"
     )
     assert [metric.value for metric in blocks(shown, Metric)] == [f"{error.max():.3g}"]
 
 
 def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
-    assert "1 deviation found" in page(SETTING, Options(table=BFLOAT16)).headline
+    said = [as_read(text) for text in texts(page(SETTING, Options(table=BFLOAT16)))]
+    assert any("Computed with frequencies kept in bfloat16" in text for text in said)
     exact = page(SETTING, Options(table="sinusoidal"))
-    assert as_read(exact.headline).startswith("Matches a known formula. Sinusoidal")
+    assert as_read(exact.headline).startswith("Example: Matches a known formula: Sinusoidal")
     shifted = as_read(page(SETTING, Options(table="starts at 1")).headline)  # its numbers are right
-    assert shifted.startswith("Matches a known formula. Sinusoidal")
-    assert shifted.endswith("from position 1; 1 deviation found.")
+    assert shifted.startswith("Example: Not as published: row 0 stands for position 1, not for 0. ")
+    assert shifted.endswith("from position 1.")
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
 
 

@@ -43,7 +43,10 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     )  # a file is checked at once
     drawn(upload(at, npy(interleaved(sin, cos).astype(np.float32)), "mine.npy"))
     sentence = as_read(headline(at))
-    assert sentence.startswith("mine.npy: Matches a known formula. Sinusoidal, base 500")
+    assert sentence.startswith(
+        "mine.npy: Not as published: row 0 stands for position 1, not for 0. "
+        "Its formula: Sinusoidal, base 500"
+    )
     assert "position 1" in sentence
     box: Any = at.main.get("file_uploader")[0]
     assert box.value is None  # the session does not keep the bytes
@@ -84,7 +87,7 @@ def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
     sentence = as_read(headline(drawn(at)))
     assert sentence.startswith(" and ".join(files(form)))
     scheme = "Sinusoidal" if form == "several" else "RoPE"
-    assert f": Matches a known formula. {scheme}, base 123," in sentence
+    assert f": Matches a known formula: {scheme}, base 123," in sentence
     choice, setting = Options(table=str(at.selectbox(key="table").value)), Setting(seed=3)
     monkeypatch.chdir(tmp_path)
     result = run(script(setting, choice))

@@ -68,9 +68,7 @@ def test_numbers_that_rounded_angles_make_are_not_called_those_of_exact_angles()
     angles = torch.arange(3_000.0)[:, None] * (1 / 1e4 ** (torch.arange(16) / 16))
     result = identification.identify(angles.cos(), angles.sin())
     assert result.largest == 0
-    assert fit_sentence(result).startswith(
-        "With float32 angles in place of exact ones, the formula makes"
-    )
+    assert fit_sentence(result).startswith("The formula with float32 angles makes exactly these")
 
 
 @pytest.mark.parametrize(

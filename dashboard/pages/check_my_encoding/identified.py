@@ -10,6 +10,7 @@ from dashboard.cache import cached
 from dashboard.charts.frames import MOST_POINTS, evenly
 from dashboard.components.matrix import Full, Panel
 from dashboard.limits import MAX_DRAWN_CELLS
+from dashboard.pages.check_my_encoding.corrected_code import MENDED
 from dashboard.pages.check_my_encoding.examples import (
     EXAMPLES,
     NO_TABLE,
@@ -26,7 +27,13 @@ from posenc.identification.differences import Differences
 from posenc.identification.facts import ModelMatch
 from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.positions import UNKNOWN
-from posenc.identification.sentences import fit_sentence, headline, match_sentences, record
+from posenc.identification.sentences import (
+    deviation_sentences,
+    fit_sentence,
+    headline,
+    match_sentences,
+    record,
+)
 from posenc.identification.table_words import recipe_words
 from posenc.text import count_of
 
@@ -78,7 +85,7 @@ def _identified(name: str, setting: Setting) -> Answer:
     result = identify(table, sines)
     error = from_exact(result, table, sines) if result.known else None
     if name in EXAMPLES:
-        source, notes = "", [f"Example: {EXAMPLES[name].__doc__}"]
+        source, notes = "Example: ", [f"The example: {EXAMPLES[name].__doc__}"]
         if setting.sizes.dtype is not None:
             notes.append(f"All numbers are rounded to {setting.precision}.")
     else:
@@ -89,7 +96,7 @@ def _identified(name: str, setting: Setting) -> Answer:
     values = record(result)
     scheme = (values["config"] or {}).get("kind")
     return Answer(
-        headline=f"{source}{_verdict(result, error)}{headline(result)}",
+        headline=f"{source}{_verdict(result, error)}{headline(result, count=error is None)}",
         source=source,
         identity=headline(result),
         numbers=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
@@ -107,12 +114,16 @@ def _verdict(result: Identification, error: Differences | None) -> str:
     if error is None:
         return ""
     kinds = {deviation.kind for deviation in result.deviations}
-    if not {"angles", "unexplained"} & kinds:
-        return "Matches a known formula. "
-    recipe = result.recipe
-    words = "" if recipe is None else f", because it is computed with {recipe_words(recipe)}"
-    cause = words if "angles" in kinds else ""
-    return f"Wrong by up to {number(error.largest)}{cause}. What it is: "
+    if {"angles", "unexplained"} & kinds:
+        recipe = result.recipe
+        words = "" if recipe is None else f", because it is computed with {recipe_words(recipe)}"
+        cause = words if "angles" in kinds else ""
+        return f"Wrong by up to {number(error.largest)}{cause}. Its formula: "
+    if MENDED.keys() & kinds:
+        sentences = deviation_sentences(result)
+        first = f": {sentences[0][0].lower()}{sentences[0][1:]}" if sentences else "."
+        return f"Not as published{first} Its formula: "
+    return "Matches a known formula: "
 
 
 def _place(result: Identification, error: Differences) -> str:

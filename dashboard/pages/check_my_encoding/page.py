@@ -22,7 +22,12 @@ from dashboard.blocks import (
 )
 from dashboard.components.matrix import Panel, Scale
 from dashboard.pages.check_my_encoding import charts, decoding, identified, layouts, script
-from dashboard.pages.check_my_encoding.corrected_code import code, right_table
+from dashboard.pages.check_my_encoding.corrected_code import (
+    RightTable,
+    code,
+    intended_table,
+    right_table,
+)
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.identified import Answer
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE
@@ -36,6 +41,13 @@ from posenc.identification.sentences import deviation_sentences, match_sentences
 from posenc.identification.table_words import alternative_words
 
 TITLE = "Check my encoding"
+PURPOSES = {
+    TABLE: "Upload a position table, or a cache of cosines and sines. You learn its formula, how wrong it "
+    "is and why, and get the corrected code.",
+    LAYOUTS: "RoPE pairs the features of a head in halves or as neighbours. See what a mix-up does to the "
+    "scores, or upload queries and keys to learn which layout your code has.",
+    DECODING: "See how well a linear map reads the position from each row of a table.",
+}
 GUIDES = {
     TABLE: "Every column of a table is a wave. The frequencies of the waves, the order of the columns and "
     "the first position name the scheme. The chart shows the largest difference of each column from "
@@ -89,13 +101,14 @@ def page(setting: Setting, options: Options) -> Page:
     live = _uploaders(options)
     if options.refused_file:
         headline = f"{plain(options.refused_file)} cannot be checked."
-        return Page(title=TITLE, headline=headline, blocks=live)
+        return Page(title=TITLE, headline=headline, above=live)
     parts = {TABLE: _table, LAYOUTS: _layouts, DECODING: _decoding}
     headline, blocks = parts[options.part](setting, options)
     return Page(
         title=TITLE,
         headline=headline,
-        blocks=(*live, *blocks),
+        above=live,
+        blocks=blocks,
         guide=GUIDES[options.part],
         definition=DEFINITIONS[options.part],
         script=lambda: script.script(setting, options),
@@ -103,14 +116,15 @@ def page(setting: Setting, options: Options) -> Page:
 
 
 def _uploaders(options: Options) -> list[Block]:
-    """Return the choice of the part, and what takes files for it; of layouts that of a model beside it."""
+    """Return the choice of the part, what it is for, what takes its files, and of layouts the model."""
+    chosen: list[Block] = [Controls(("part",)), Text(PURPOSES[options.part], "caption")]
     values: dict[str, Any] = {"mark": options.mark, "refused": bool(options.refused_file)}
     if options.part == LAYOUTS:
         uploaded = [name for name in (options.vectors, options.rotated) if name]
         live = Live("upload_vectors", {**values, "uploaded": uploaded})
-        return [Controls(("part",)), Columns(([live], [Controls(("model",))]), (3, 2))]
+        return [*chosen, Columns(([live], [Controls(("model",))]), (3, 2))]
     values |= {"examples": (*EXAMPLES,), "table": options.table}
-    return [Controls(("part",)), Live("upload_table", values)]
+    return [*chosen, Live("upload_table", values)]
 
 
 # One table ----------------------------------------------------------------------------------
@@ -171,12 +185,24 @@ def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:
 
 def _corrected(answer: Answer, match: ModelMatch | None) -> list[Block]:
     """Return the code that makes the right table, nothing where none is wrong."""
-    if answer.result is None or (right := right_table(answer.result, match)) is None:
+    if answer.result is None:
         return []
-    whose = "This code makes the table of the formula"
-    if match is not None:
-        whose = "This code makes the table of the model"
-    return [Text("**Corrected code**"), Text(f"{whose}.", "caption"), Code(code(right), "python")]
+    right = right_table(answer.result, match)
+    if right is None:
+        intended = None if match is not None else intended_table(answer.result)
+        return [] if intended is None else _if_intended(intended)
+    whose = "published table" if match is None else "table of the model"
+    caption = Text(f"It makes the {whose}, each number rounded once.", "caption")
+    return [Text("**Corrected code**"), caption, Code(code(right), "python")]
+
+
+def _if_intended(intended: RightTable) -> list[Block]:
+    """Return the code of the table that may have been meant in place of one that matches."""
+    title = Text("**Corrected code, if that was not meant**")
+    caption = Text(
+        "The numbers match one formula. If you meant the other, this is right.", "caption"
+    )
+    return [title, caption, Code(code(intended), "python")]
 
 
 def _positions(match: ModelMatch | None) -> list[Block]:

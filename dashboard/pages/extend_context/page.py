@@ -15,6 +15,10 @@ from posenc.planner.tables import EXPLAINED
 
 USES = Uses(("model",), schemes=False, drawn=("model",))
 TITLE = "Extend a model's context"
+PURPOSE = (
+    "Choose a model and how many tokens it should read. You get the method to use, what to paste into its "
+    "config, and what it costs."
+)
 DEFINITION = Definition(
     r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "
     r"K(k) = \tfrac{1}{d}\left(2 a^2 \sum_m \cos(k\,\theta'_m) + d - r\right)",
@@ -38,7 +42,7 @@ def page(setting: Setting, options: Options) -> Page:
     return Page(
         title=TITLE,
         headline=plain(read.headline),
-        above=(Controls(("model", "context", "trained"), empty=empty),),
+        above=(Text(PURPOSE, "caption"), Controls(("model", "context", "trained"), empty=empty)),
         blocks=(
             *panels.advice(read),
             *panels.paste_and_cache(read, options),

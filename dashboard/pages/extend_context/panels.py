@@ -75,14 +75,15 @@ def advice(read: PlannerRead) -> list[Block]:
         short, pairs = method.short, method.pairs
         cell.append(
             Text(
-                f"Cost on short texts: logits change by {short.mean:.3f} on average, {short.worst:.3f} at "
-                "most.",
+                f"Cost on short texts: attention logits change by {short.mean:.3f} on average, by "
+                f"{short.worst:.3f} at most.",
                 help=f"For comparison: the logit of a token with itself is {short.at_zero:.3g}.",
             )
         )
         if pairs.unseen_count:
             unseen = f"{pairs.unseen_count} of {count_of(len(pairs.before), 'pair')}"
-            cell.append(Text(f"Risk: {unseen} still turn to unseen angles."))
+            verb = "reaches" if pairs.unseen_count == 1 else "reach"
+            cell.append(Text(f"Risk: {unseen} still {verb} angles that training never showed."))
         cell.append(Text(f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell
     return [*above, Cards("advice", cells, across=len(cells))] if cells else above
