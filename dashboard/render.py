@@ -68,8 +68,8 @@ class Renderer:
     """Draws the blocks of one page for one visitor.
 
     title: of the page. pages: all pages by folder, for links. presenting: whether type is larger. apart:
-    fields whose controls stand elsewhere. in_line: those whose controls stand under the first picture. drawn:
-    what was drawn so far, that of open drawers too.
+    fields whose controls stand elsewhere. in_line: those whose controls stand under the first picture.
+    drawn: what was drawn so far, that of open drawers too.
     """
 
     title: str

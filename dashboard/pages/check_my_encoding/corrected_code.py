@@ -9,7 +9,7 @@ from dashboard.script import to_python
 from posenc.frequencies import Frequencies
 from posenc.identification import Identification
 from posenc.identification.columns import Arrangement, Form
-from posenc.identification.deviations import Kind, more_usual_base, published
+from posenc.identification.deviations import Kind, is_tensor2tensor, more_usual_base
 from posenc.identification.facts import ModelMatch, SchemeMatch
 from posenc.identification.sentences import shown_base
 from posenc.schemes.rope import RopeConfig
@@ -89,7 +89,7 @@ def right_table(result: Identification, match: ModelMatch | None) -> RightTable 
         form=arrangement.form,
         dtype=result.dtype,
         base=shown_base(result) if usual is None else usual.base,
-        skipped=published(result.hypothesis, usual),
+        skipped=is_tensor2tensor(result.hypothesis, usual),
         config=scaled,
         mended=tuple(each.kind for each in result.deviations),
     )
@@ -104,7 +104,7 @@ def intended_table(result: Identification) -> RightTable | None:
     if result.hypothesis is None or result.deviations or result.hypothesis.config is not None:
         return None
     arrangement, base = result.hypothesis.arrangement, result.hypothesis.base
-    if published(result.hypothesis, result.usual_base) or math.isinf(result.base_within):
+    if is_tensor2tensor(result.hypothesis, result.usual_base) or math.isinf(result.base_within):
         return None
     width, kinds = 2 * result.pairs, list[Kind]()
     order = arrangement.order
