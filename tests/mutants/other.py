@@ -57,6 +57,13 @@ OTHER_MUTANTS = (
            " | (wrong.double().mean(0) > 0.5)", "",
            ("identification_search.py::"
             "test_slow_pair_that_is_wrong_in_16_bits_is_a_column_that_does_not_follow",)),
+    Mutant("layers of another base before those of a missing factor", "identification/facts.py",
+           "not one.explained, one.has_other_base)", "not one.explained)",
+           ("model_match.py::test_base_of_another_layer_is_no_mistake_beside_a_factor_that_is_missing",)),
+    Mutant("another base not named", "identification/variants.py",
+           "    yield from _other_bases(scheme, length, bases)\n", "",
+           ("model_match.py::"
+            "test_first_sentence_names_another_base_or_exponent_without_a_search",)),
     Mutant("any number of rows left out", "identification/differences.py",
            "if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
