@@ -68,7 +68,6 @@ class ServerSettings:
     running: int = _number("POSENC_RUNNING", MAX_RUNNING, low=0)
     waiting: int = _number("POSENC_WAITING", MOST_WAITING, low=0, default=MAX_WAITING)
     run_minutes: int = _number("POSENC_RUN_MINUTES", MAX_RUN_SECONDS // 60)
-    busy_training: bool = Flag(label="POSENC_BUSY_TRAINING").field(True)
     hub: bool = Flag(label="POSENC_HUB").field(False)
     store: str = _text(ENVIRONMENT, _PLACE, f"a folder or an fsspec URL {_PLACE_IN_WORDS}")
     work: str = _text(WORK_ENVIRONMENT, _PLACE, f"a folder {_PLACE_IN_WORDS}")
@@ -114,11 +113,12 @@ NAMES = {rule.label: name for name, rule in rules(ServerSettings).items()}  # of
 REMOVED = {
     "POSENC_LOGS": "the log is text, on a shared server without what visitors wrote",
     "POSENC_EACH": "POSENC_WAITING limits the jobs of all visitors together",
+    "POSENC_BUSY_TRAINING": "on a shared server a training waits for an idle core",
 }
 # What the profile "shared" sets where the operator does not.
 OF_SHARED: dict[str, Any] = {
     "uploads": False, "upload_mb": 10, "text_mb": 2, "positions": 1_024, "running": 0, "waiting": 4,
-    "run_minutes": 30, "busy_training": False,
+    "run_minutes": 30,
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class TrainingProcess:
                 process_group=0 if os.name == "posix" else None,
             )
             # At once: loading torch is work.
-            _lower_priority(process.pid, only_idle=not allowed.busy_training)
+            _lower_priority(process.pid, only_idle=not allowed.one_person)
             self._process = process
         threading.Thread(target=self._await, args=(process,), daemon=True).start()
 

@@ -28,8 +28,7 @@ PATIENCE = 200_000  # milliseconds, on a busy machine
 HEADER = "X-Posenc-User"
 PEOPLE = {"ann": "of-ann", "bob": "of-bob"}
 VARIABLES = {
-    "POSENC_PROFILE": "shared", "POSENC_UPLOADS": "1", "POSENC_RUNNING": "1", "POSENC_PATH": PATH,
-    "POSENC_BUSY_TRAINING": "1",  # browsers and other tests leave no core idle
+    "POSENC_UPLOADS": "1", "POSENC_RUNNING": "1", "POSENC_PATH": PATH,
     "POSENC_USER_HEADER": HEADER, "POSENC_HOSTS": HOST,
 }  # fmt: skip
 
@@ -195,13 +194,16 @@ def ask(
 
 
 @contextlib.contextmanager
-def team(folder: Path, chromium: Browser, **settings: Any) -> Iterator[Team]:
+def team(
+    folder: Path, chromium: Browser, *, profile: str = "shared", **settings: Any
+) -> Iterator[Team]:
     """Serve twice with one store and one queue, and put nginx before both."""
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(proxy_folder())
         people = place / "people"
         people.write_text("".join(f"{name}:{{PLAIN}}{word}\n" for name, word in PEOPLE.items()))
-        begun = (server(folder, name, **VARIABLES) for name in ("one", "two"))
+        variables = {**VARIABLES, "POSENC_PROFILE": profile}
+        begun = (server(folder, name, **variables) for name in ("one", "two"))
         servers = [stack.enter_context(one) for one in begun]
         port = stack.enter_context(
             proxy(

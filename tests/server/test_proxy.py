@@ -293,7 +293,8 @@ def sessions(one: Served) -> int:
 @pytest.mark.proxy
 @pytest.mark.browser
 def test_view_and_run_survive_a_killed_server(tmp_path: Path, chromium: Browser) -> None:
-    with team(tmp_path, chromium) as served:
+    # A shared server trains while a core is idle, and browsers and other tests leave none.
+    with team(tmp_path, chromium, profile="private") as served:
         first, second = served.servers
         guest = served.visitor("ann", first)
         running = guest.open(START)
