@@ -97,12 +97,13 @@ def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
 
 
-def test_corrected_code_stands_beside_the_verdict_of_a_wrong_table_alone() -> None:
+def test_corrected_code_stands_beside_the_verdict_of_what_is_or_may_be_wrong_alone() -> None:
     for table, count in (
         (BFLOAT16, 1),
         ("starts at 1", 1),
         ("sinusoidal", 0),
         ("random numbers", 0),
+        ("exponent m/d", 1),
     ):
         assert len(blocks(page(SETTING, Options(table=table)), Code)) == count, table
     shown = page(SETTING, Options(table=BFLOAT16))
