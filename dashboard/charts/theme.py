@@ -11,7 +11,8 @@ from typing import Any
 import altair as alt
 
 from dashboard.charts.palette import COLOURS as COLOURS
-from dashboard.charts.palette import MARKERS, STROKES
+from dashboard.charts.palette import MARKERS
+from dashboard.charts.palette import STROKES as STROKES
 from posenc.schemes import SCHEMES
 
 HEIGHT = 280
@@ -52,13 +53,13 @@ def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
     )
 
 
-def scheme_points(kinds: tuple[str, ...]) -> alt.OverlayMarkDef:
-    """Return the points of lines, a shape per scheme.
+def scheme_points(kinds: tuple[str, ...], size: int = 40) -> alt.OverlayMarkDef:
+    """Return the points of lines, a shape per scheme. size: area in square CSS pixels.
 
     Not as an encoding: the legend would then show shapes in place of lines and their dashes.
     """
     shapes = {SCHEMES[kind].label: MARKERS[kind] for kind in kinds}
-    return alt.OverlayMarkDef(size=40, shape=alt.ExprRef(f"{json.dumps(shapes)}[datum.scheme]"))
+    return alt.OverlayMarkDef(size=size, shape=alt.ExprRef(f"{json.dumps(shapes)}[datum.scheme]"))
 
 
 SETTINGS = ("A", "B")

@@ -1,8 +1,11 @@
 """Curves that lie on each other are found and said; colours and strokes tell schemes apart."""
 
+import json
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -10,10 +13,14 @@ import pandas as pd
 import pytest
 import vl_convert
 
+from dashboard.all_pages import page_at
 from dashboard.blocks import Chart
 from dashboard.charts.lines import LABEL_GAP, apart, coinciding, ends, labelled
 from dashboard.charts.palette import COLOURS, DASHES, MARKERS, ORDER, PALETTE, STROKES, looks
-from dashboard.charts.theme import powers_of_ten, readout, spec_of
+from dashboard.charts.theme import LEGEND_LINE, powers_of_ten, readout, spec_of
+from dashboard.menu import TITLES
+from dashboard.settings import Setting
+from dashboard.state import State
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, drawn, visit
 
@@ -152,6 +159,35 @@ def test_colour_and_stroke_or_stroke_and_marker_tell_all_schemes_apart() -> None
     assert len({(COLOURS[kind], tuple(STROKES[kind])) for kind in SCHEMES}) == len(SCHEMES)
     without_colour = {(tuple(STROKES[kind]), MARKERS[kind]) for kind in SCHEMES}
     assert len(without_colour) == len(SCHEMES)
+
+
+def marks(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every layer of a specification that draws lines."""
+    if isinstance(node, dict):
+        if isinstance(node.get("mark"), dict) and node["mark"]["type"] == "line":
+            yield node
+        node = [*node.values()]
+    for part in node if isinstance(node, list) else []:
+        yield from marks(part)
+
+
+@pytest.mark.parametrize("folder", TITLES)
+def test_lines_of_schemes_differ_by_dash_and_points_by_shape(folder: str) -> None:
+    blocks = page_at(State(Setting(schemes=("sinusoidal", "rope"))), folder).all_blocks
+    for block in (block for block in blocks if isinstance(block, Chart)):
+        for layer in marks(block.spec):
+            encoding, mark = layer["encoding"], layer["mark"]
+            if encoding.get("color", {}).get("field") == "scheme":
+                dash = encoding["strokeDash"]
+                assert dash["scale"]["range"] == [STROKES["sinusoidal"], STROKES["rope"]]
+                assert dash["legend"]["symbolType"] == LEGEND_LINE["symbolType"]  # long enough
+            elif mark.get("color") in COLOURS.values():  # a scheme alone
+                (kind,) = block.names
+                assert (mark["color"], mark["strokeDash"]) == (COLOURS[kind], STROKES[kind])
+            if isinstance(mark.get("point"), dict) and "scheme" in json.dumps(encoding):
+                assert all(
+                    MARKERS[kind] in json.dumps(mark["point"]) for kind in ("sinusoidal", "rope")
+                )
 
 
 def test_new_scheme_anywhere_in_the_registry_recolours_no_other() -> None:

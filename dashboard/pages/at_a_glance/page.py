@@ -218,7 +218,9 @@ def small_curve(kinds: tuple[str, ...]) -> Spec:
         alt.Tooltip("y:Q", title="position similarity", format=".3g"),
     ]
     band = alt.Chart().mark_area(opacity=0.2, color=theme.COLOURS[kind])
-    line = alt.Chart().mark_line(color=theme.COLOURS[kind], strokeWidth=2)
+    line = alt.Chart().mark_line(
+        color=theme.COLOURS[kind], strokeWidth=2, strokeDash=theme.STROKES[kind]
+    )
     ends = alt.Chart().mark_point(opacity=0, tooltip=None)
     layers = [
         band.encode(x=x, y="low:Q", y2="high:Q"),

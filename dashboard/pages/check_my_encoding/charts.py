@@ -16,7 +16,7 @@ def positions(_names: tuple[str, ...]) -> Spec:
     """Return the position found and expected by row. Frame: row, position, which."""
     names = [*FOUND_AND_EXPECTED]
     colours, strokes = [theme.COLOURS["sinusoidal"], theme.GRAY], [[1, 0], [6, 4]]
-    legend = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3)
+    legend = alt.Legend(title=None, orient="top", symbolStrokeWidth=3, **theme.LEGEND_LINE)
     lines = (
         alt.Chart()
         .mark_line(strokeWidth=2)

@@ -11,6 +11,7 @@ from dashboard.charts.theme import (
     decades,
     line_style,
     scheme_colour,
+    scheme_points,
     spec_of,
 )
 
@@ -42,7 +43,7 @@ def wavelengths(kinds: tuple[str, ...]) -> Spec:
     """
     line = (
         alt.Chart()
-        .mark_line(point={"filled": True, "size": 22})
+        .mark_line(point=scheme_points(kinds, size=22))
         .encode(
             x=alt.X(
                 "place:Q",
