@@ -28,6 +28,10 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
     for element in (headline(page), chart, own_dial, main.get_by_test_id("stPageLink").last):
         box = box_of(element)
         assert 0 <= box["y"] <= 900 - box["height"]
+    frame = box_of(
+        page.locator("[data-testid=stHorizontalBlock]:has(> * [data-testid=stPageLink])")
+    )
+    assert frame["y"] + frame["height"] <= 900
     names = page.locator(".stVegaLiteChart").first.locator("svg .mark-text.role-mark text")
     ends = sorted(box_of(name)["y"] for name in names.all() if name.text_content() in NAMES)
     assert len(ends) == len(NAMES)

@@ -3,8 +3,8 @@
 // - Darker tags of lists: Streamlit writes white on the primary colour, which is too light in the dark.
 // - No sidebar without controls and, as on a desk, without the menu: Streamlit leaves it open on the way from
 //   a page that has some.
-// - Less room beside a page in a window of a projector or a small laptop; cards, formulas and the charts
-//   of At a glance by the width.
+// - Less room over the title, and beside a page in a window of a projector or a small laptop; cards, formulas
+//   and the charts of At a glance by the width.
 // - A chart with a width of its own fits a narrow window; there code has smaller letters, and fewer lines
 //   where there is much of it. Names of A and B leave the matrices below them level. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
@@ -26,8 +26,8 @@ const STYLE = `
 :is(.st-key-cards, .st-key-curves, .st-key-formula_cards, .st-key-claim_cards) {
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
-[data-testid=stMainBlockContainer] { padding-top: 4rem; }
-[data-testid=stMain] h1 { padding-block: 0.4rem; }
+[data-testid=stMainBlockContainer] { padding-top: 3.75rem; }
+[data-testid=stMain] h1 { padding-block: 0.25rem; }
 [class*=st-key-setting_] { min-height: 3em; }
 @media (max-width: 640px) {
   [data-testid=stCode] code { font-size: 0.75rem !important; }
