@@ -52,3 +52,11 @@ def number(value: float, digits: int = 3) -> str:
     if abs(value) < 10.0**-digits:
         return figure(value)
     return significant(value, digits)
+
+
+def word_labels(words: tuple[str, ...]) -> list[str]:
+    """Return a name for every word: itself, with its occurrence where it stands more than once."""
+    return [
+        word if words.count(word) == 1 else f"{word} ({words[: n + 1].count(word)})"
+        for n, word in enumerate(words)
+    ]

@@ -30,8 +30,20 @@ function roundStep(least) {
 function axisTicks(axis, pixels, room) {
   const least = Math.max((room * axis.count) / pixels, 1);
   const shown = axis.ticks ?? roundTicks(axis, least); // names are few, and each is written
-  return shown.map(([index, text]) => [(index + 0.5) / axis.count, text]);
+  return shown.map(([index, text]) => [(index + 0.5) / axis.count, shortened(text)]);
 }
+
+const LONGEST_NAME = 10; // letters of a name along an axis; a read-out has all of it
+
+/** A name as it is written along an axis. */
+function shortened(text) {
+  const letters = [...text];
+  return letters.length <= LONGEST_NAME ? text : `${letters.slice(0, LONGEST_NAME - 1).join("")}…`;
+}
+
+/** What a position is called: its name where the axis has names, else its number. */
+const nameOf = ({ start, ticks }, position) =>
+  ticks?.find(([index]) => index === position - start)?.[1] ?? String(position);
 
 function roundTicks({ count, start }, least) {
   const step = roundStep(least);
@@ -60,12 +72,13 @@ function range({ extent: { low, high } }) {
 const within = (position, { start, count }) =>
   Math.min(Math.max(position, start), start + count - 1);
 
-function span(name, { count, start, label }) {
-  return `${count} ${name} (${label} ${start} to ${start + count - 1})`;
+function span(name, axis) {
+  const { count, start, label } = axis;
+  return `${count} ${name} (${label} ${nameOf(axis, start)} to ${nameOf(axis, start + count - 1)})`;
 }
 
 function longestTick({ count, start, ticks }) {
-  if (ticks) return Math.max(0, ...ticks.map(([, text]) => text.length));
+  if (ticks) return Math.max(0, ...ticks.map(([, text]) => shortened(text).length));
   return Math.max(String(start).length, String(start + count - 1).length);
 }
 

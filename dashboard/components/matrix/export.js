@@ -231,15 +231,38 @@ class Pen {
       const node = nodes.currentNode;
       const style = getComputedStyle(node.parentElement);
       if (style.visibility === "hidden") continue;
+      if (node.parentElement.matches(".upright > .tick")) {
+        this.upright(node.data, node.parentElement, style);
+        continue;
+      }
       for (const line of linesOf(node)) this.line(line, style);
     }
   }
 
-  line({ text, left, top }, style) {
-    const { context, scale, origin } = this;
+  /** A text that is read from below. */
+  upright(text, element, style) {
+    const { context } = this;
+    const { x, y, width, height } = this.box(element);
+    this.use(style);
+    context.save();
+    context.textBaseline = "middle";
+    context.translate(x + width / 2, y + height);
+    context.rotate(-Math.PI / 2);
+    context.fillText(text, 0, 0);
+    context.restore();
+  }
+
+  /** Write in the font and the colour of a style. */
+  use(style) {
+    const { context, scale } = this;
     const size = parseFloat(style.fontSize) * scale;
     context.font = `${style.fontStyle} ${style.fontWeight} ${size}px ${style.fontFamily}`;
     context.fillStyle = style.color;
+  }
+
+  line({ text, left, top }, style) {
+    const { context, scale, origin } = this;
+    this.use(style);
     context.textBaseline = "alphabetic";
     const { fontBoundingBoxAscent } = context.measureText(text);
     const y = (top - origin.top) * scale + fontBoundingBoxAscent;

@@ -3,6 +3,7 @@
 const MIN_PANEL = 200; // CSS pixels: below this a panel moves to the next line
 const MAX_PLOT = 480;
 const GAP = 20;
+const NAME_HEIGHT = 1.5; // widths of a digit: the least room of one name beside others
 const MIN_LEGEND = 66; // digits: below this, colour bar and tools do not fit on one line
 
 /** Fit columns, plots and ticks of a row. */
@@ -11,12 +12,15 @@ function layOut({ root, grid, panels, views, height, together }) {
   if (!width || !panels.length) return; // inside a hidden tab: the observer calls again
   const letter = letterWidth(views[0].rowTicks);
   root.classList.toggle("narrow", width < MIN_LEGEND * letter);
-  const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
+  const gutter = 14 + letter * Math.max(...panels.map(({ rows }) => longestTick(rows)));
+  // A column is as wide as its name is high, which may stand upright.
+  const names = Math.max(...panels.map(({ columns }) => columns.ticks?.length ?? 0));
+  const least = Math.max(MIN_PANEL, gutter + NAME_HEIGHT * letter * names);
+  const most = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
   // Even lines: four panels where three fit are two lines of two, not three and one.
   const group = most < together ? 1 : together;
   const groups = Math.ceil(panels.length / group);
   const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
-  const gutter = 14 + letter * Math.max(...panels.map(({ rows }) => longestTick(rows)));
   const room = (width - GAP * (across - 1)) / across - gutter;
   const widths = panels.map((panel, n) => layOutPanel(panel, views[n], room, height, letter));
   grid.style.setProperty("--across", across);
@@ -29,7 +33,8 @@ function layOutPanel(panel, view, room, asked, letter) {
   const most = Math.min(room, MAX_PLOT);
   // Columns that are features need not be as wide as rows are high.
   const fullWidth = wholeCells(panel.features ? room : most, panel.columns.count);
-  const fullHeight = wholeCells(asked ?? most, panel.rows.count);
+  const named = panel.rows.ticks ? NAME_HEIGHT * letter * panel.rows.count : 0;
+  const fullHeight = wholeCells(Math.max(asked ?? most, named), panel.rows.count);
   const { rows, columns } = panel.shown;
   const width = wholeCells(fullWidth, columns.count);
   const height = wholeCells(fullHeight, rows.count);
@@ -42,10 +47,12 @@ function layOutPanel(panel, view, room, asked, letter) {
   const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
   view.canvas.classList.toggle("dense", dense);
   const space = (columns.ticks ? 8 : 18) + letter * longestTick(columns);
-  // Names that do not fit beside each other stand on several lines.
-  const lines = columns.ticks ? Math.ceil((space * columns.count) / width) : 1;
-  view.figure.style.setProperty("--lines", lines);
-  placeTicks(view.columnTicks, axisTicks(columns, width, space), lines);
+  // Names that do not fit beside each other stand upright.
+  const upright = columns.ticks !== null && space * columns.count > width;
+  view.columnTicks.classList.toggle("upright", upright);
+  const below = upright ? `${letter * longestTick(columns)}px` : "var(--picture-text, 0.75rem)";
+  view.figure.style.setProperty("--names", below);
+  placeTicks(view.columnTicks, axisTicks(columns, width, space));
   placeTicks(view.rowTicks, axisTicks(rows, height, Math.max(26, 2.6 * letter)));
   return fullWidth;
 }

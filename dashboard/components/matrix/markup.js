@@ -12,13 +12,12 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Place `texts`, as [fraction, text], along `axis` on so many lines, reusing the elements that are there. */
-function placeTicks(axis, texts, lines = 1) {
+/** Place `texts`, as [fraction, text], along `axis`, reusing the elements that are there. */
+function placeTicks(axis, texts) {
   while (axis.children.length > texts.length) axis.lastChild.remove();
   texts.forEach(([fraction, text], n) => {
     const tick = axis.children[n] ?? make("span", "tick", axis);
     tick.style.setProperty("--at", fraction);
-    tick.style.setProperty("--line", n % lines);
     write(tick, text);
   });
 }

@@ -242,7 +242,13 @@ class Row {
 
   valueText(panel, at) {
     const cell = cellOf(panel, at);
-    return cell ? exact(entry(panel, cell.r, cell.c)) : "not drawn";
+    if (!cell) return "not drawn";
+    const value = entry(panel, cell.r, cell.c);
+    return panel.rows.ticks && value === value ? brief(value) : exact(value);
+  }
+
+  placeText({ rows, columns }, { i, j }) {
+    return `${rows.label} ${nameOf(rows, i)}, ${columns.label} ${nameOf(columns, j)}`;
   }
 
   read(panel, at) {
@@ -253,15 +259,14 @@ class Row {
       const text = known ? brief(value) : "no value";
       return `query ${at.i}, key ${at.j}, distance ${Math.abs(at.i - at.j)}: ${text}`;
     }
+    if (panel.rows.ticks) return `${this.placeText(panel, at)}: ${this.valueText(panel, at)}`;
     return `(${at.i}, ${at.j})${known ? " =" : ":"} ${this.valueText(panel, at)}`;
   }
 
   /** Say the values aloud: only after a key, else every move of the mouse would speak. */
   announce(index) {
-    const { rows, columns } = this.panels[index];
     const values = this.panels.map((panel) => `${panel.title} ${this.valueText(panel, this.at)}`);
-    const place = `${rows.label} ${this.at.i}, ${columns.label} ${this.at.j}`;
-    write(this.live, `${place}: ${values.join("; ")}`);
+    write(this.live, `${this.placeText(this.panels[index], this.at)}: ${values.join("; ")}`);
   }
 
   announceZoom() {

@@ -30,7 +30,7 @@ from dashboard.pages.lessons.data import Lesson
 from dashboard.sentence_rule import Sentence
 from dashboard.settings import Setting
 from dashboard.settings.labelled import LabelledChoice
-from dashboard.text import number
+from dashboard.text import number, word_labels
 from posenc import alibi_slopes, analysis, fields, sinusoidal_table
 from posenc.lab import summary
 from posenc.schemes import rope
@@ -174,7 +174,7 @@ def _step(options: Options) -> tuple[Lesson, Controls, list[Block], Definition]:
 def _orders(lesson: Lesson) -> list[Block]:
     if not lesson.arrays:
         return []
-    words = [(n, word[:10]) for n, word in enumerate(lesson.words)]
+    words = [*enumerate(word_labels(lesson.words))]
     values = {title: Full(array) for title, array in lesson.arrays.items()}
     panels = [
         Panel(title=title, subtitle="words listed in your order", values=full, row_ticks=words,

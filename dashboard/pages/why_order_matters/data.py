@@ -12,6 +12,7 @@ from dashboard.pages.why_order_matters.options import Options, order_of
 from dashboard.results import Array, per_scheme
 from dashboard.script import to_python, whole_script
 from dashboard.settings import Setting
+from dashboard.text import word_labels
 from posenc import Request
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.schemes import SCHEMES
@@ -117,14 +118,6 @@ def _read_scheme(
     layer = RandomLayer.of(setting.sizes, scheme)
     readings = [read_orders(scheme, layer, words, order, causal=causal) for causal in (False, True)]
     return SchemeOutputs(layer, scheme.provenance, readings)
-
-
-def word_labels(words: tuple[str, ...]) -> list[str]:
-    """Return a name for every word: itself, with its occurrence where it stands more than once."""
-    return [
-        word if words.count(word) == 1 else f"{word} ({words[: n + 1].count(word)})"
-        for n, word in enumerate(words)
-    ]
 
 
 def _pattern(reading: OrderReading, chosen: int) -> tuple[str, Array]:

@@ -7,16 +7,16 @@ from dashboard.cache import cached
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.pages.why_order_matters import data, sentences
-from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, word_labels
+from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition
 from dashboard.pages.why_order_matters.options import SWAPPED, Options
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_HEADS, head_count
+from dashboard.text import word_labels
 from posenc import attention
 from posenc.analysis import word_order
 from posenc.schemes import SCHEMES
 
 USES = Uses(("schemes", "dim", "heads", "seed"), never=("alibi_head", "precision"))
-LONGEST_TICK = 10  # letters of a word beside a matrix
 GUIDE = (
     "Both orders go through the same layer. Outputs are compared word by word. Each word is "
     "followed to its new place by its index, even if it occurs twice. A word is unchanged if "
@@ -98,10 +98,7 @@ def _answer(setting: Setting, read: WhyPosition, shown: str) -> list[Block]:
 
 def _patterns(read: WhyPosition, kind: str) -> Matrices:
     """Return the attention weights of one scheme in both orders, words in the same places."""
-    ticks = [
-        (n, word if len(word) <= LONGEST_TICK else word[: LONGEST_TICK - 1] + "\u2026")
-        for n, word in enumerate(word_labels(read.words))
-    ]
+    ticks = [*enumerate(word_labels(read.words))]
     label = SCHEMES[kind].label
     head, weights = read.patterns[kind]
     orders = ("first order", "other order, words listed as in the first")

@@ -1,8 +1,8 @@
 """Why order matters in words: every sentence is computed from the page's numbers."""
 
-from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition, word_labels
+from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
 from dashboard.settings import Setting
-from dashboard.text import number, plain, quoted_words
+from dashboard.text import number, plain, quoted_words, word_labels
 from posenc.analysis import OrderReading, RandomLayer
 from posenc.schemes import SCHEMES
 
