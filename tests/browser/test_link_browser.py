@@ -1,6 +1,6 @@
 """Links in a real browser: what they open, what the address holds, back and forward."""
 
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -118,6 +118,13 @@ def test_cell_that_is_pinned_in_a_is_pinned_in_b_and_in_the_difference(visitor: 
         readout = row(page, key).locator(".readout")
         expect(readout).to_contain_text("query 33, key 32, distance 1: ")
     assert asked(page)["reference"] == 33
+
+
+def test_link_that_is_copied_while_presenting_does_not_present(visitor: Visit) -> None:
+    page = visitor().open("similarity?base=500&present=true&reference=3")
+    link = copied_link(page)
+    assert "present=true" in page.url
+    assert parse_qs(urlparse(link).query) == {"v": ["1"], "base": ["500"], "reference": ["3"]}
 
 
 def test_back_and_forward_lead_through_pages_not_through_dial_moves(visitor: Visit) -> None:
