@@ -1,15 +1,18 @@
 """The pages that a state means: one, or all as files, of both settings where one is pinned."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 from dashboard import compare, controls, state
 from dashboard.blocks import Page, Text, Uses
 from dashboard.gallery import write
 from dashboard.menu import TITLES
+from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE
+from dashboard.pages.extrapolation.options import NEAREST, TURNS
 from dashboard.script import uploaded
 from dashboard.settings import Setting
 from dashboard.state import State
@@ -17,6 +20,19 @@ from dashboard.text import listed, plain
 from posenc import __version__
 
 ON_A_SERVER = ("train",)  # pages that show what a server does
+FORMULA, REASONS = "From the formula", ("similarity", TURNS, NEAREST)
+# Pages that show one part at a time: the options that show each. As files they are written part by part.
+PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "lessons": {f"Step {step}": {"step": step} for step in "1234"}
+    | {"Step 5": {"step": "5", "guess": "shown"}},  # nobody can guess in a file
+    "extrapolation": {"Measured": {"half": "measured"}}
+    | {f"{FORMULA}: {reason}": {"half": "formula", "reason": reason} for reason in REASONS},
+    "check_my_encoding": {part: {"part": part} for part in (TABLE, LAYOUTS, DECODING)},
+}
+LEFT_OUT = (
+    "Controls, uploads, A/B and Train need the dashboard itself; all else is here, each part of a page in "
+    "a file of its own and all tabs under each other."
+)
 
 
 def module_of(folder: str) -> ModuleType:
@@ -75,8 +91,36 @@ def _assumption(setting: Setting, uses: Uses) -> str:
 def files(now: State) -> dict[str, str]:
     """Return every page at a state as files, but for those that only a server has."""
     titles = {folder: title for folder, title in TITLES.items() if folder not in ON_A_SERVER}
-    pages = {folder: page_at(now, folder) for folder in titles}
-    return write.files(pages, titles, about(now))
+    shown = {folder: _parts(now, folder) for folder in titles}
+    states = {name: state for parts in shown.values() for name, (_, state) in parts.items()}
+    folders = {name: folder for folder, parts in shown.items() for name in parts}
+
+    def opened(name: str, tabs: Mapping[str, str]) -> Page:
+        folder = folders[name]
+        return page_at(states[name].changed(folder, kind_of(folder), tabs), folder)
+
+    return write.files(
+        {name: opened(name, {}) for name in folders},
+        titles,
+        f"{about(now)} {LEFT_OUT}",
+        {
+            folder: {name: title for name, (title, _) in parts.items()}
+            for folder, parts in shown.items()
+            if len(parts) > 1
+        },
+        opened,
+    )
+
+
+def _parts(now: State, folder: str) -> dict[str, tuple[str, State]]:
+    """Return the title and the state of each part of a page by the name of its file."""
+    if folder not in PARTS:
+        return {folder: (TITLES[folder], now)}
+    names = [folder, *(f"{folder}-{n}" for n in range(2, len(PARTS[folder]) + 1))]
+    return {
+        name: (title, now.changed(folder, kind_of(folder), changes))
+        for name, (title, changes) in zip(names, PARTS[folder].items(), strict=True)
+    }
 
 
 def about(now: State) -> str:

@@ -20,6 +20,7 @@ _SIGNS = {
     "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "langle": "⟨", "rangle": "⟩", "top": "⊤",
     "ldots": "…", "dots": "…", "cdots": "⋯", "infty": "∞", "mid": "|", "lVert": "‖", "rVert": "‖",
     "forall": "∀", "lvert": "|", "rvert": "|", "{": "{", "}": "}", "|": "‖", "_": "_", "%": "%",
+    "Rightarrow": "⇒",
 }  # fmt: skip
 _SPACES = {",": 0.17, ":": 0.22, ";": 0.28, " ": 0.33, "quad": 1, "qquad": 2, "!": 0}  # em
 _NAMES = ("sin", "cos", "ln", "log", "exp", "max", "min")

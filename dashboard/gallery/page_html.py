@@ -10,8 +10,8 @@ import inspect
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -53,12 +53,15 @@ class Writer:
     """Writes the blocks of one page.
 
     title: of the page. titles: in the menu, of all pages that are written, by their names. pictures:
-    charts and data that were written, whose numbers follow under the page.
+    charts and data that were written, whose numbers follow under the page. opened: returns the page with
+    these tabs open, labels by option; None where only the open tabs are written. open: those of its own.
     """
 
     title: str
     titles: Mapping[str, str]
     pictures: list[Chart | Data] = field(default_factory=list)
+    opened: Callable[[Mapping[str, str]], Page] | None = None
+    open: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, page: Page) -> str:
         """Return a page without what stands around it in a file."""
@@ -79,7 +82,8 @@ class Writer:
             )
             formula = f'<div class="scroll">{mathml(page.definition.latex)}</div>'
             parts.append(details("Definition", formula + words + code))
-        parts += [details(f"Data: {one.title}", _frame(one.numbers())) for one in self.pictures]
+        shown = {one.title: one for one in self.pictures}  # tabs may share a picture
+        parts += [details(f"Data: {title}", _frame(one.numbers())) for title, one in shown.items()]
         if page.script is not None:
             parts.append(details("Python", _code(page.script())))
         return "\n".join(filter(None, parts))
@@ -131,12 +135,29 @@ class Writer:
                 name = "card" if block.border else ""
                 return _parts(map(self.blocks, block.drawn.values()), name)
             case Tabs():
-                return f"<h2>{html.escape(block.opened)}</h2>{self.blocks(block.blocks)}"
+                return "\n".join(map(self.tab, self.every_tab(block)))
             case Drawer() if block.shown:
                 return details(block.title, self.blocks(block.make()), opened=block.opened)
             case Lines():
                 return self.blocks(block.drawers)
         return ""
+
+    def tab(self, tabs: Tabs) -> str:
+        """Return the open tab under its label."""
+        inside = replace(self, open={**self.open, tabs.option: tabs.opened})
+        return f"<h2>{html.escape(tabs.opened)}</h2>{inside.blocks(tabs.blocks)}"
+
+    def every_tab(self, tabs: Tabs) -> list[Tabs]:
+        """Return tabs with each of them open in turn."""
+        if self.opened is None:
+            return [tabs]
+        pages = [self.opened({**self.open, tabs.option: label}) for label in tabs.labels]
+        return [
+            block
+            for page in pages
+            for block in page.all_blocks
+            if isinstance(block, Tabs) and block.option == tabs.option
+        ]
 
     def chart(self, chart: Chart) -> str:
         """Return the specification of a chart with its rows, for gallery.js."""

@@ -4,7 +4,8 @@ import html
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import vl_convert
@@ -20,14 +21,30 @@ FOLDER = Path(__file__).parent
 _COMPONENTS = {"matrix": (matrix.SCRIPT, matrix.STYLE), "clock": (clock.SCRIPT, clock.STYLE)}
 
 
-def files(pages: Mapping[str, Page], titles: Mapping[str, str], about: str) -> dict[str, str]:
+Opened = Callable[[str, Mapping[str, str]], Page]
+
+
+def files(
+    pages: Mapping[str, Page],
+    titles: Mapping[str, str],
+    about: str,
+    parts: Mapping[str, Mapping[str, str]] | None = None,
+    opened: Opened | None = None,
+) -> dict[str, str]:
     """Return the texts of all files by their paths.
 
     pages: by the name of their file, in the order of the menu; index.html leads to the first. titles: in
-    the menu, by the same names. about: what the numbers were made with, in a sentence.
+    the menu, by names. about: what the numbers were made with, in a sentence. parts: of a page in several
+    files, by its name in the menu: the title of each file by its name. opened: returns the page of a file
+    with these tabs open, labels by option; without it only the open tabs are written.
     """
     written = {f"assets/{name}": text for name, text in assets().items()}
-    written |= {f"{name}.html": document(name, page, titles, about) for name, page in pages.items()}
+    of_file = {name: names for names in (parts or {}).values() for name in names}
+    for name, page in pages.items():
+        with_tabs = partial(opened, name) if opened else None
+        written[f"{name}.html"] = document(
+            name, page, titles, about, of_file.get(name, {}), with_tabs
+        )
     first = next(iter(pages))
     return written | {"index.html": f'<meta http-equiv="refresh" content="0; url={first}.html">\n'}
 
@@ -65,13 +82,18 @@ def assets() -> dict[str, str]:
     }
 
 
-def document(name: str, page: Page, titles: Mapping[str, str], about: str) -> str:
-    """Return a page as a whole file, with links to the other ones."""
-    links = "".join(
-        f'<a href="{other}.html"{" aria-current=page" if other == name else ""}>{html.escape(title)}</a>'
-        for other, title in titles.items()
-    )
-    body = Writer(page.title, titles).page(page)
+def document(
+    name: str,
+    page: Page,
+    titles: Mapping[str, str],
+    about: str,
+    parts: Mapping[str, str] | None = None,
+    opened: Callable[[Mapping[str, str]], Page] | None = None,
+) -> str:
+    """Return a page as a whole file, with links to the other ones and to its other parts."""
+    links = _links({name, *(parts or {})}, titles)
+    inside = f'\n<nav aria-label="Parts">{_links({name}, parts)}</nav>' if parts else ""
+    body = Writer(page.title, titles, opened=opened).page(page)
     scripts = "".join(
         f'<script src="assets/{script}"></script>'
         for script in ("vega.js", *(f"{one}.js" for one in _COMPONENTS), "gallery.js")
@@ -81,6 +103,14 @@ def document(name: str, page: Page, titles: Mapping[str, str], about: str) -> st
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(page.title)} - posenc</title>"
         '<link rel="stylesheet" href="assets/gallery.css"></head>\n'
-        f"<body><nav>{links}</nav>\n<main>{body}</main>\n"
+        f'<body><nav aria-label="Pages">{links}</nav>{inside}\n<main>{body}</main>\n'
         f'<footer class="caption">{html.escape(about)}</footer>\n{scripts}</body></html>\n'
+    )
+
+
+def _links(current: Collection[str], titles: Mapping[str, str]) -> str:
+    """Return links to files by their names, marked where a reader is."""
+    return "".join(
+        f'<a href="{name}.html"{" aria-current=page" if name in current else ""}>{html.escape(title)}</a>'
+        for name, title in titles.items()
     )

@@ -6,21 +6,22 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from dashboard.blocks import Page
-from dashboard.gallery.write import files, write
+from dashboard import all_pages
+from dashboard.gallery.write import write
 from dashboard.settings import Setting
-from tests.dashboard.test_gallery import made
+from dashboard.state import State
 
 pytestmark = pytest.mark.browser
-SHOWN = ("start", "lessons", "similarity")
+SHOWN = ("start", "lessons", "encoding", "similarity")
 
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a gallery of some pages."""
     folder = tmp_path_factory.mktemp("gallery")
-    pages: dict[str, Page] = {name: made(name, Setting(length=64)) for name in SHOWN}
-    write(folder, files(pages, {name: name.title() for name in SHOWN}, "About"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(all_pages, "TITLES", {name: name.title() for name in SHOWN})
+        write(folder, all_pages.files(State(Setting(length=64))))
     return folder
 
 
@@ -35,7 +36,20 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
     page.goto((gallery / "index.html").as_uri())
     expect(page).to_have_url((gallery / "start.html").as_uri())
     expect(page.locator(".chart svg").first).to_be_visible()  # all scripts have arrived
-    page.get_by_role("navigation").get_by_role("link", name="Similarity").click()
+    pages, parts = (page.get_by_role("navigation", name=name) for name in ("Pages", "Parts"))
+    pages.get_by_role("link", name="Lessons").click()
+    for step, picture in enumerate(
+        (".matrix canvas", ".matrix canvas", ".clocks svg", ".chart svg", ".chart svg"), 1
+    ):
+        parts.get_by_role("link", name=f"Step {step}").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(f"{step}. ")
+        expect(page.locator(picture).first).to_be_visible()
+    assert page.locator(".chart .mark-line path").count() >= 4  # measured, past the training length
+    pages.get_by_role("link", name="Encoding").click()
+    for tab in ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand"):
+        expect(page.get_by_role("heading", name=tab, exact=True)).to_be_visible()
+    expect(page.locator(".chart svg").last).to_be_visible()
+    pages.get_by_role("link", name="Similarity").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Similarity")
     chart = page.locator(".chart svg").first
     expect(chart).to_be_visible()
@@ -55,12 +69,7 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
 def test_clocks_turn_in_a_file(chromium: Browser, gallery: Path) -> None:
     context = chromium.new_context(offline=True)
     page = context.new_page()
-    folder = gallery.parent / "clocks"
-    from dashboard.pages.lessons import page as lessons
-
-    step = lessons.page(Setting(), lessons.Options(step="3"))
-    write(folder, files({"lessons": step}, {"lessons": "Learn"}, "About"))
-    page.goto((folder / "lessons.html").as_uri())
+    page.goto((gallery / "lessons-3.html").as_uri())
     slider = page.locator(".clocks input[type=range]").first
     expect(slider).to_be_visible()
     before = slider.input_value()

@@ -15,13 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard import all_pages
-from dashboard.blocks import Chart, Page, Table, Text
+from dashboard.blocks import Chart, Page, Table, Tabs, Text
 from dashboard.gallery.markdown import inline, paragraphs
 from dashboard.gallery.page_html import Writer
-from dashboard.gallery.write import assets, document, files, write, zipped
+from dashboard.gallery.write import assets, document, write, zipped
+from dashboard.pages.encoding import page as encoding
+from dashboard.pages.encoding.options import WORKED
+from dashboard.pages.encoding.options import Options as EncodingOptions
+from dashboard.pages.extend_context.options import PICTURES
+from dashboard.pages.lessons import page as lessons
 from dashboard.settings import Setting
+from dashboard.state import State
 from dashboard.text import JOINER, plain
 from dashboard.write_gallery import write_gallery
+from posenc import fields
 from tests.dashboard.test_pages_as_functions import FOLDERS
 
 SIZE = 8 * 2**20  # bytes of a whole gallery
@@ -115,15 +122,45 @@ def test_rows_of_charts_are_those_of_the_page_with_six_digits(folder: str) -> No
 
 
 def test_a_folder_has_every_page_and_what_they_share_under_eight_megabytes(tmp_path: Path) -> None:
-    pages = {folder: made(folder, Setting()) for folder in FOLDERS}
-    texts = files(pages, {folder: folder for folder in FOLDERS}, "about")
+    texts = all_pages.files(State())
     write(tmp_path, texts)
     found = [one for one in tmp_path.rglob("*") if one.is_file()]
     assert {str(one.relative_to(tmp_path)) for one in found} == {*texts}
-    assert {f"{folder}.html" for folder in FOLDERS} < {*texts}
+    assert {f"{folder}.html" for folder in FOLDERS if folder != "train"} < {*texts}
     assert sum(one.stat().st_size for one in found) < SIZE
     assert zipped(texts) == zipped(texts)
-    assert f"url={FOLDERS[0]}.html" in (tmp_path / "index.html").read_text()
+    assert "url=start.html" in (tmp_path / "index.html").read_text()
+    assert all("Controls, uploads, A/B and Train need the dashboard" in texts[f"{folder}.html"]
+               for folder in FOLDERS if folder != "train")  # fmt: skip
+
+
+def test_every_step_and_every_tab_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {"lessons": "Learn", "encoding": "Encoding", "extend_context": "Extend"}
+    monkeypatch.setattr(all_pages, "TITLES", shown)
+    texts = all_pages.files(State())
+    names = ["lessons", *(f"lessons-{n}" for n in range(2, 6))]
+    for step, name in enumerate(names, 1):
+        text = texts[f"{name}.html"]
+        guess = "shown" if step == 5 else "not yet"
+        lesson = lessons.page(Setting(), lessons.Options(step=str(step), guess=guess))
+        assert f"<h1>{html.escape(lesson.title)}</h1>" in text
+        assert inline(lesson.headline) in text
+        assert re.findall(
+            r'href="(lessons[\w-]*)\.html"( aria-current=page)?>Step (\d)<', text
+        ) == [
+            (other, " aria-current=page" if other == name else "", str(n))
+            for n, other in enumerate(names, 1)
+        ]
+        assert f'href="{names[0]}.html" aria-current=page>Learn<' in text  # in the menu of pages
+    for name, labels in (
+        ("encoding", fields.rules(EncodingOptions)["tab"].options),
+        ("extend_context", PICTURES),
+    ):
+        headings = re.findall(r"<h2>(.*?)</h2>", texts[f"{name}.html"])
+        assert [title for title in headings if title in labels] == [*labels]
+    worked = encoding.page(Setting(), EncodingOptions(tab=WORKED))
+    (tabs,) = [block for block in worked.all_blocks if isinstance(block, Tabs)]
+    assert Writer("", {}).blocks(tabs.blocks) in texts["encoding.html"]
 
 
 def test_no_text_of_a_page_becomes_a_tag_or_ends_its_data() -> None:
