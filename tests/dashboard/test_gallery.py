@@ -152,10 +152,9 @@ def test_every_step_and_every_tab_is_written(monkeypatch: pytest.MonkeyPatch) ->
             for n, other in enumerate(names, 1)
         ]
         assert f'href="{names[0]}.html" aria-current=page>Learn<' in text  # in the menu of pages
-    for name, labels in (
-        ("encoding", fields.rules(EncodingOptions)["tab"].options),
-        ("extend_context", PICTURES),
-    ):
+    tab = fields.rules(EncodingOptions)["tab"]
+    assert isinstance(tab, fields.Choice)
+    for name, labels in (("encoding", tab.options), ("extend_context", PICTURES)):
         headings = re.findall(r"<h2>(.*?)</h2>", texts[f"{name}.html"])
         assert [title for title in headings if title in labels] == [*labels]
     worked = encoding.page(Setting(), EncodingOptions(tab=WORKED))
