@@ -1,4 +1,4 @@
-"""Components that act in the browser: history, clipboard and larger type."""
+"""Components that act in the browser: history, focus and touch, clipboard and larger type."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,10 @@ def _read(name: str) -> str:
 
 
 _history = st.components.v2.component(
-    "posenc_history", js=f"const PATHS = {json.dumps([*PATHS.values()])};\n{_read('history.js')}"
+    "posenc_history",
+    css=_read("keyboard.css"),
+    js=f"const PATHS = {json.dumps([*PATHS.values()])};\n{_read('history.js')}",
+    isolate_styles=False,
 )
 _copy_link = st.components.v2.component(
     "posenc_copy_link",
