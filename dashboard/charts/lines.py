@@ -17,6 +17,7 @@ from dashboard.charts.theme import (
     readout,
     scheme_colour,
     scheme_points,
+    scheme_text,
     shown,
     spec_of,
 )
@@ -85,10 +86,10 @@ def line_spec(
         layers.insert(0, area)
     if labels:
         text = alt.Chart().transform_filter("isValid(datum.label_y)")
-        text = text.mark_text(align="left", dx=5, fontSize=12, aria=False, tooltip=None)
-        text = text.encode(
-            x=x, y="label_y:Q", text="scheme:N", color=colour, opacity=style["opacity"]
+        text = text.mark_text(
+            align="left", dx=5, fontSize=12, color=scheme_text(kinds), aria=False, tooltip=None
         )
+        text = text.encode(x=x, y="label_y:Q", text="scheme:N", opacity=style["opacity"])
         layers.append(text)
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 

@@ -20,6 +20,7 @@ from dashboard.charts.theme import (
     scheme_colour,
     scheme_dash,
     scheme_points,
+    scheme_text,
     spec_of,
 )
 from dashboard.run_results import UNITS, farthest
@@ -214,12 +215,13 @@ def _by_length(
     inside = alt.Chart().transform_filter(f"{named} && datum.early")
     # Where a name inside the chart covers a line, its edge has the colour of the ground.
     edge: dict[str, Any] = {"stroke": alt.ExprRef("background"), "strokeWidth": 4}
+    look: dict[str, Any] = {"fontSize": 12, "color": scheme_text(kinds), "aria": False}
     texts = [
-        ends.mark_text(align="left", dx=8, fontSize=12, aria=False),
-        inside.mark_text(align="right", dx=-6, fontSize=12, aria=False, **edge),
-        inside.mark_text(align="right", dx=-6, fontSize=12, aria=False),
+        ends.mark_text(align="left", dx=8, **look),
+        inside.mark_text(align="right", dx=-6, **look, **edge),
+        inside.mark_text(align="right", dx=-6, **look),
     ]
-    layers += [text.encode(x=x, y="label_y:Q", text="label:N", color=colour) for text in texts]
+    layers += [text.encode(x=x, y="label_y:Q", text="label:N") for text in texts]
     rows = math.ceil(len(reads) / 2) if len(reads) > 1 else 0  # of the legend below
     layered = alt.layer(*layers).properties(height=height + rows * LEGEND_ROW)
     return spec_of(layered)

@@ -11,12 +11,16 @@ from typing import Any
 import altair as alt
 
 from dashboard.charts.palette import COLOURS as COLOURS
-from dashboard.charts.palette import MARKERS
+from dashboard.charts.palette import MARKERS, text_colours
 from dashboard.charts.palette import STROKES as STROKES
 from posenc.schemes import SCHEMES
 
 HEIGHT = 280
-GRAY = "#808495"  # of text, on a dark and on a white ground
+GRAY = "#808495"  # of a drawing that does not know its ground, dark or white
+# Of text that steps back: 4.5:1 on a white and on a dark ground. Vega knows the ground of a chart.
+GRAYS = ("#5f6472", "#a3a8b5")
+_ON_DARK = "luminance(background) < 0.2"
+QUIET: dict[str, str] = {"expr": f"{_ON_DARK} ? '{GRAYS[1]}' : '{GRAYS[0]}'"}
 SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
 
 Spec = dict[str, Any]
@@ -39,6 +43,19 @@ def scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
         ),
         legend=_LEGEND,
     )
+
+
+def scheme_text(kinds: tuple[str, ...]) -> alt.ExprRef:
+    """Return the colour of a text that names a scheme: that of the scheme, darker or lighter."""
+    texts = {SCHEMES[kind].label: text_colours(COLOURS[kind]) for kind in kinds}
+    light, dark = ({name: one[n] for name, one in texts.items()} for n in (0, 1))
+    return alt.ExprRef(f"({_ON_DARK} ? {json.dumps(dark)} : {json.dumps(light)})[datum.scheme]")
+
+
+def text_colour(kind: str, test: str) -> alt.ExprRef:
+    """Return the colour of a text of a scheme where a test of its row holds, else a grey."""
+    light, dark = text_colours(COLOURS[kind])
+    return alt.ExprRef(f"{test} ? ({_ON_DARK} ? '{dark}' : '{light}') : ({QUIET['expr']})")
 
 
 def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
@@ -147,7 +164,7 @@ def boundary_rule() -> alt.Chart:
 def boundary_name(text: str = "training length") -> alt.Chart:
     """The name of that line, at its upper end."""
     name = alt.Chart().mark_text(
-        text=text, align="left", dx=5, color="gray", aria=False, tooltip=None
+        text=text, align="left", dx=5, color=alt.ExprRef(QUIET["expr"]), aria=False, tooltip=None
     )
     return name.encode(x="min(boundary):Q", y=alt.value(6))
 
@@ -193,11 +210,14 @@ def titled(spec: Spec, title: str, *below: str, projected: bool) -> Spec:
     size, smaller, height = _PROJECTED_TITLE if projected else _TITLE
     text = {
         "text": title, "fontSize": size, "subtitle": below, "subtitleFontSize": smaller,
-        "subtitleColor": GRAY,
+        "subtitleColor": QUIET,
         "anchor": "start", "frame": "bounds", "offset": 6,
     }  # fmt: skip
     taller = {} if spec.get("autosize") == "pad" else {"height": spec["height"] + height}
-    return spec | taller | {"title": text}
+    config = {**spec.get("config", {})}
+    for part in ("axis", "legend", "header"):  # Streamlit's own has 3.7:1 on white
+        config[part] = {"labelColor": QUIET, "titleColor": QUIET} | config.get(part, {})
+    return spec | taller | {"title": text, "config": config}
 
 
 def for_projector(spec: Spec) -> Spec:

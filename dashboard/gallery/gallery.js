@@ -5,7 +5,8 @@ const dark = matchMedia("(prefers-color-scheme: dark)").matches;
 const ink = dark ? "#e6ebf0" : "#0a1017";
 const quiet = dark ? "#38424d" : "#d5dae1";
 const config = {
-  background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
+  background: dark ? "#10161d" : "#ffffff", // by which texts take their colour
+  font: "system-ui, sans-serif", view: { stroke: null },
   title: { color: ink, subtitleColor: ink },
   axis: { labelColor: ink, titleColor: ink, gridColor: quiet, domainColor: quiet, tickColor: quiet },
   legend: { labelColor: ink, titleColor: ink },

@@ -15,9 +15,25 @@ import vl_convert
 
 from dashboard.all_pages import page_at
 from dashboard.blocks import Chart
-from dashboard.charts.lines import LABEL_GAP, apart, coinciding, ends, labelled
-from dashboard.charts.palette import COLOURS, DASHES, MARKERS, ORDER, PALETTE, STROKES, looks
-from dashboard.charts.theme import LEGEND_LINE, powers_of_ten, readout, spec_of
+from dashboard.charts.lines import LABEL_GAP, apart, by_offset, coinciding, ends, labelled
+from dashboard.charts.palette import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    ORDER,
+    PALETTE,
+    STROKES,
+    looks,
+    text_colours,
+)
+from dashboard.charts.theme import (
+    GRAYS,
+    LEGEND_LINE,
+    powers_of_ten,
+    readout,
+    spec_of,
+    titled,
+)
 from dashboard.menu import TITLES
 from dashboard.settings import Setting
 from dashboard.state import State
@@ -149,6 +165,29 @@ def test_every_colour_has_contrast_on_both_themes() -> None:
     for colour in PALETTE:
         for theme in ("light", "dark"):
             assert contrast(colour, THEME[theme]["backgroundColor"]) >= 3, (theme, colour)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_text_of_a_chart_can_be_read(theme: str) -> None:
+    ground = THEME[theme]["backgroundColor"]
+    texts = [GRAYS[theme == "dark"], *(text_colours(one)[theme == "dark"] for one in PALETTE)]
+    assert {text for text in texts if contrast(text, ground) < 4.5} == set()
+    kinds = ("learned", "sinusoidal", "rope", "alibi")
+    ends = [SCHEMES[kind].label for kind in kinds]
+    rows = labelled(frame(**{name: (X, [n, n, n, n]) for n, name in enumerate(ends)}).astype(
+        {"scheme": "category"}
+    )).assign(boundary=1.0)  # fmt: skip
+    spec = titled(
+        by_offset(kinds, "x", "y", labels=True, band=False), "Title", "Below", projected=False
+    )
+    spec["data"] = {"values": rows.to_dict("records")}
+    colours = {"background": ground, "title": {"color": THEME[theme]["textColor"]}}
+    svg = vl_convert.vegalite_to_svg(spec | {"config": spec["config"] | colours})
+    drawn = [
+        (fill, text) for fill, text in re.findall(r'<text[^>]*fill="([^"]+)"[^>]*>([^<]+)<', svg)
+    ]
+    assert {*ends, "training length", "x", "y", "Below"} <= {text for _, text in drawn}
+    assert [pair for pair in drawn if contrast(pair[0], ground) < 4.5] == []
 
 
 def test_colour_and_stroke_or_stroke_and_marker_tell_all_schemes_apart() -> None:

@@ -256,8 +256,10 @@ def slopes(_: tuple[str, ...]) -> theme.Spec:
     names = (
         alt.Chart()
         .transform_filter("isValid(datum.label_y)")
-        .mark_text(align="left", dx=4, fontSize=12)
-        .encode(x=distance, y="label_y:Q", text="head:N", color=colour)
+        .mark_text(
+            align="left", dx=4, fontSize=12, color=theme.text_colour("alibi", "datum.chosen")
+        )
+        .encode(x=distance, y="label_y:Q", text="head:N")
     )
     point = (
         alt.Chart()

@@ -6,7 +6,7 @@ import altair as alt
 
 from dashboard.blocks import Drawing, Row
 from dashboard.charts.lines import line_spec
-from dashboard.charts.theme import GRAY, Spec, in_order, spec_of
+from dashboard.charts.theme import GRAY, QUIET, Spec, in_order, spec_of
 from dashboard.pages.pca.data import SHARE
 
 # Plot area in CSS pixels: two fit in a row of a window 1,280 wide, beside the sidebar.
@@ -68,8 +68,9 @@ def positions(across: str, up: str) -> Spec:
     ]
     label = alt.Chart().transform_filter("datum.label != null")
     label = label.mark_text(
-        baseline="middle", fontSize=12, fontWeight="bold", color=GRAY, tooltip=None
-    )
+        baseline="middle", fontSize=12, fontWeight="bold", color=alt.ExprRef(QUIET["expr"]),
+        tooltip=None,
+    )  # fmt: skip
     frame = alt.Chart().mark_rect(opacity=0, tooltip=None, aria=False)
     layers = alt.layer(
         frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),
