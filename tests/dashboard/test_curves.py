@@ -174,7 +174,7 @@ def test_every_text_of_a_chart_can_be_read(theme: str) -> None:
     assert {text for text in texts if contrast(text, ground) < 4.5} == set()
     kinds = ("learned", "sinusoidal", "rope", "alibi")
     ends = [SCHEMES[kind].label for kind in kinds]
-    rows = labelled(frame(**{name: (X, [n, n, n, n]) for n, name in enumerate(ends)}).astype(
+    rows = labelled(frame(**{name: (X, [float(n)] * 4) for n, name in enumerate(ends)}).astype(
         {"scheme": "category"}
     )).assign(boundary=1.0)  # fmt: skip
     spec = titled(
