@@ -273,7 +273,11 @@ def match_sentences(match: ModelMatch, result: Identification | None) -> list[st
     halves = all(getattr(scheme, "layout", "half") == "half" for scheme in match.schemes.values())
     width = "" if result is None else _width(result, halves=halves)
     own = "; its ".join(layers.values())
-    belongs = f"This table does not belong to the model: {width}the model's {own}."
+    different = "This table does not belong to the model: "
+    if result is not None and result.config in match.schemes.values():
+        belongs = f"{different}width and base are the model's, the numbers are not."
+    else:
+        belongs = f"{different}{width}the model's {own}."
     faults = [
         _against(name, sentence, several)
         for name, one in match.matches.items()

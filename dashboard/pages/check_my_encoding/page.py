@@ -165,14 +165,15 @@ def _table(setting: Setting, options: Options) -> tuple[str, list[Block]]:
 def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:
     """Return the largest error and the deviations. match: with the chosen model."""
     blocks: list[Block] = []
+    belongs, foreign = (match is not None and match.belongs is wanted for wanted in (True, False))
     if answer.largest is not None:
-        blocks.append(Metric("Largest error", number(answer.largest)))
+        label = "Largest error against its own formula" if foreign else "Largest error"
+        blocks.append(Metric(label, number(answer.largest)))
         blocks.append(Text(answer.worst, both="worst"))
     if answer.result is not None:
-        belongs = match is not None and match.belongs
         for sentence in () if belongs else deviation_sentences(answer.result):
             blocks.append(Text(f":material/error: {plain(sentence)}"))
-        if answer.result.known and (belongs or not answer.result.deviations):
+        if answer.result.known and not foreign and (belongs or not answer.result.deviations):
             number_type = str(answer.result.dtype).removeprefix("torch.")
             matches = f"Matches the formula to {number_type} rounding."
             blocks.append(Text(f":material/check_circle: {matches}"))
