@@ -11,7 +11,7 @@ from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, Effect
-from posenc.lab.tasks import Copy, Language, Recall
+from posenc.lab.tasks import Copy, Corpus, Language, Recall
 from posenc.text import count_of
 
 ACCURACIES = "accuracy in training", "accuracy at the end"  # columns of tables, shares of 1
@@ -42,18 +42,52 @@ def farthest(specification: Specification) -> int:
     )
 
 
-def headline(curves: Sequence[Curve]) -> str:
-    """Return how each scheme does past its training length, of the schemes as trained."""
+class HardlyLearned(NamedTuple):
+    """The lowest loss of models, and the lower one of byte pairs, which know no position; nats per byte."""
+
+    loss: float
+    pair_loss: float
+
+    def __str__(self) -> str:
+        return (
+            f"These models have hardly learned: their loss is {self.loss:.2f} nats or more, and the "
+            f"frequencies of byte pairs, which know no position, reach {self.pair_loss:.2f}. What happens "
+            "past the training length says nothing yet: train longer."
+        )
+
+
+def hardly_learned(curves: Sequence[Curve], corpus: Corpus | None) -> HardlyLearned | None:
+    """Return the losses by which models as trained have learned less than byte pairs, None for others.
+
+    corpus: what they learned, None for a task without a text, or for a text that is not here.
+    """
+    losses = [
+        loss
+        for curve in curves
+        if curve.variant == TRAINED
+        and (loss := curve.at(curve.specification.train_length)) is not None
+    ]
+    if corpus is None or not losses or min(losses) < corpus.pair_loss:
+        return None
+    return HardlyLearned(min(losses), corpus.pair_loss)
+
+
+def headline(curves: Sequence[Curve], hardly: HardlyLearned | None) -> str:
+    """Return how each scheme as trained does past its training length, or that it is too early to tell."""
     if not curves:
         return "Every training of this comparison stopped early."
+    if hardly:
+        return str(hardly)
     return _losses(curves) if curves[0].measure == "context" else _accuracies(curves)
 
 
-def table(curves: Sequence[Curve]) -> pd.DataFrame:
-    """Return a row per curve: what it measured in training, and past it."""
+def table(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> pd.DataFrame:
+    """Return a row per curve: what it measured in training, and past it, where models have learned."""
     language = bool(curves) and curves[0].measure == "context"
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
     frame = pd.DataFrame([row(curve, curves) for curve in curves])
+    if hardly:
+        frame = frame.assign(**{"past training": "not judged", length: None})
     return frame.astype({length: "Int64"}) if length in frame else frame  # an integer or blank
 
 
@@ -64,8 +98,8 @@ def in_percent(table: pd.DataFrame) -> pd.DataFrame:
     ).rename(columns={name: f"{name} (%)" for name in ACCURACIES})
 
 
-def about(curves: Sequence[Curve]) -> str:
-    """Return what lines and bands are, and the rules of the classes past the training length."""
+def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
+    """Return what lines and bands are, and the rules of the classes, where models have learned."""
     specification = curves[0].specification
     if specification.task != Language.kind:
         return ABOUT[specification.task].format(
@@ -76,7 +110,8 @@ def about(curves: Sequence[Curve]) -> str:
     least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
     seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
     lines = f"Lines: mean of {seeds}; bands: lowest to highest seed."
-    return f"{_lowest_loss(curves)}{lines if most > 1 else 'One seed each.'} {rules()}"
+    lines = lines if most > 1 else "One seed each."
+    return lines if hardly else f"{_lowest_loss(curves)}{lines} {rules()}"
 
 
 def beyond_loss(recall: Sequence[Curve] = ()) -> str:

@@ -24,7 +24,7 @@ from dashboard.training_time import LOADING_SECONDS
 from posenc.lab import Store, from_text, run_once, specifications, standard_library
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
-from tests.dashboard.called_pages import chart
+from tests.dashboard.called_pages import chart, data
 from tests.dashboard.called_pages import texts as texts_of
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer
 from tests.dashboard.pages import as_read, captions, charts, drawn, notices, setting, visit
@@ -337,6 +337,15 @@ def test_models_that_have_hardly_learned_get_no_verdict(job_folder: Path) -> Non
     assert f"their loss is {loss:.2f} nats or more" in answer
     assert f"reach {corpus.pair_loss:.2f}." in answer
     assert loss > corpus.pair_loss
+    (link,) = [block for block in page(of_rope, SMALL).all_blocks if isinstance(block, Link)]
+    own = extrapolation.Options(comparison=link.changes["comparison"], own_runs=True)
+    measured = extrapolation.page(of_rope, own)
+    assert measured.headline == answer.strip("*")
+    words = " ".join(texts_of(measured))
+    assert not [word for word in ("Holds:", "Breaks:", "Lowest loss") if word in words]
+    table = data(measured, "Measured classes")
+    assert {*table["past training"]} == {"not judged"}
+    assert table["breaks at"].isna().all()
 
 
 def test_board_says_who_started_a_job_where_the_proxy_names_them_and_all_may_stop_it(

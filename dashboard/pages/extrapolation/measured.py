@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from dashboard import notes, run_charts, run_descriptions, run_results, runs
+from dashboard import notes, run_charts, run_descriptions, run_results, runs, training_text
 from dashboard.blocks import (
     Block,
     Controls,
@@ -16,7 +16,7 @@ from dashboard.blocks import (
 )
 from dashboard.charts import loss
 from dashboard.pages.extrapolation.options import Options
-from dashboard.run_results import UNITS
+from dashboard.run_results import UNITS, HardlyLearned
 from dashboard.script import whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
@@ -82,7 +82,10 @@ def page(setting: Setting, options: Options) -> Page:
         compared = shipped
     shown = runs.of_kinds(compared, kinds)
     curves = runs.curves(shown, run_results.measure(shown[0].specification)) if shown else []
-    answer = run_results.headline(curves)
+    is_own = any(info.run_id not in ids for info in shown)  # what ships has learned
+    corpus = training_text.corpus_with(shown[0].specification.corpus) if is_own else None
+    hardly = run_results.hardly_learned(curves, corpus)
+    answer = run_results.headline(curves, hardly)
     if not shown:
         where = "in this comparison" if compared else "on this server"
         answer = f"No model of {notes.names(kinds)} is {where}."
@@ -95,8 +98,8 @@ def page(setting: Setting, options: Options) -> Page:
                 {"comparison": offered(comparisons, default)},
             ),
             *_missing(asked, name),
-            *(_picture(shown, curves, options) if curves else ()),
-            *(_numbers(compared, shown, curves) if curves else ()),
+            *(_picture(shown, curves, options, hardly) if curves else ()),
+            *(_numbers(compared, shown, curves, hardly) if curves else ()),
             *(_notes(kinds, shown) if shown else ()),
             Link("train"),
         ),
@@ -135,7 +138,12 @@ def _missing(asked: str, name: str) -> list[Block]:
     return texts
 
 
-def _picture(shown: Sequence[RunInfo], curves: list[Curve], options: Options) -> list[Block]:
+def _picture(
+    shown: Sequence[RunInfo],
+    curves: list[Curve],
+    options: Options,
+    hardly: HardlyLearned | None,
+) -> list[Block]:
     """Return loss, perplexity or accuracy of these runs, a line per scheme and variant, and its controls.
 
     curves: of the measure that is compared first.
@@ -152,11 +160,12 @@ def _picture(shown: Sequence[RunInfo], curves: list[Curve], options: Options) ->
     if drawn:
         picture = run_charts.by_length(f"measured_{measure}", drawn, perplexity=perplexity)
     about = Text(
-        plain(run_results.about(curves)),
+        plain(run_results.about(curves, hardly)),
         "caption",
-        help=run_results.rules_in_percent() if language else "",
+        help=run_results.rules_in_percent() if language and not hardly else "",
     )
-    return [picture, *_beyond_loss(curves), *([Controls(asked)] if asked else []), about]
+    beyond = [] if hardly else _beyond_loss(curves)
+    return [picture, *beyond, *([Controls(asked)] if asked else []), about]
 
 
 def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
@@ -175,11 +184,14 @@ def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
 
 
 def _numbers(
-    compared: Sequence[RunInfo], shown: Sequence[RunInfo], curves: list[Curve]
+    compared: Sequence[RunInfo],
+    shown: Sequence[RunInfo],
+    curves: list[Curve],
+    hardly: HardlyLearned | None,
 ) -> list[Block]:
     """Return the table of all runs of a comparison, and the numbers of the schemes shown."""
     measure = curves[0].measure
-    table = run_results.table(runs.curves(compared, measure))
+    table = run_results.table(runs.curves(compared, measure), hardly)
     shown_table = run_results.in_percent(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
     data = [
         Data(

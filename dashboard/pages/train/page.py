@@ -37,7 +37,6 @@ from dashboard.text import plain
 from posenc.errors import PosencError
 from posenc.lab import summary
 from posenc.lab.specification import Specification
-from posenc.lab.summary import Curve
 from posenc.lab.tasks import Corpus, Language
 from posenc.lab.train import Trainer, learning_rate_at
 from posenc.schemes import SCHEMES
@@ -91,22 +90,6 @@ def page(setting: Setting, options: Options) -> Page:
         guide=GUIDE,
         definition=DEFINITION,
         script=lambda: script(setting, fitting),
-    )
-
-
-def headline(curves: list[Curve], corpus: Corpus | None) -> str:
-    """Return how the schemes do past the training length, or that these models cannot tell it yet."""
-    losses = [
-        loss
-        for curve in runs.as_trained(curves)
-        if (loss := curve.at(curve.specification.train_length)) is not None
-    ]
-    if corpus is None or not losses or min(losses) < corpus.pair_loss:
-        return run_results.headline(curves)
-    return (
-        f"These models have hardly learned: their loss is {min(losses):.2f} nats or more, and the "
-        f"frequencies of byte pairs, which know no position, reach {corpus.pair_loss:.2f}. What happens "
-        "past the training length says nothing yet: train longer."
     )
 
 
@@ -166,9 +149,10 @@ def _result(finished: Sequence[Specification], planned: int, corpus: Corpus | No
     some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
     infos = runs.read_infos(run.run_id for run in finished)
     curves = runs.curves(infos, run_results.measure(finished[0]))
+    hardly = run_results.hardly_learned(curves, corpus)
     return [
         Text(f"Trained{some}.", "caption"),
-        Text(f"**{headline(curves, corpus)}**"),
+        Text(f"**{run_results.headline(curves, hardly)}**"),
         *([run_charts.by_length("trained", curves)] if curves else []),
         *([Text(run_results.beyond_loss())] if corpus is not None else []),
         *_link(finished, "Open in Extrapolation"),
