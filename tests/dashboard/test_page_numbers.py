@@ -522,6 +522,23 @@ def check_lines(claims: pd.DataFrame, small: Small) -> None:
 # Extrapolation, from the formula ------------------------------------------------------------------
 
 
+def test_formula_page_says_which_curves_return_into_the_range_and_which_only_fade() -> None:
+    setting = Setting(schemes=("sinusoidal", "rope", "alibi"))
+    shown = extrapolation.page(setting, extrapolation.Options(half="formula", reach="4"))
+    curves, trained = numbers(shown, "past"), setting.train_length
+    for kind, returns in (("sinusoidal", True), ("rope", True), ("alibi", False)):
+        values = of(curves, kind)["cosine"].tolist()
+        low, high = min(values[:trained]), max(values[:trained])
+        inside = [low <= value <= high for value in values[trained:]]
+        assert (inside[0], any(inside)) == (False, returns)
+    assert all(later < value for value, later in itertools.pairwise(values))  # of ALiBi
+    group = "Sinusoidal, RoPE and ALiBi first leave the range of similarity seen in training at distance"
+    assert f"{group} {trained}." in shown.headline
+    (caption,) = [text for text in texts(shown) if "dashed line" in text]
+    assert "Sinusoidal and RoPE later return into the range." in caption
+    assert "ALiBi falls at every distance" in caption
+
+
 def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> None:
     trained = small["train_length"]
     views = [
@@ -547,11 +564,11 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         assert np.allclose(of(curves, kind)["cosine"], values, atol=1e-12)
         first = analysis.kernel_past(torch.cat([values.flip(0), values[1:]]), trained).first_outside
         (own,) = [group for group in groups if LABELS[kind] in group]
-        end = "between the lowest and the highest similarity in training"
+        end = " within the range of similarity seen in training"
         if first is not None:
-            end = f"the lowest or the highest similarity in training from distance {first} on"
+            end = f" the range of similarity seen in training at distance {first}"
         assert own.endswith(end)
-        assert ("stay" in own, "pass" in own) == (first is None, first is not None)
+        assert ("stay" in own, "leave" in own) == (first is None, first is not None)
         expected = analysis.nearest_trained_distance(trained, kernel=cosine).distance
         assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)
         assert f"{float(expected.max()):.3g} ({LABELS[kind]})" in views[1].headline  # of norm 1

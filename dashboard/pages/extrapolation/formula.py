@@ -90,8 +90,12 @@ def page(setting: Setting, options: Options) -> Page:
         blocks = _nearest(past, f"{NEAREST_CAPTION} {evaluated(past, length)}", panels)
     else:
         answer = headline(setting, past)
-        lead = f"The dashed line is the training length. {evaluated(past, length)}"
-        blocks = _similarity(past, trained, lead, panels)
+        parts = (
+            "The dashed line is the training length.",
+            left(past, trained),
+            evaluated(past, length),
+        )
+        blocks = _similarity(past, trained, " ".join(filter(None, parts)), panels)
     return Page(
         title=TITLE,
         headline=answer,
@@ -211,16 +215,41 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
         elif kernel.outside is None:
             what = "is", "are", "defined"
         elif kernel.outside == 0:
-            what = "stays", "stay", "between the lowest and the highest similarity in training"
+            what = "stays", "stay", "within the range of similarity seen in training"
         else:
-            at = f"from distance {kernel.first_outside:,} on"
-            what = "passes", "pass", f"the lowest or the highest similarity in training {at}"
+            rest = f"the range of similarity seen in training at distance {kernel.first_outside:,}"
+            what = "first leaves", "first leave", rest
         groups.setdefault(what, []).append(SCHEMES[kind].label)
     parts = [
         f"{listed(labels)} {singular if len(labels) == 1 else plural} {rest}"
         for (singular, plural, rest), labels in groups.items()
     ]
     return f"Past the training length, {length:,}: {'; '.join(parts)}."
+
+
+def left(past: Mapping[str, SchemeKernelPast], trained: int) -> str:
+    """Return what becomes of similarities that leave the range in training, "" where none does.
+
+    trained: the training length.
+    """
+    fading, returning = [], []
+    for kind, kernel in past.items():
+        if kernel.outside:
+            if (kernel.cosine.diff() < 0).all():
+                fading.append(SCHEMES[kind].label)
+            elif kernel.outside < int((kernel.distances >= trained).sum()):
+                returning.append(SCHEMES[kind].label)
+    parts = []
+    if returning:
+        verb = "returns" if len(returning) == 1 else "return"
+        parts.append(f"{listed(returning)} later {verb} into the range.")
+    if fading:
+        verb = "falls" if len(fading) == 1 else "fall"
+        parts.append(
+            f"{listed(fading)} {verb} at every distance: leaving the range only makes far tokens count "
+            "less, as in training."
+        )
+    return " ".join(parts)
 
 
 def turns_headline(coverage: Mapping[str, SchemeCoverage], length: int) -> str:
