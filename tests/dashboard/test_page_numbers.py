@@ -220,7 +220,9 @@ def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fit
         curves = f"The curves of {listed(bent)} bend"
         assert texts(shown)[0] == (
             f"{share:.0%} means: PC1 and PC2 show {share:.0%} of the spread (variance) of the vectors of "
-            f"{on} positions. {curves} because {words}"
+            f"{on} positions. {curves} because near positions are alike and far ones are not. Any such "
+            "order gives an arch (horseshoe effect; Diaconis, Goel and Holmes 2008, arXiv 0811.1477). Here "
+            f"{words}"
         )
         assert f"{share:.0%} (ALiBi)" in shown.headline
 
@@ -245,20 +247,33 @@ def zigzags(shown: Page) -> dict[str, list[str]]:
 
 
 def test_curve_zigzags_because_its_scheme_has_few_pairs_whatever_the_scheme() -> None:
-    """RoPE in a head of 64 and Sinusoidal of width 64 have the same 32 pairs and the same curve."""
-    rope = pca.page(Setting(schemes=("sinusoidal", "rope")), pca.Options())
-    few = pca.page(Setting(schemes=("sinusoidal",), dim=64), pca.Options())
+    """RoPE in a head of 16 and Sinusoidal of width 16 have the same 8 pairs and the same curve."""
+    rope = pca.page(Setting(schemes=("sinusoidal", "rope"), heads=32), pca.Options())
+    few = pca.page(Setting(schemes=("sinusoidal",), dim=16, heads=1), pca.Options())
     (none, (said,)), (same,) = zigzags(rope).values(), zigzags(few).values()
     assert (none, same) == ([], [said])
-    path = data(few, "Scores")[["PC1", "PC2"]].to_numpy()
+    path = data(few, "Scores")[["PC1", "PC2"]].to_numpy()[: Setting().train_length]
     steps = [(x - a, y - b) for (a, b), (x, y) in itertools.pairwise(path.tolist())]
     turns = sum(a * x + b * y < 0 for (a, b), (x, y) in itertools.pairwise(steps))
     assert turns > 0
     assert said.startswith(
-        f"The curve zigzags at {turns} positions: these vectors have 32 pairs of "
+        f"The curve zigzags at {turns} training positions: these vectors have 8 pairs of "
     )
-    equal = pca.page(Setting(schemes=("rope",), equal_width=True), pca.Options())
+    equal = pca.page(Setting(schemes=("rope",), heads=32, equal_width=True), pca.Options())
     assert zigzags(equal) == {"rope": []}  # 256 pairs, as Sinusoidal has
+
+
+@pytest.mark.parametrize(("base", "dim"), [(500_000.0, 512), (10_000.0, 64)])
+def test_curve_that_turns_sharply_past_training_alone_is_not_said_to_zigzag(
+    base: float, dim: int
+) -> None:
+    shown = pca.page(Setting(schemes=("sinusoidal",), base=base, dim=dim), pca.Options())
+    path = data(shown, "Scores")[["PC1", "PC2"]].to_numpy()
+    steps = [(x - a, y - b) for (a, b), (x, y) in itertools.pairwise(path.tolist())]
+    sharp = [a * x + b * y < 0 for (a, b), (x, y) in itertools.pairwise(steps)]
+    trained = Setting().train_length
+    assert (any(sharp[: trained - 2]), any(sharp)) == (False, True)
+    assert zigzags(shown) == {"sinusoidal": []}
 
 
 def test_pca_page_says_what_vectors_of_alibi_are() -> None:

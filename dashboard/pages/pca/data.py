@@ -29,6 +29,12 @@ SEPARATES = (
     "the middle from both ends",
     "the first and third stretch of positions from the second and fourth",
 )
+# Why an order alone bends a curve.
+ORDER = (
+    "near positions are alike and far ones are not. Any such order gives an arch (horseshoe effect; "
+    "Diaconis, Goel and Holmes 2008, arXiv 0811.1477)."
+)
+ZIGZAG = 1 / 20  # share of the training positions with a sharp turn, above which a curve zigzags
 PAIRED = ("sinusoidal", "rope")  # whose vectors are pairs of a sine and a cosine
 
 Found = Mapping[str, SchemeProjection]  # by scheme
@@ -105,12 +111,12 @@ def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
     if bent:
         parts = " and ".join(f"{AXES[wave]} separates {SEPARATES[wave]}" for wave in waves)
         bend = f"curves of {listed(bent)} bend" if bent[1:] else f"curve of {bent[0]} bends"
-        text += f" The {bend} because {parts}."
+        text += f" The {bend} because {ORDER} Here {parts}."
     return text
 
 
 def why_shape(request: Request, result: SchemeProjection, plane: tuple[str, str]) -> str:
-    """Say why a curve zigzags, and what the vectors of a scheme without vectors are; "" for others."""
+    """Say why a curve zigzags in training, or what PCA uses of a scheme without vectors; "" for others."""
     scheme = request.build("cpu")
     if not isinstance(scheme, VectorScheme):
         label = scheme.config.label
@@ -118,12 +124,13 @@ def why_shape(request: Request, result: SchemeProjection, plane: tuple[str, str]
             f"{label} has no position vectors. PCA uses vectors whose inner products are the similarities "
             f"of {label}, with one dimension per position."
         )
-    turns = sharp_turns(result.scores.numpy()[:, [AXES.index(axis) for axis in plane]])
-    if scheme.config.kind not in PAIRED or not turns:
+    trained = len(result.scores) - result.past
+    turns = sharp_turns(result.scores.numpy()[:trained, [AXES.index(axis) for axis in plane]])
+    if scheme.config.kind not in PAIRED or turns <= ZIGZAG * trained:
         return ""
     pairs = (position_vectors(scheme, 1).shape[1] - scheme.unpaired) // 2
     return (
-        f"The curve zigzags at {count_of(turns, 'position')}: these vectors have "
+        f"The curve zigzags at {count_of(turns, 'training position')}: these vectors have "
         f"{count_of(pairs, 'pair')} of sine and cosine, too few for the fast waves to cancel."
     )
 
