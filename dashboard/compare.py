@@ -44,7 +44,7 @@ def pages(b: Page, a: Page, names: Names, changed: Sequence[str]) -> Page:
 
     names: what A and B are called, by what differs. changed: the labels of the controls that differ.
     """
-    of_a = "The same result." if a.headline == b.headline else a.headline
+    of_a = "The same sentence holds." if a.headline == b.headline else a.headline
     alone = {kind: reason for kind, reason in a.reasons.items() if b.reasons.get(kind) != reason}
     return replace(
         b,

@@ -59,7 +59,7 @@ def test_equal_settings_differ_nowhere() -> None:
     assert len(rows_of_matrices(at)) == 1
     every = "Learned, Sinusoidal, RoPE and ALiBi"
     assert f"A and B are equal for {every}." in captions(at)
-    assert "A (pinned). The same result." in captions(at)
+    assert "A (pinned). The same sentence holds." in captions(at)
 
 
 @pytest.mark.parametrize(
