@@ -107,10 +107,8 @@ def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
             farthest=farthest(specification),
             by_position=Recall.by_position(specification.train_length),
         )
-    least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
-    seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
-    lines = f"Lines: mean of {seeds}; bands: lowest to highest seed."
-    lines = lines if most > 1 else "One seed each."
+    lines = f"Lines: mean of {seeds(curves)}; bands: lowest to highest seed."
+    lines = lines if any(curve.seeds > 1 for curve in curves) else "One seed each."
     return lines if hardly else f"{_lowest_loss(curves)}{lines} {rules()}"
 
 
@@ -183,6 +181,12 @@ def recall_distances(curves: Sequence[Curve]) -> str:
     """Return the longest distance of recall, and the longest that training shows."""
     distance = max(point.x for curve in curves for point in curve.points)
     return f"distance {distance:,}, trained up to {farthest(curves[0].specification):,}"
+
+
+def seeds(curves: Sequence[Curve]) -> str:
+    """Return with how many seeds models were trained: "3 seeds", "1 to 3 seeds"."""
+    least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
+    return f"{least} to {most} seeds" if most > least else count_of(most, "seed")
 
 
 def at_base(curves: Sequence[Curve]) -> str:

@@ -18,7 +18,7 @@ from posenc import SCHEMES
 from tests.dashboard.called_pages import chart, numbers, small_setting, texts
 from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance
 from tests.dashboard.pages import KINDS, LABELS, cosines, drawn, messages, of, visit
-from tests.dashboard.shipped_runs import means
+from tests.dashboard.shipped_runs import means, shipped_runs
 
 WHERE = {
     "learned": diagram.EMBEDDING, "sinusoidal": diagram.EMBEDDING, "rope": diagram.ROTATION,
@@ -84,9 +84,16 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
     assert sentence == (
-        "Badges: small models, trained once at base 10,000; they do not follow the sliders. "
-        "Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29."
+        "Badges: small models, trained beforehand with 3 seeds at base 10,000; they do not follow the "
+        "sliders. Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29; "
+        "a rule that knows the question's position alone: 42%."
     )
+    seeds = [
+        (run.specification.scheme.kind, run.specification.seed)
+        for run in shipped_runs()
+        if (run.specification.task, run.specification.train_length) == ("language", LENGTH)
+    ]
+    assert all(len({seed for own, seed in seeds if own == kind}) == 3 for kind in KINDS)
     held, degraded = (f"{np.log(times):.3f} nats" for times in (1.05, 1.1))
     words = [block for block in shown.all_blocks if isinstance(block, Text)]
     (rules,) = [text for text in words if text.text.startswith("Holds: ")]
@@ -118,7 +125,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "trained once; they do not follow" in text]
+    assert [text for text in of_alibi if "3 seeds; they do not follow" in text]
     assert not [text for text in of_alibi if " base" in text]
 
 

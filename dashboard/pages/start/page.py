@@ -28,6 +28,7 @@ from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc.analysis import similarity
 from posenc.lab.summary import Curve, Effect
+from posenc.lab.tasks import Recall
 from posenc.schemes import SchemeConfig
 
 USES = Uses(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
@@ -95,13 +96,17 @@ def page(setting: Setting, options: Options) -> Page:
 
 def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
-    at_base = run_results.at_base(measured)
+    trained_with = f"{run_results.seeds(measured)}{run_results.at_base(measured)}"
     parts = [
-        f"Badges: small models, trained once{at_base}; they do not follow the sliders.",
+        f"Badges: small models, trained beforehand with {trained_with}; they do not follow the sliders.",
         f"Loss: {run_results.lengths(measured)}.",
     ]
     if recalls:
-        parts.append(f"Recall: {run_results.recall_distances(recalls)}.")
+        by_position = Recall.by_position(recalls[0].specification.train_length)
+        parts.append(
+            f"Recall: {run_results.recall_distances(recalls)}; a rule that knows the question's position "
+            f"alone: {by_position:.0%}."
+        )
     return " ".join(parts)
 
 
@@ -173,7 +178,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
         Text(
             title,
             "heading",
-            help="The models were trained once; they do not follow the sliders. "
+            help="The models were trained beforehand; they do not follow the sliders. "
             f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
             f"mean of {measured[0].seeds} seeds. The dashed line is their training length.",
         ),
