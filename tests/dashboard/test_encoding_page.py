@@ -113,7 +113,7 @@ def check_waves_pairs_and_hands(shown: Page, small: Small) -> None:
             assert np.allclose(own[column], values, rtol=1e-14, atol=0), column
         assert np.allclose(own["share"], np.minimum(columns["turns"], 1), rtol=1e-14)
         full, label = int((columns["turns"] >= 1).sum()), LABELS[kind]
-        assert f"{full:,} of {count:,} ({label})" in shown.headline
+        assert f"{full:,} of {count:,} {label} waves" in shown.headline
         (ratios,) = [text for text in texts(shown) if text.startswith("Each pair turns slower")]
         (ratio,) = re.findall(rf"([\d.,]+) \({label}\)", ratios)
         assert float(ratio) == pytest.approx(small["base"] ** (2 / width), rel=6e-3)

@@ -13,6 +13,7 @@ from dashboard.charts.frames import stacked
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.pages.encoding.options import PLACES
 from dashboard.results import Array
+from dashboard.scheme_facts import place
 from dashboard.script import requests_in_python, whole_script
 from dashboard.settings import Setting
 from posenc import Request, encoding, position_vectors, sinusoidal_table
@@ -52,7 +53,8 @@ for request in requests.values():
 class SchemeEncoding:
     """Numbers of one scheme.
 
-    config: what was built; it knows the shape of a file's table, which the setting does not. head: of a
+    config: what was built; it knows the shape of a file's table, which the setting does not. place: where
+    it acts in attention. head: of a
     bias. corner: the first rows and columns, in full precision. frequencies: a row per pair, pair 0 the
     fastest. pairs: the chosen ones. slopes: a row per head. matrix: its numbers as far as they are drawn,
     None where a scheme adds none; the fields below are of all its numbers. rows: of a table, None where
@@ -61,6 +63,7 @@ class SchemeEncoding:
     """
 
     config: SchemeConfig
+    place: str
     head: Head
     provenance: str
     frequencies: pd.DataFrame
@@ -122,6 +125,7 @@ def scheme_encoding(
         slopes = pd.DataFrame({"scheme": label, "head": heads, "slope": values})
     result = SchemeEncoding(
         config=scheme.config,
+        place=place(scheme),
         head=request.head,
         provenance=scheme.provenance,
         frequencies=frequencies,

@@ -6,32 +6,51 @@ import numpy as np
 
 from dashboard import limits
 from dashboard.pages.encoding.data import WAVES, Encodings, SchemeEncoding, Sums
+from dashboard.scheme_facts import BIAS, EMBEDDING, ROTATION
 from dashboard.text import listed, number
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
+# What schemes do at each place, of several schemes and of one.
+ACTS = {
+    EMBEDDING: ("add a vector to each token", "adds a vector to each token"),
+    ROTATION: ("rotate queries and keys", "rotates queries and keys"),
+    BIAS: ("add a bias to the logits", "adds a bias to the logits"),
+}
+
 
 def headline(read: Encodings) -> str:
-    """Say of every scheme what it has for a position, and of pairs how many complete a turn in training."""
+    """Say of every scheme where it acts, what it has for a position, and how many of its waves repeat."""
     others = [kind for kind in read.schemes if kind not in read.with_pairs]
     tables = [kind for kind in others if read.schemes[kind].features]
-    sentences = [_without_pairs(read, kind) for kind in tables]
+    sentences = [*_places(read), *(_without_pairs(read, kind) for kind in tables)]
     if read.with_pairs:
-        verb = "give" if len(read.with_pairs) > 1 else "gives"
+        verb = "computes" if len(read.with_pairs) == 1 else "compute"
         turned = [
             f"{int((scheme.frequencies['turns'] >= 1).sum()):,} of {len(scheme.frequencies):,} "
-            f"({SCHEMES[kind].label})"
+            f"{SCHEMES[kind].label} waves"
             for kind, scheme in read.with_pairs.items()
         ]
         trained = count_of(read.setting.train_length, "trained position")
         names = listed([SCHEMES[kind].label for kind in read.with_pairs])
         sentences.append(
-            f"{names} {verb} a position one angle per pair. Pairs that complete a turn within {trained}: "
-            f"{', '.join(turned)}."
+            f"{names} {verb} waves, one per pair of dimensions: {listed(turned)} repeat within {trained}."
         )
     sentences += [_without_pairs(read, kind) for kind in others if kind not in tables]
     return " ".join(sentences)
+
+
+def _places(read: Encodings) -> list[str]:
+    """Return a sentence on what the schemes of each place in attention do there."""
+    labels: dict[str, list[str]] = {}
+    for kind, scheme in read.schemes.items():
+        labels.setdefault(scheme.place, []).append(SCHEMES[kind].label)
+    return [
+        f"{listed(names)} {ACTS[place][len(names) == 1]}."
+        for place, names in labels.items()
+        if place
+    ]
 
 
 def _without_pairs(read: Encodings, kind: str) -> str:

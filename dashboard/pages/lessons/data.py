@@ -88,11 +88,10 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
     return Lesson(
         "Swap two words",
         f"{quoted_words(words)} becomes {quoted_words(swapped)}. Without position, each word keeps "
-        f"its output (largest change {number(none.largest)}, rounding). With the sinusoidal table, the "
-        f"outputs change: the largest change of an entry is {number(sinusoidal.largest)}, the root mean "
-        f"square of all entries is {number(sinusoidal.size)}.",
+        "its output. With the sinusoidal table, the outputs change: the largest change is "
+        f"{number(sinusoidal.largest / sinusoidal.size)} times a typical output value.",
         "A causal mask hides later words. Does the mask alone show the order?",
-        f"Yes. With a causal mask and no position, the same swap changes entries of the outputs by up to "
+        f"Yes. With a causal mask and no position, the same swap changes output values by up to "
         f"{number(masked.largest)}: the first word sees one word, the last word sees all.",
         arrays,
         words=words,

@@ -142,7 +142,9 @@ def _step(options: Options) -> tuple[Lesson, Controls, list[Block], Definition]:
                 ("words", "first_word", "second_word"), {"first_word": most, "second_word": most}
             )
             return lesson, controls, _orders(lesson), Definition(
-                r"f(PX) = P f(X)", "Attention is permutation equivariant.", (analysis.read_orders,)
+                r"f(PX) = P f(X)",
+                "Attention is permutation equivariant. A typical output value is their root mean square.",
+                (analysis.read_orders,),
             )  # fmt: skip
         case "2":
             lesson = data.add(options.wave_base)

@@ -70,8 +70,8 @@ QUESTIONS = {
     ALONE: (
         "Does only the offset count?",
         r"$K(i, i+k) = f(k)$ for every $i$",
-        "Spread along diagonals over overall spread: 0 is yes. $K$ is of positions alone: with "
-        "content, a table that is added brings in the absolute position.",
+        "How much $K$ varies at one offset, as a share of how much it varies in all: 0 is yes. "
+        "$K$ is of positions alone: with content, a table that is added brings in the absolute position.",
         "a random table",
     ),
     STRAIGHT: (

@@ -176,7 +176,7 @@ def _random_pair(results: Mapping[str, Similarity]) -> list[Text]:
     ]
     if not values:
         return []
-    sentence = f"For comparison, two random positions on average: {', '.join(values)}."
+    sentence = f"Average similarity of two positions chosen at random: {', '.join(values)}."
     return [Text(sentence, "caption", help=UNRELATED, both="random pair")]
 
 

@@ -71,7 +71,7 @@ class WhyPosition:
 def read(setting: Setting, options: Options) -> WhyPosition:
     """Return everything the page shows of a setting and its options."""
     words = tuple(options.sentence.split())
-    order = order_of(len(words), options)
+    order = order_of(words, options)
     names = ("dim", "heads", "equal_width", "seed", "learned_source")
     layer_setting = Setting(length=2, **{name: getattr(setting, name) for name in names})
     kinds = dict.fromkeys((NO_POSITION, *setting.schemes))
@@ -144,7 +144,7 @@ def script(setting: Setting, options: Options) -> str:
     kinds = tuple(dict.fromkeys((NO_POSITION, *setting.schemes)))
     body = f"""
 words = {words!r}
-order = {order_of(len(words), options)!r}  # the other order has words[order[i]] at place i
+order = {order_of(words, options)!r}  # the other order has words[order[i]] at place i
 
 out = csv.writer(sys.stdout)
 out.writerow(["scheme", "mask", "word", "difference"])

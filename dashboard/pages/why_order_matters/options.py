@@ -49,8 +49,18 @@ class Options:
     ).field(False)
 
 
-def order_of(count: int, options: Options) -> tuple[int, ...]:
-    """Return the other order as a permutation: the index of the word at each place after it."""
+def order_of(words: tuple[str, ...], options: Options) -> tuple[int, ...]:
+    """Return the other order as a permutation: the index of the word at each place after it.
+
+    Where only equal words change places, every word stays: nobody can tell the sentences apart.
+    """
+    order = _moved(len(words), options)
+    moved = tuple(words[index] for index in order)
+    return order if moved != words else tuple(range(len(words)))
+
+
+def _moved(count: int, options: Options) -> tuple[int, ...]:
+    """Return the order that is asked for, whatever the words are."""
     order = list(range(count))
     if options.reorder == REVERSED:
         return tuple(order[::-1])

@@ -20,8 +20,8 @@ USES = Uses(("schemes", "dim", "heads", "seed"), never=("alibi_head", "precision
 GUIDE = (
     "Both orders go through the same layer. Outputs are compared word by word. Each word is "
     "followed to its new place by its index, even if it occurs twice. A word is unchanged if "
-    "its two outputs agree up to float64 rounding. The typical size of an output is the root mean square "
-    "of its numbers.\n\n"
+    "its two outputs agree up to float64 rounding. A typical output value is the root mean square "
+    "of all of them.\n\n"
     "Without position, the outputs only move with their words: attention is *equivariant*, "
     "not *invariant*. The mean over all words is invariant. A causal mask alone breaks this: "
     "the first word sees one word, the last word sees all. The weights are random, so the "
@@ -79,9 +79,7 @@ def _controls(
 
 
 def _answer(setting: Setting, read: WhyPosition, shown: str) -> list[Block]:
-    """Return which words change, and the weights of both orders; of the same sentence twice, nothing."""
-    if read.words == read.other:
-        return []
+    """Return which words change, and the weights of both orders."""
     blocks: list[Block] = []
     for kind in dict.fromkeys((NO_POSITION, shown)):
         if kind in read.schemes:

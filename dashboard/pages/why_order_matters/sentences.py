@@ -11,7 +11,8 @@ def headline(read: WhyPosition, kind: str) -> str:
     """Say what reordering does without position, and with one scheme."""
     if read.words == read.other:
         return (
-            f"Both orders are the same sentence, {quoted_words(read.words)}. Choose another order."
+            f"Both orders are the same sentence, {quoted_words(read.words)}, so no output changes with any "
+            "scheme. Choose another order."
         )
     orders = f"{quoted_words(read.words)} and {quoted_words(read.other)}"
     if read.causal:
@@ -43,7 +44,7 @@ def _changed(read: WhyPosition, kind: str) -> str:
 def _by_up_to(reading: OrderReading) -> str:
     """Say how large the largest change of an entry is beside the root mean square of all entries."""
     times = number(reading.largest / reading.size)
-    return f"outputs change by up to {times} times their typical size"
+    return f"the largest change is {times} times a typical output value"
 
 
 def chips(read: WhyPosition, kind: str) -> str:
