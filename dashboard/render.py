@@ -283,7 +283,7 @@ def _text(text: Text, place: Any) -> None:
     help = text.help or None
     match text.look:
         case "heading":
-            place.subheader(text.text, anchor=False, help=help)
+            place.header(text.text, anchor=False, help=help)
         case "caption":
             place.caption(text.text, help=help)
         case "info":

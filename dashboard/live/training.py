@@ -121,7 +121,7 @@ def board(place: Any, _change: Callable[[Changes], None]) -> None:
     """Draw every job, the same for every visitor."""
     known = jobs.jobs(server_process().place)
     active = any(not job.error for job in known)
-    place.subheader("In training", anchor=False)
+    place.header("In training", anchor=False)
     panel = st.fragment(_panel, run_every=POLL if active else IDLE_POLL)
     with place.container():
         panel([job.name for job in known])

@@ -8,6 +8,8 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.browser import Visit
 from tests.dashboard.test_curves import contrast
 
+pytestmark = pytest.mark.browser
+
 GROUNDS = {"light": "#ffffff", "dark": "#10161d"}
 OUTLINE = """one => {
   const seen = one.closest("[data-testid=stSlider], [data-testid=stCheckbox]")

@@ -29,7 +29,7 @@ ROUNDING = 1e-9  # what is smaller is what rounding left, another number on anot
 def page_texts(at: AppTest) -> list[str]:
     """Every sentence of a page's main part, a line each."""
     found = [at.title[0].value]
-    for kind in ("subheader", "markdown", "caption", "info", "warning"):
+    for kind in ("header", "markdown", "caption", "info", "warning"):
         for element in getattr(at.main, kind):
             found += [line for line in as_read(str(element.value)).splitlines() if line.strip()]
     return found

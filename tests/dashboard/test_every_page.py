@@ -217,7 +217,7 @@ def test_page_draws_at_the_ends_of_every_range(page: str, name: str) -> None:
 def notes(at: AppTest) -> list[str]:
     """What stands under each panel's title, in its tooltip, or beside each scheme in a list."""
     subtitles = [panel["subtitle"] for panel in pages.panels(at)]
-    helped = [*at.main.subheader, *at.main.caption, *at.main.markdown]
+    helped = [*at.main.header, *at.main.caption, *at.main.markdown]
     texts = [*(as_read(element.proto.help) for element in helped), *pages.captions(at)]
     lines = [line for text in texts for line in text.split("\n")]
     labels = "|".join(pages.LABELS.values())

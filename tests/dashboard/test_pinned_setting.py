@@ -92,7 +92,7 @@ def test_a_shows_the_schemes_of_b(place: str) -> None:
     at = drawn(visit_place(place, link, menu_compare=True))
     shown = {str(kind) for frame in charts(at) if "scheme" in frame for kind in frame["scheme"]}
     shown |= {panel["title"].partition(",")[0] for panel in pages.panels(at)}
-    shown |= {one.value for one in at.main.subheader}
+    shown |= {one.value for one in at.main.header}
     assert shown
     assert not shown & {"Learned", "Sinusoidal"}
     for text in (*captions(at), headline(at)):

@@ -47,7 +47,7 @@ def whole(at: AppTest) -> AppTest:
 def page_text(at: AppTest) -> str:
     boxes = [as_read(box.value) for box in at.info]
     notes = [panel["subtitle"] or "" for panel in pages.panels(at)]
-    notes += [as_read(text.proto.help) for text in (*at.main.subheader, *at.main.caption)]
+    notes += [as_read(text.proto.help) for text in (*at.main.header, *at.main.caption)]
     return " ".join([*boxes, *captions(at), *notes, *(as_read(t.value) for t in at.main.markdown)])
 
 

@@ -252,7 +252,7 @@ def test_start_on_a_full_disk_can_be_repeated(job_folder: Path, tmp_path: Path) 
     at = drawn(visit("train", TRAIN_LINK))
     with bad_disk(tmp_path, FULL, TAKING_SPACE):
         assert notices(press(at)) == ["The queue cannot be written: No space left on device."]
-        assert "In training" in [box.value for box in at.subheader]
+        assert "In training" in [box.value for box in at.header]
     assert setting(at).schemes == ("rope", "alibi")
     assert jobs.jobs(job_folder) == []
     drawn(press(at))

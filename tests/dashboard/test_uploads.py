@@ -162,9 +162,9 @@ def test_table_without_usable_row_leaves_others(page: str, value: float, precisi
 
 def everything_on(at: AppTest, name: str) -> list[str]:
     """All words and numbers of a page, without the name of its table."""
-    boxes = [*at.title, *at.markdown, *at.caption, *at.info, *at.warning, *at.error, *at.subheader]
+    boxes = [*at.title, *at.markdown, *at.caption, *at.info, *at.warning, *at.error, *at.header]
     texts = [as_read(box.value) for box in boxes] + [one.to_csv() for one in pages.charts(at)]
-    texts += [as_read(title.proto.help) for title in at.subheader]
+    texts += [as_read(title.proto.help) for title in at.header]
     texts += [f"{header} {values}" for header, values in pages.rows_of_matrices(at)]
     return [text.replace(name, "NAME") for text in texts]
 

@@ -105,7 +105,7 @@ def test_fault_in_a_fragment_leaves_the_page_around_it(
     monkeypatch.setattr("dashboard.live.training._draw_job", raising(Exception(MESSAGE)))
     at = visit("train")
     assert_an_incident(at, log, "Exception")
-    assert "In training" in [box.value for box in at.subheader]
+    assert "In training" in [box.value for box in at.header]
 
 
 def test_fault_in_a_callback_is_an_incident_and_the_page_stays(

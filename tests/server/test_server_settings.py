@@ -255,7 +255,7 @@ def test_server_without_training_shows_results_and_starts_nothing(
     for link in ({}, {"start_training": "true", "start_training_asked": "true"}):
         found = drawn(visit("train", link | {"schemes": "rope"}, **forged))
         assert "Training is switched off on this server." in [box.value for box in found.info]
-        assert "Finished on this server" in [box.value for box in found.subheader]
+        assert "Finished on this server" in [box.value for box in found.header]
         assert not [one for one in found.button if (one.key or "").startswith(("start", "stop"))]
     at.button(key="start_training").click().run()
     assert [job.name for job in jobs.jobs(jobs.folder())] == [waiting]
