@@ -1,4 +1,4 @@
-"""Components that act in the browser: history, focus and touch, clipboard and larger type."""
+"""Components that act in the browser: history, readers, focus and touch, clipboard and larger type."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def _read(name: str) -> str:
 _history = st.components.v2.component(
     "posenc_history",
     css=_read("keyboard.css"),
-    js=f"const PATHS = {json.dumps([*PATHS.values()])};\n{_read('history.js')}",
+    js=f"const PATHS = {json.dumps([*PATHS.values()])};\n{_read('reader.js')}{_read('history.js')}",
     isolate_styles=False,
 )
 _copy_link = st.components.v2.component(

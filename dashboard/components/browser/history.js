@@ -108,6 +108,7 @@ export default ({ data }) => {
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
   document.addEventListener("keydown", turnStep, true);
   keepTheme();
+  listenForReaders();
   watchRuns(document.querySelector("[data-testid=stApp]"));
   const push = history.pushState.bind(history);
   history.pushState = (state, unused, url) => {

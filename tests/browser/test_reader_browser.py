@@ -1,0 +1,54 @@
+"""What a screen reader hears of a page: names of icons, help, sliders and grids, headings, changes."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.browser import Visit, dial, go, headline, settled
+
+pytestmark = pytest.mark.browser
+
+LEVELS = """() => [...document.querySelectorAll(":is(h1, h2, h3, h4, h5, h6)")]
+  .filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"""
+
+
+def test_headline_is_told_once_a_run_has_settled_and_not_when_a_page_opens(visitor: Visit) -> None:
+    page = visitor().open("similarity")
+    told = page.locator("[aria-live=polite].told-headline")
+    page.wait_for_timeout(1_500)
+    expect(told).to_have_text("")
+    page.evaluate("""() => {
+      window.heard = [];
+      const told = document.querySelector(".told-headline");
+      new MutationObserver(() => window.heard.push(told.textContent)).observe(told, { childList: true });
+    }""")
+    before = headline(page).inner_text()
+    for _ in range(4):
+        dial(page, "Base").press("ArrowRight")
+    expect(headline(page)).not_to_have_text(before)
+    settled(page)
+    expect(told).to_have_text(headline(page).inner_text())
+    page.wait_for_timeout(1_500)
+    assert page.evaluate("window.heard") == [headline(page).inner_text()]
+
+
+def test_icons_say_nothing_and_help_sliders_and_grids_are_named_once(visitor: Visit) -> None:
+    page = visitor().open("relative_offsets")
+    main = page.get_by_test_id("stMain")
+    expect(main.locator("span[role=img]").first).to_have_attribute("aria-hidden", "true")
+    expect(main.get_by_role("img", name=re.compile(" icon$"))).to_have_count(0)
+    expect(page.get_by_role("button", name="Help", exact=True)).to_have_count(0)
+    expect(page.get_by_role("button", name="Help for Relative residual")).to_have_count(1)
+    expect(page.get_by_role("slider", name="Offset k", exact=True)).to_have_count(1)
+    go(page, "extrapolation")
+    grid = main.locator("[role=grid]").first  # within a canvas, where a search by role does not look
+    expect(grid).to_have_attribute("aria-label", "All measured schemes")
+
+
+def test_no_heading_skips_a_level(visitor: Visit) -> None:
+    page = visitor().open("similarity")
+    for path in ("similarity", "pca", "claims", "context_planner"):
+        go(page, path)
+        levels = page.evaluate(LEVELS)
+        assert (levels[0], {*levels}) == (1, {1, 2}), path
