@@ -42,7 +42,9 @@ def test_icons_say_nothing_and_help_sliders_and_grids_are_named_once(visitor: Vi
     expect(page.get_by_role("button", name="Help for Relative residual")).to_have_count(1)
     expect(page.get_by_role("slider", name="Offset k", exact=True)).to_have_count(1)
     go(page, "extrapolation")
-    grid = main.locator("[role=grid]").first  # within a canvas, where a search by role does not look
+    grid = main.locator(
+        "[role=grid]"
+    ).first  # within a canvas, where a search by role does not look
     expect(grid).to_have_attribute("aria-label", "All measured schemes")
 
 

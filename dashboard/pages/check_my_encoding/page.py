@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from dashboard.blocks import (
     Block,
     Button,
@@ -231,8 +233,18 @@ def _differences(answer: Answer) -> list[Block]:
         draw=charts.differences,
         columns={"x": "column", "y": "exact angles"},
         x="",
+        alt=f"{title}. {errors_spoken(frame)}",
     )
     return [Text(f"**{title}**"), chart]
+
+
+def errors_spoken(frame: pd.DataFrame) -> str:
+    """Say the largest error of all columns, where it is, and the smallest. Frame: x, y."""
+    most, least = frame.loc[frame["y"].idxmax()], frame.loc[frame["y"].idxmin()]
+    return (
+        f"At most {number(most['y'])}, in column {most['x']:.0f}; "
+        f"at least {number(least['y'])}, in column {least['x']:.0f}."
+    )
 
 
 def _belonging(answer: Answer, match: ModelMatch | None) -> list[Block]:

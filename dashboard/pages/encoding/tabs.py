@@ -23,7 +23,7 @@ from dashboard.components.matrix import Full, Panel
 from dashboard.pages.encoding import charts, data, sentences
 from dashboard.pages.encoding.data import BIAS, WAVES, Encodings, Sum
 from dashboard.settings import Setting
-from dashboard.text import listed
+from dashboard.text import listed, number
 from posenc import formula
 from posenc.analysis import STARTS
 from posenc.latex import Notation
@@ -60,6 +60,7 @@ def matrices(read: Encodings) -> list[Block]:
             names=("alibi",),
             draw=charts.slopes,
             x="",
+            alt=f"{title}. {slopes_spoken(slopes)}",
             sizes=notes.panel_note(read.setting, "alibi"),
         )
         alone.append([Text(f"**{title}**"), chart])
@@ -73,6 +74,12 @@ def matrices(read: Encodings) -> list[Block]:
         for kind, scheme in read.schemes.items()
         if scheme.matrix is None
     ]
+
+
+def slopes_spoken(slopes: pd.DataFrame) -> str:
+    """Say the slope of the first head and of the last. slopes: as `charts.slopes` has them."""
+    ends = [f"head {row.head}: {number(row.slope)}" for row in slopes.iloc[[0, -1]].itertuples()]
+    return f"H{'; '.join(ends)[1:]}."
 
 
 def _of_unit(read: Encodings, unit: str, kinds: Sequence[str]) -> Matrices:

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pandas as pd
+
 from dashboard import notes, results
 from dashboard.blocks import (
     SHOWN,
@@ -23,7 +25,7 @@ from dashboard.pages.pca.data import AXES, Found
 from dashboard.pages.pca.options import PLANES, VARIANCE, Options
 from dashboard.pages.pca.panels import lay_out
 from dashboard.settings import Setting
-from dashboard.text import plain
+from dashboard.text import number, plain
 from posenc.analysis import pca as projection
 from posenc.schemes import SCHEMES
 
@@ -127,6 +129,15 @@ def _positions(setting: Setting, options: Options, found: Found) -> list[Block]:
     ]
 
 
+def ends_spoken(scores: pd.DataFrame, plane: tuple[str, str]) -> str:
+    """Say where the first and the last position are drawn. scores: position and components."""
+    ends = [
+        f"position {row['position']:.0f} at {number(row[plane[0]])}, {number(row[plane[1]])}"
+        for _, row in scores.iloc[[0, -1]].iterrows()
+    ]
+    return f"{' and '.join(plane)}: {'; '.join(ends)}."
+
+
 def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, list[Block]]:
     """Return the heading of each scheme, what its components explain, its plot and why it looks so."""
 
@@ -153,7 +164,7 @@ def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, 
                     names=(kind,),
                     draw=draw,
                     x="",
-                    alt=f"{label}: {explained}; {fitted}",
+                    alt=f"{label}: {explained}; {fitted}. {ends_spoken(own, plane)}",
                     listed=False,
                 )
             )

@@ -1,0 +1,36 @@
+"""A screen reader hears numbers of every chart, not its title alone."""
+
+import pandas as pd
+
+from dashboard.blocks import Chart, walk
+from dashboard.pages.check_my_encoding.page import errors_spoken
+from dashboard.pages.encoding.tabs import slopes_spoken
+from dashboard.pages.pca import page as pca
+from dashboard.settings import Setting
+
+
+def test_slopes_of_the_first_and_the_last_head_are_spoken() -> None:
+    # Press et al. 2022, arXiv 2108.12409, section 3: 2^(-8/n) for n heads, and its powers.
+    heads = [2.0 ** (-8 * n / 8) for n in range(1, 9)]
+    frame = pd.DataFrame({"scheme": "ALiBi", "head": range(1, 9), "slope": heads})
+    assert slopes_spoken(frame) == "Head 1: 0.5; head 8: 0.00391."
+
+
+def test_largest_and_smallest_error_of_a_column_are_spoken() -> None:
+    frame = pd.DataFrame({"x": [0, 1, 2], "y": [0.25, 0.5, 0.125]})
+    assert errors_spoken(frame) == "At most 0.5, in column 1; at least 0.125, in column 2."
+
+
+def test_ends_of_the_positions_on_a_plane_are_spoken() -> None:
+    blocks = pca.page(Setting(dim=16, length=24, train_length=16), pca.Options()).blocks
+    charts = [one for one in walk(blocks) if isinstance(one, Chart) and "projection" in one.key]
+    assert len(charts) == 4
+    told = 0
+    for chart in charts:
+        for (
+            row
+        ) in chart.frame.itertuples():  # of the picture: what lies far outside of it has no row
+            if row.position in (0, 23):
+                assert f"position {row.position} at {row.PC1:.3g}, {row.PC2:.3g}" in chart.spoken
+                told += 1
+    assert told > 4
