@@ -58,11 +58,17 @@ def control(
     if name in LISTED and name in RULES and not exact:
         setting = session.current().setting
         stops = state.stops(setting, name, settings.current().positions)
-        place.select_slider(rule.label, stops, shown, format_func=stop_text, **common)
+        text = head_text if name == "alibi_head" else stop_text
+        place.select_slider(rule.label, stops, shown, format_func=text, **common)
     else:
         _widget(place, rule, shown, offered, empty, common | {"step": 0.01} if exact else common)
     if typed:
         place.warning(plain(state.told_cut(rule, value)), icon=":material/info:")
+
+
+def head_text(head: int) -> str:
+    """Return a head as its slider says it; 0 stands for all of them."""
+    return stop_text(head) if head else "mean"
 
 
 def _shown(rule: fields.Rule, value: Any, offered: Narrowed | None, *, empty: bool) -> Any:

@@ -97,7 +97,7 @@ class Setting:
         low=0,
         high=MAX_SHOWN_HEADS,
         label="Head shown",
-        help="Of schemes whose heads differ, such as ALiBi: 0 is the mean, 1 the first head.",
+        help="Of schemes whose heads differ, such as ALiBi: the mean of all, or one; 1 is the first.",
     ).field(0)
     seed: int = fields.IntRange(
         low=0,

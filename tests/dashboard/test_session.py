@@ -261,7 +261,7 @@ def test_sliders_offer_what_goes_with_the_other_numbers() -> None:
     assert at.select_slider(key="dim").options[-2:] == ["1,536", "3,072"]
     assert "5" not in at.select_slider(key="heads").options
     at.select_slider(key="heads").set_value(4).run()
-    assert at.select_slider(key="alibi_head").options == ["0", "1", "2", "3", "4"]
+    assert at.select_slider(key="alibi_head").options == ["mean", "1", "2", "3", "4"]
 
 
 def test_switching_every_scheme_off_keeps_the_last_ones_with_a_notice() -> None:
