@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 from dashboard import compare, controls, state
-from dashboard.blocks import Page, Text, Uses
+from dashboard.blocks import Changes, Page, Text, Uses
 from dashboard.gallery import write
 from dashboard.menu import TITLES
-from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE
-from dashboard.pages.extrapolation.options import NEAREST, TURNS
 from dashboard.script import uploaded
 from dashboard.settings import Setting
 from dashboard.state import State
@@ -20,15 +17,6 @@ from dashboard.text import listed, plain
 from posenc import __version__
 
 ON_A_SERVER = ("train",)  # pages that show what a server does
-FORMULA, REASONS = "From the formula", ("similarity", TURNS, NEAREST)
-# Pages that show one part at a time: the options that show each. As files they are written part by part.
-PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "lessons": {f"Step {step}": {"step": step} for step in "1234"}
-    | {"Step 5": {"step": "5", "guess": "shown"}},  # nobody can guess in a file
-    "extrapolation": {"Measured": {"half": "measured"}}
-    | {f"{FORMULA}: {reason}": {"half": "formula", "reason": reason} for reason in REASONS},
-    "check_my_encoding": {part: {"part": part} for part in (TABLE, LAYOUTS, DECODING)},
-}
 LEFT_OUT = (
     "Controls, uploads, A/B and Train need the dashboard itself; all else is here, each part of a page in "
     "a file of its own and all tabs under each other."
@@ -114,12 +102,12 @@ def files(now: State) -> dict[str, str]:
 
 def _parts(now: State, folder: str) -> dict[str, tuple[str, State]]:
     """Return the title and the state of each part of a page by the name of its file."""
-    if folder not in PARTS:
-        return {folder: (TITLES[folder], now)}
-    names = [folder, *(f"{folder}-{n}" for n in range(2, len(PARTS[folder]) + 1))]
+    kind = kind_of(folder)
+    parts: Mapping[str, Changes] = vars(kind).get("PARTS", {TITLES[folder]: {}})
+    names = [folder, *(f"{folder}-{n}" for n in range(2, len(parts) + 1))]
     return {
-        name: (title, now.changed(folder, kind_of(folder), changes))
-        for name, (title, changes) in zip(names, PARTS[folder].items(), strict=True)
+        name: (title, now.changed(folder, kind, changes))
+        for name, (title, changes) in zip(names, parts.items(), strict=True)
     }
 
 

@@ -27,10 +27,9 @@ def test_ends_of_the_positions_on_a_plane_are_spoken() -> None:
     assert len(charts) == 4
     told = 0
     for chart in charts:
-        for (
-            row
-        ) in chart.frame.itertuples():  # of the picture: what lies far outside of it has no row
-            if row.position in (0, 23):
-                assert f"position {row.position} at {row.PC1:.3g}, {row.PC2:.3g}" in chart.spoken
+        columns = (chart.frame[name].tolist() for name in ("position", "PC1", "PC2"))
+        for position, x, y in zip(*columns, strict=True):
+            if position in (0, 23):  # one that lies far outside of the picture has no row
+                assert f"position {position} at {x:.3g}, {y:.3g}" in chart.spoken
                 told += 1
     assert told > 4

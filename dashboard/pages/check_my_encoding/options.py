@@ -1,9 +1,11 @@
 """Options of Check my encoding: which part is open, and which table is checked."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dashboard.blocks import Changes
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.visitor_files import NUMBERS_NAME
 from posenc import fields
@@ -13,9 +15,15 @@ TABLE, LAYOUTS, DECODING = "Your table", "RoPE layouts", "Position decoding"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which part of the page is open, which table is checked, and what a visitor uploaded besides."""
+    """Which part of the page is open, which table is checked, and what a visitor uploaded besides.
+
+    PARTS: of the page, one after the other where it is written as files.
+    """
 
     UNLINKED: ClassVar[tuple[str, ...]] = ("vectors", "rotated", "refused")
+    PARTS: ClassVar[Mapping[str, Changes]] = {
+        part: {"part": part} for part in (TABLE, LAYOUTS, DECODING)
+    }
 
     part: str = fields.Choice(
         options=(TABLE, LAYOUTS, DECODING),

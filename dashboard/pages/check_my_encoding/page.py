@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dashboard.blocks import (
@@ -240,10 +241,11 @@ def _differences(answer: Answer) -> list[Block]:
 
 def errors_spoken(frame: pd.DataFrame) -> str:
     """Say the largest error of all columns, where it is, and the smallest. Frame: x, y."""
-    most, least = frame.loc[frame["y"].idxmax()], frame.loc[frame["y"].idxmin()]
+    x, y = frame["x"].to_numpy(), frame["y"].to_numpy()
+    most, least = np.nanargmax(y), np.nanargmin(y)
     return (
-        f"At most {number(most['y'])}, in column {most['x']:.0f}; "
-        f"at least {number(least['y'])}, in column {least['x']:.0f}."
+        f"At most {number(y[most])}, in column {x[most]:.0f}; "
+        f"at least {number(y[least])}, in column {x[least]:.0f}."
     )
 
 

@@ -78,7 +78,8 @@ def matrices(read: Encodings) -> list[Block]:
 
 def slopes_spoken(slopes: pd.DataFrame) -> str:
     """Say the slope of the first head and of the last. slopes: as `charts.slopes` has them."""
-    ends = [f"head {row.head}: {number(row.slope)}" for row in slopes.iloc[[0, -1]].itertuples()]
+    pairs = [*zip(slopes["head"], slopes["slope"].to_numpy(float), strict=True)]
+    ends = [f"head {head}: {number(slope)}" for head, slope in (pairs[0], pairs[-1])]
     return f"H{'; '.join(ends)[1:]}."
 
 

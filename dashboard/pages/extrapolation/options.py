@@ -1,7 +1,10 @@
 """Options of the page Extrapolation, beside the shared numbers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+from dashboard.blocks import Changes
 from posenc import fields
 
 TURNS, NEAREST = "turns per pair", "nearest trained position"
@@ -12,8 +15,16 @@ class Options:
     """Which view is drawn, measured or computed, which are never mixed, and what each view asks.
 
     comparison: of runs, by name; "" for the one that other pages show of these schemes. axis and unit are
-    read of language models. reason and reach belong to the formulas.
+    read of language models. reason and reach belong to the formulas. PARTS: of the page, one after the
+    other where it is written as files.
     """
+
+    PARTS: ClassVar[Mapping[str, Changes]] = {
+        "Measured": {"half": "measured"},
+        "From the formula: similarity": {"half": "formula", "reason": "similarity"},
+        f"From the formula: {TURNS}": {"half": "formula", "reason": TURNS},
+        f"From the formula: {NEAREST}": {"half": "formula", "reason": NEAREST},
+    }
 
     half: str = fields.Choice(
         options=("measured", "formula"),

@@ -1,6 +1,8 @@
 """Learn in five steps: one picture, one control and one question each; a lecture of ten minutes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import altair as alt
 import numpy as np
@@ -8,6 +10,7 @@ import numpy as np
 from dashboard.blocks import (
     Block,
     Button,
+    Changes,
     Chart,
     Clocks,
     Columns,
@@ -53,8 +56,14 @@ ANSWERS = {"5": ("extrapolation",)}  # links to pages that give the answer away
 class Options:
     """The step, the step whose answer is open, and the control of each step.
 
-    first_word, second_word: the words that change places, counted from 1; at first the ends.
+    first_word, second_word: the words that change places, counted from 1; at first the ends. PARTS: of the
+    page, one after the other where it is written as files.
     """
+
+    PARTS: ClassVar[Mapping[str, Changes]] = {
+        **{f"Step {step}": {"step": step} for step in "1234"},
+        "Step 5": {"step": "5", "guess": "shown"},  # nobody can guess in a file
+    }
 
     step: str = fields.Choice(options=STEPS, label="Step").field("1")
     open_answer: str = fields.Choice(options=("none", *STEPS), label="Open answer").field("none")
