@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard import compare
-from dashboard.blocks import Block, Cards, Chart, Drawer, Matrices, Page, Text
+from dashboard.blocks import Block, Cards, Chart, Drawer, Link, Matrices, Page, Text
 from dashboard.charts import theme
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.extrapolation import page as extrapolation
@@ -426,8 +426,16 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     maps = called_pages.data(page, "One matrix per offset")
     claims = called_pages.data(page, "Offset only and straight line")
     pictures, composed = panel_values(page, "offset_maps"), composed_maps(page)
-    assert page.headline.startswith(f"One matrix moves every position by {OFFSET} for ")
-    assert "straight line with distance for ALiBi only." in page.headline
+    moving, alone, straight = page.headline.split("? ")[1:]
+    assert page.headline.startswith(f"Does one matrix move every position by {OFFSET}? Yes for ")
+    assert "ALiBi" not in moving  # it has no vectors
+    assert "ALiBi" in alone
+    assert straight == "Yes for ALiBi."
+    (link,) = [block for block in page.all_blocks if isinstance(block, Link)]
+    assert (link.page, link.changes) == ("claims", {"theme": "distance"})
+    (of_alibi,) = of(maps, "alibi")[["closed form", "fitted matrix"]].to_numpy()
+    said = any("ALiBi: no vectors of positions." in text for text in texts(page))
+    assert said == (not np.isnan(of_alibi).all())
     check_lines(claims, small)
     check_cards(page, maps, claims)
     exact = small["precision"] == "float32"
@@ -491,10 +499,15 @@ def check_cards(page: Page, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
         if pd.isna(value):
             assert line.startswith(":gray-badge[")
         else:
-            assert f"] {scheme}: {number(value)}" in line
-            assert pd.isna(control) or re.search(
-                rf"\((random table|noise): {number(control)}\)", line
-            )
+            said, *beside = line.split("; ")
+            name, own = said.partition(f"] {scheme}: ")[2].split("\u00a0", 1)
+            assert name in ("error", "spread", "R²")
+            assert own == number(value).replace(" ", "\u00a0")
+            if not pd.isna(control):
+                (control_said,) = beside
+                of_what, own = control_said.removeprefix("random\u00a0").split("\u00a0", 1)
+                assert of_what in ("table", "noise")
+                assert own == number(control).replace(" ", "\u00a0")
 
 
 def test_wide_vectors_are_checked_at_every_third_offset() -> None:

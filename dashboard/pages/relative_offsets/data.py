@@ -1,6 +1,6 @@
 """Numbers of the page Relative offsets, and the same as Python."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -132,17 +132,27 @@ def verdicts(
     return {LINEAR: linear, ALONE: alone, STRAIGHT: straight}
 
 
-def headline(found: Mapping[str, Mapping[str, Verdict]], offset: int) -> str:
-    """Say which schemes meet which of the three claims. offset: of the first."""
+def headline(
+    found: Mapping[str, Mapping[str, Verdict]], offset: int, without_vectors: Collection[str]
+) -> str:
+    """Say which schemes meet which of the three claims.
+
+    offset: of the first claim, which is asked of schemes that have vectors. without_vectors: the others.
+    """
     linear, alone, straight = (
-        [SCHEMES[kind].label for kind, verdict in found[claim].items() if verdict.holds]
+        [
+            SCHEMES[kind].label
+            for kind, verdict in found[claim].items()
+            if verdict.holds and not (claim == LINEAR and kind in without_vectors)
+        ]
         for claim in (LINEAR, ALONE, STRAIGHT)
     )
     nothing = ["no scheme here"]
     return (
-        f"One matrix moves every position by {offset} for {listed(linear or nothing)}. The position "
-        f"kernel depends on nothing but the offset for {listed(alone or nothing)}. The logit falls in a "
-        f"straight line with distance for {listed(straight or nothing)}{' only' if straight else ''}."
+        f"Does one matrix move every position by {offset}? Yes for {listed(linear or nothing)}. "
+        f"Does position similarity depend on the distance alone? Yes for {listed(alone or nothing)}. "
+        "Does the attention logit fall in a straight line with distance? "
+        f"Yes for {listed(straight or nothing)}."
     )
 
 

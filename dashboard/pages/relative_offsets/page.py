@@ -19,6 +19,7 @@ from dashboard.blocks import (
     Definition,
     Drawer,
     Findings,
+    Link,
     Matrices,
     Page,
     Text,
@@ -35,7 +36,9 @@ from dashboard.text import number
 from posenc import Request, fields, rotation
 from posenc.analysis import OffsetMap, linear_map
 from posenc.analysis.offset_checks import OFFSETS
+from posenc.claims import CLAIMS
 from posenc.schemes import SCHEMES, alibi
+from posenc.schemes.base import VectorScheme
 
 USES = Uses(SHOWN)
 TITLE = "Relative offsets"
@@ -49,6 +52,10 @@ PHI = (
     r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content "
     "after its rotation (RoPE), or a vector whose inner products are the weight factors (ALiBi)."
 )
+WITHOUT_VECTORS = (
+    "no vectors of positions. Vectors with the same inner products are made here; each position adds a "
+    "dimension to them, so no matrix of a fixed size moves all of them."
+)
 GUIDE = (
     "The three claims are independent: a scheme can meet one without the others. Residuals "
     "are relative: 1 is no better than predicting zero. Every kernel that depends on the "
@@ -59,26 +66,31 @@ GUIDE = (
     "matrix open: read its error on held-out positions. Later positions come after all "
     "fitted positions."
 )
-# Of each claim: its question, its formula, what its number is, and what its control is.
+# Of each claim: its question, its formula, what its number is called and means, and its control.
 QUESTIONS = {
     LINEAR: (
         "Does one matrix move every position?",
         r"$\varphi(i+k) = M_k\,\varphi(i)$ for every $i$",
-        "Relative residual: 0 is exact, 1 is no better than predicting zero.",
-        "a random table",
+        "error",
+        "Error: how far the moved vectors are from the true ones, relative to those. 0 is exact; 1 is as "
+        "bad as predicting zero.",
+        "random table",
     ),
     ALONE: (
-        "Does only the offset count?",
+        "Does similarity depend on the distance alone?",
         r"$K(i, i+k) = f(k)$ for every $i$",
-        "How much $K$ varies at one offset, as a share of how much it varies in all: 0 is yes. "
-        "$K$ is of positions alone: with content, a table that is added brings in the absolute position.",
-        "a random table",
+        "spread",
+        "Spread: how much similarities at the same distance differ, relative to all of them. 0 means that "
+        "the distance alone counts. Positions without content are compared here; with content, a table that "
+        "is added brings in the absolute position.",
+        "random table",
     ),
     STRAIGHT: (
         "Does the logit fall in a straight line?",
         r"$\ell(k) = a - s\,k$ for every $k$",
-        r"$R^2$ of the logit $\ell$ against the distance: only 1 is a line.",
-        "noise",
+        "R²",
+        r"R²: how well a straight line fits the logit $\ell$ by distance. Only 1 is a straight line.",
+        "random noise",
     ),
 }
 
@@ -122,10 +134,15 @@ def page(setting: Setting, options: Options) -> Page:
     sources = {kind: results.provenance(request) for kind, request in requests.items()}
     title_help = filter(None, (PHI, notes.panel_notes(setting, sources)))
     found = data.verdicts(maps, claims)
+    without_vectors = tuple(
+        kind
+        for kind, request in requests.items()
+        if not isinstance(request.build("cpu"), VectorScheme)
+    )
     sizes = {kind: notes.panel_note(setting, kind, source) for kind, source in sources.items()}
     return Page(
         title=TITLE,
-        headline=data.headline(found, options.offset),
+        headline=data.headline(found, options.offset, without_vectors),
         reasons=reasons,
         blocks=(
             Columns(
@@ -136,7 +153,11 @@ def page(setting: Setting, options: Options) -> Page:
                 (2, 3),
             ),
             *_matrices("offset_maps", options.offset, corners(maps), sizes),
-            Cards("claim_cards", {claim: _card(claim, found[claim]) for claim in found}, across=3),
+            Cards(
+                "claim_cards",
+                {claim: _card(claim, found[claim], without_vectors) for claim in found},
+                across=3,
+            ),
             Drawer(
                 "composition",
                 f"Two moves in a row: {name_of(options.offset)}{name_of(options.second)}",
@@ -195,7 +216,7 @@ def _composition(
     """Return the first entries of every scheme's M_a M_b, and how far they are from M_(a+b)."""
     a, b = options.offset, options.second
     residuals = [found.composed for found in maps.values() if found.composed is not None]
-    residual = f"{number(max(residuals))} at most" if residuals else "of no scheme here"
+    residual = f"at most {number(max(residuals))}" if residuals else "an unknown number here"
     composed = {
         kind: found.composed_corner
         for kind, found in maps.items()
@@ -205,7 +226,7 @@ def _composition(
         Controls(("second",)),
         Text(
             f"First by {b}, then by {a}: the product of two matrices moves by {a + b}. "
-            rf"$M_{{{a}}}\,M_{{{b}}} = M_{{{a + b}}}$ with relative residual {residual}.",
+            rf"$M_{{{a}}}\,M_{{{b}}}$ differs from $M_{{{a + b}}}$ by {residual}, relative to its size.",
             both="composition",
         ),
         *_matrices("composed_maps", a + b, composed, sizes),
@@ -242,28 +263,45 @@ def _matrices(
     ]
 
 
-def _card(claim: str, verdicts: Mapping[str, Verdict]) -> list[Block]:
+def _card(
+    claim: str, verdicts: Mapping[str, Verdict], without_vectors: tuple[str, ...]
+) -> list[Block]:
     """Return the question of a claim, and per scheme verdict, number and control."""
-    question, formula, meaning, control = QUESTIONS[claim]
+    question, formula, name, meaning, control = QUESTIONS[claim]
     texts = [
         f"**{question}**",
         formula,
-        *(_line(kind, found, control) for kind, found in verdicts.items()),
+        *(_line(kind, found, name, control) for kind, found in verdicts.items()),
     ]
     said = notes.by_scheme({kind: found.note for kind, found in verdicts.items()})
-    return [
+    caption = f"{meaning} Control: the same number for {control}."
+    made = [kind for kind in without_vectors if verdicts[kind].value is not None]
+    if claim == LINEAR and made:
+        caption += f" {notes.names(tuple(made))}: {WITHOUT_VECTORS}"
+    blocks: list[Block] = [
         Text("\n\n".join(texts), both=claim),
-        Text(f"{meaning} In parentheses: the same for {control}.", "caption", help=said),
+        Text(caption, "caption", help=said),
     ]
+    if claim == LINEAR:
+        proof = {"theme": CLAIMS["linear_map"].theme}
+        blocks.append(Link("claims", "The proof, in Claims: a linear function of PE(pos)", proof))
+    return blocks
 
 
-def _line(kind: str, found: Verdict, control: str) -> str:
+def _line(kind: str, found: Verdict, name: str, control: str) -> str:
+    """Return verdict, number and control; each number stays on the line of its name."""
     if found.value is None:
         return f":gray-badge[–] {SCHEMES[kind].label}"
-    text = f"{YES if found.holds else NO} {SCHEMES[kind].label}: {number(found.value)}"
+    verdict = YES if found.holds else NO
+    text = f"{verdict} {SCHEMES[kind].label}: {together(f'{name} {number(found.value)}')}"
     if found.control is None:
         return text
-    return f"{text} :small[({control.removeprefix('a ')}: {number(found.control)})]"
+    return f"{text}; {together(f'{control} {number(found.control)}')}"
+
+
+def together(text: str) -> str:
+    """Return a text that is not broken over two lines."""
+    return text.replace(" ", "\u00a0")
 
 
 def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
