@@ -145,6 +145,8 @@ def _meant(name: str, rule: fields.Rule, text: str) -> Any:
     if not isinstance(rule, Sentence):
         return read(rule, text)
     meant = cut(rule, text) or options()[name]
+    if not text.strip():  # an empty field shows the sentence that is used
+        tell(state.told_cut(rule, meant))
     st.session_state[_TYPED] = st.session_state.get(_TYPED, {}) | {name: (text, meant)}
     return meant
 

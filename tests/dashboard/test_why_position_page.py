@@ -178,6 +178,13 @@ def test_typed_text_that_cannot_be_used_stays_in_the_box() -> None:
     assert "\u201cdog bites man today\u201d is used instead." in notices(at)[0]
 
 
+def test_cleared_field_shows_the_sentence_that_is_used_and_says_so() -> None:
+    at = drawn(visit("why_position"))
+    at.text_input(key="sentence").set_value("").run()
+    assert drawn(at).text_input(key="sentence").value == "dog bites man today"
+    assert "\u201cdog bites man today\u201d is used instead." in notices(at)[0]
+
+
 @pytest.mark.parametrize("value", [None, b"a b", "a", "a b\u202e", "a\tb", "x " * 61])
 def test_rule_refuses_what_is_no_sentence(value: object) -> None:
     assert not fields.rules(Options)["sentence"].accepts(value)
