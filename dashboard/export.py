@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import textwrap
 import zipfile
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +18,7 @@ from dashboard.components.matrix import Panel, Row
 from dashboard.settings import Setting, record
 from dashboard.text import number
 
+CAPTION = 100  # letters of a line under the title of a saved chart
 # A file without a date of its own, so that the same page gives the same bytes.
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
@@ -41,9 +43,8 @@ def archive(
         files[f"numbers/{file_name(table.title)}.csv"] = csv_file.written(table.numbers())
     for picture in pictures_of(blocks):
         if isinstance(picture, Chart):
-            spec = theme.titled(
-                picture.spec, picture.title, picture.subtitle(page.title), projected=False
-            )
+            below = (picture.subtitle(page.title), *textwrap.wrap(picture.alt or "", CAPTION))
+            spec = theme.titled(picture.spec, picture.title, *below, projected=False)
             files |= _drawn(file_name(picture.key), pictures.chart(spec, picture.drawn))
             continue
         row = picture.row(page.title)

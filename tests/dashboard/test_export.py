@@ -17,6 +17,8 @@ from dashboard import pictures
 from dashboard.blocks import Chart, Matrices, pictures_of
 from dashboard.components.matrix.colours import coloured
 from dashboard.pages.claims.data import DRAWN
+from dashboard.pages.extrapolation import page as extrapolation
+from dashboard.settings import Setting
 from dashboard.state import RULES
 from dashboard.tools import address
 from posenc import fields
@@ -275,3 +277,26 @@ def test_matrices_of_an_export_name_their_words_and_axes() -> None:
     cells = pd.read_csv(io.BytesIO(files["numbers/order-patterns-matrices.csv"]))
     assert {"dog", "bites", "man"} <= {*cells["row name"]}
     assert "Down: query. Across: key." in files["README.txt"].decode()
+
+
+@pytest.mark.parametrize(
+    ("page", "figure", "words"),
+    [
+        ("similarity", "by-offset", ("base 777, dimension 64, training length 20",)),
+        ("similarity", "one-row", ("base 777, dimension 64, training length 20",)),
+        ("", "start", ("base 777, dimension 64, training length 20",)),
+        ("pca", "projection-sinusoidal", ("PC1", "base 777", "hollow:")),
+        ("why_position", "order-patterns-1-rope-head-1-of-2-first-order", ("base 777",)),
+    ],
+)
+def test_saved_figure_names_what_made_it(page: str, figure: str, words: tuple[str, ...]) -> None:
+    link = {"base": "777", "dim": "64", "heads": "2", "length": "24", "train_length": "20"}
+    texts = " ".join(svg_texts(exported(drawn(visit(page, link)))[f"figures/{figure}.svg"]))
+    assert [word for word in words if word not in texts] == []
+
+
+def test_saved_figure_of_measured_runs_says_what_its_bands_are() -> None:
+    shown = extrapolation.page(Setting(), extrapolation.Options())
+    (chart,) = [block for block in shown.all_blocks if isinstance(block, Chart)]
+    assert chart.subtitle(shown.title) == "Extrapolation; band: lowest to highest seed"
+    assert (chart.frame["low"] < chart.frame["high"]).any()  # there are bands

@@ -30,6 +30,8 @@ from posenc.analysis import pca as projection
 from posenc.schemes import SCHEMES
 
 USES = Uses(SHOWN)
+# What the dots of a plot are, for a saved picture and a screen reader.
+DOTS = "dots from dark, the first position, to bright, the last; hollow: past the training length"
 EXPLAINED = "Variance explained by the first components"
 EXPLAINED_COLUMNS = {"x": "component", "y": "share"}
 GUIDE_TO_POSITIONS = (
@@ -100,6 +102,7 @@ def _variance(setting: Setting, options: Options, found: Found) -> list[Block]:
         *line_chart(
             key="explained",
             title=EXPLAINED,
+            sizes=notes.sizes(setting),
             frame=data.variance(found),
             names=tuple(found),
             draw=charts.explained,
@@ -164,7 +167,8 @@ def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, 
                     names=(kind,),
                     draw=draw,
                     x="",
-                    alt=f"{label}: {explained}; {fitted}. {ends_spoken(own, plane)}",
+                    alt="; ".join(filter(None, (f"{label}: {explained}", fitted, note, DOTS)))
+                    + f". {ends_spoken(own, plane)}",
                     listed=False,
                 )
             )

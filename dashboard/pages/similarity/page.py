@@ -83,7 +83,12 @@ def page(setting: Setting, options: Options) -> Page:
     rows = {kind: results.reference_row(requests[kind], query) for kind in similarities}
     boundary = frames.boundary(setting)
     scale = FROM_ZERO if options.from_zero else FROM_MINUS_ONE
-    chart = partial(line_chart, names=tuple(similarities), labels=lines.LABEL_GAP)
+    chart = partial(
+        line_chart,
+        names=tuple(similarities),
+        labels=lines.LABEL_GAP,
+        sizes=notes.sizes(setting),
+    )
     curve = partial(lines.by_offset, y_title="position similarity", labels=True)
     matrices = Matrices(
         key="similarity",

@@ -148,6 +148,7 @@ def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> lis
             names=tuple(similarities),
             draw=by_distance_spec,
             labels=LABEL_GAP,
+            sizes=notes.sizes(setting),
             columns={"x": "distance", "y": "mean"},
         ),
         Controls(("base", "dim", "equal_width")),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from dashboard import notes
 from dashboard.blocks import Block, Controls, Data, Definition, Matrices, Page, Text, Uses
 from dashboard.cache import cached
 from dashboard.charts import theme
@@ -90,11 +91,14 @@ def _answer(setting: Setting, read: WhyPosition, shown: str) -> list[Block]:
     if read.mirrored:
         blocks.append(Text(MIRRORED, "caption"))
     if shown in read.patterns:
-        blocks += [_patterns(read, shown), Text(sentences.caption(setting, read), "caption")]
+        blocks += [
+            _patterns(setting, read, shown),
+            Text(sentences.caption(setting, read), "caption"),
+        ]
     return blocks
 
 
-def _patterns(read: WhyPosition, kind: str) -> Matrices:
+def _patterns(setting: Setting, read: WhyPosition, kind: str) -> Matrices:
     """Return the attention weights of one scheme in both orders, words in the same places."""
     ticks = [*enumerate(word_labels(read.words))]
     label = SCHEMES[kind].label
@@ -103,6 +107,7 @@ def _patterns(read: WhyPosition, kind: str) -> Matrices:
     panels = [
         Panel(
             title=f"{label}, {head}, {order}",
+            subtitle=notes.panel_note(setting, kind, read.schemes[kind].provenance, rounded=False),
             values=Full(values),
             row_ticks=ticks,
             column_ticks=ticks,
@@ -118,7 +123,7 @@ def _patterns(read: WhyPosition, kind: str) -> Matrices:
         row_label="query",
         column_label="key",
         together=2,
-        height=max(112, 27 * len(read.words)),
+        height=max(136, 27 * len(read.words)),
         text=f"Attention weights between {len(read.words)} words for {label} in both orders; the arrow "
         "keys read a cell.",
     )
