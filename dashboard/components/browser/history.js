@@ -5,6 +5,7 @@
 //   a page that has some.
 // - Less room over the title, and beside a page in a window of a projector or a small laptop; cards, formulas
 //   and the charts of At a glance by the width.
+// - Buttons and sliders of a narrow window stand together; a table that goes on beyond its edge has a shadow.
 // - A chart with a width of its own fits a narrow window; there code has smaller letters, and fewer lines
 //   where there is much of it. Names of A and B leave the matrices below them level. The title of a
 //   chart is for the saved picture; on the page a heading says the same.
@@ -29,10 +30,24 @@ const STYLE = `
 [data-testid=stMainBlockContainer] { padding-top: 3.75rem; }
 [data-testid=stMain] h1 { padding-block: 0.25rem; }
 [class*=st-key-setting_] { min-height: 3em; }
+/* No button alone in a line of its own, and the sliders of Learn beside each other. */
+@media (max-width: 900px) {
+  [data-testid=stMain] [role=radiogroup] > button { padding-inline: 0.65rem; }
+  [data-testid=stHorizontalBlock]:has(> [class*=st-key-preset_]) { gap: 0.4rem; }
+  [data-testid=stLayoutWrapper]:has(> [data-testid=stHorizontalBlock] > .st-key-words) { flex-basis: 100% !important; }
+}
 @media (max-width: 640px) {
   [data-testid=stCode] code { font-size: 0.75rem !important; }
   [class*=st-key-claim_code] [data-testid=stCode] { max-height: 14rem; overflow: auto; }
   [class*=st-key-setting_] { min-height: 0; }
+  .st-key-reorder [role=radiogroup] { max-width: 17rem; } /* two and two */
+  /* An edge with a shadow, where columns of a table lie beyond it. */
+  [data-testid=stTable] > div {
+    --ground: light-dark(#ffffff, #10161d);
+    background:
+      linear-gradient(to left, var(--ground) 50%, transparent) right / 4rem 100% no-repeat local,
+      linear-gradient(to left, rgb(128 128 128 / 0.4), transparent) right / 1.25rem 100% no-repeat scroll;
+  }
   [data-testid=stMain] :is(.stDataFrame) { margin-top: 2rem; } /* its tools stand over it */
   :is(.st-key-back_step, .st-key-next_step) kbd { display: none; } /* keys that a phone has not */
 }

@@ -81,8 +81,8 @@ QUESTIONS = {
         r"$K(i, i+k) = f(k)$ for every $i$",
         "spread",
         "Spread: how much similarities at the same distance differ, relative to all of them. 0 means that "
-        "the distance alone counts. Positions without content are compared here; with content, a table that "
-        "is added brings in the absolute position.",
+        "the distance alone counts. Positions without content are compared here; with content, a table "
+        "that is added brings in the absolute position.",
         "random table",
     ),
     STRAIGHT: (

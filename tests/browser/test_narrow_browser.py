@@ -1,0 +1,43 @@
+"""Controls of a narrow window stand together, and a table that goes on shows it; no barriers by axe."""
+
+from collections import Counter
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.bare_page import box_of
+from tests.browser.browser import SCREENS, Visit
+from tests.browser.test_tour_browser import barriers
+
+pytestmark = pytest.mark.browser
+
+
+def in_lines(controls: Locator) -> list[int]:
+    """Return how many controls stand in each line, from above."""
+    lines = Counter(round(box_of(one)["y"]) for one in controls.all())
+    return [lines[y] for y in sorted(lines)]
+
+
+def test_no_control_of_a_tablet_or_a_phone_stands_alone_beside_a_full_line(visitor: Visit) -> None:
+    tablet = visitor(**SCREENS[768])
+    page = tablet.open("claims")
+    assert in_lines(page.locator(".st-key-verdict [role=radio]")) == [9]
+    page = tablet.open("train")
+    assert in_lines(page.locator("[class*=st-key-preset_] button")) == [3]
+    page = tablet.open("learn")
+    assert in_lines(page.get_by_test_id("stMain").get_by_test_id("stSlider")) == [2]
+    page = visitor(**SCREENS[390]).open("why_position")
+    assert in_lines(page.locator(".st-key-reorder [role=radio]")) == [2, 2]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_table_that_goes_on_beyond_a_phone_has_a_shadow_at_its_edge(
+    visitor: Visit, theme: str
+) -> None:
+    page = visitor(**SCREENS[390], color_scheme=theme).open("overview")
+    table = page.locator("[data-testid=stTable] > div").first
+    assert table.evaluate("one => one.scrollWidth > one.clientWidth")
+    expect(table).to_have_css("background-attachment", "local, scroll")
+    ground = page.get_by_test_id("stApp").evaluate("one => getComputedStyle(one).backgroundColor")
+    assert ground in table.evaluate("one => getComputedStyle(one).backgroundImage")
+    assert barriers(page) == []
