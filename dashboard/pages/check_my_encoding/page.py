@@ -145,9 +145,7 @@ def _table(setting: Setting, options: Options) -> tuple[str, list[Block]]:
         reason = [Text(plain(answer.reason), "warning", icon="upload_file")]
     words = [*_verdict(answer, match), *_belonging(answer, match)]
     drawn = [*_differences(answer), *_positions(match)]
-    corrected = _corrected(answer, match)
-    beside = [Columns((words, corrected)), *drawn] if corrected else [Columns((words, drawn))]
-    blocks: list[Block] = [*reason, *beside]
+    blocks: list[Block] = [*reason, Columns((words, drawn)), *_corrected(answer, match)]
     if answer.tables:
         blocks.append(
             Matrices(

@@ -98,14 +98,13 @@ def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
     trained_with = f"{run_results.seeds(measured)}{run_results.at_base(measured)}"
     parts = [
-        f"Badges: small models, trained beforehand with {trained_with}; they do not follow the sliders.",
+        f"Badges: trained beforehand with {trained_with}; no slider moves them.",
         f"Loss: {run_results.lengths(measured)}.",
     ]
     if recalls:
         by_position = Recall.by_position(recalls[0].specification.train_length)
         parts.append(
-            f"Recall: {run_results.recall_distances(recalls)}; a rule that knows the question's position "
-            f"alone: {by_position:.0%}."
+            f"Recall: {run_results.recall_distances(recalls)}; by position alone {by_position:.0%}."
         )
     return " ".join(parts)
 
