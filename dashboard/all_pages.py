@@ -55,6 +55,10 @@ def page_at(now: State, folder: str) -> Page:
         changed = [label for label, *_ in state.differences(b, a)]
         page = compare.pages(page, module.page(a, options), state.names(b, a), changed)
     lead, above = _assumption(b, uses), []
+    if a is None and now.a is not None and (differing := state.differences(b, now.a)):
+        labels = listed([f"the {label}" for label, *_ in differing])
+        sentence = f"A and B have one result here: nothing on this page depends on {labels}."
+        above.append(Text(sentence, "caption"))
     if lead:
         above.append(Text(plain(lead), "warning"))
     if a is not None and (other := _assumption(a, uses)) and other != lead:

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dashboard import compare
+from dashboard import all_pages, compare
 from dashboard.blocks import (
     Button,
     Chart,
@@ -36,6 +36,7 @@ from dashboard.render import LIVE
 from dashboard.settings import Setting
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
+from dashboard.state import State
 from dashboard.visitor_files import cache_table
 from posenc import fields, limits
 from posenc.checkpoints import PositionTable
@@ -316,3 +317,12 @@ def test_a_beside_b_changes_nothing_of_b(folder: str) -> None:
                 check_dtype=False,
                 check_categorical=False,
             )
+
+
+def test_page_that_nothing_of_a_and_b_changes_says_so() -> None:
+    said = "A and B have one result here: nothing on this page depends on the base."
+    for half, told in (("measured", True), ("formula", False)):
+        options = {"extrapolation": all_pages.kind_of("extrapolation")(half=half)}
+        now = State(Setting(base=2_500.0), Setting(), options=options)
+        above = all_pages.page_at(now, "extrapolation").above
+        assert (said in [block.text for block in above if isinstance(block, Text)]) == told
