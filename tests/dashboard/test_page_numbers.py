@@ -564,7 +564,7 @@ def test_formula_page_says_which_curves_return_into_the_range_and_which_only_fad
     assert f"{group} {trained}." in shown.headline
     (caption,) = [text for text in texts(shown) if "dashed line" in text]
     assert "Sinusoidal and RoPE later return into the range." in caption
-    assert "ALiBi falls at every distance" in caption
+    assert "The similarity of ALiBi falls at every distance" in caption
 
 
 def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> None:

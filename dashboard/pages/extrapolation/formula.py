@@ -244,10 +244,9 @@ def left(past: Mapping[str, SchemeKernelPast], trained: int) -> str:
         verb = "returns" if len(returning) == 1 else "return"
         parts.append(f"{listed(returning)} later {verb} into the range.")
     if fading:
-        verb = "falls" if len(fading) == 1 else "fall"
         parts.append(
-            f"{listed(fading)} {verb} at every distance: leaving the range only makes far tokens count "
-            "less, as in training."
+            f"The similarity of {listed(fading)} falls at every distance: leaving the range only makes "
+            "far tokens count less, as in training."
         )
     return " ".join(parts)
 

@@ -74,7 +74,7 @@ QUESTIONS = {
         "error",
         "Error: how far the moved vectors are from the true ones, relative to those. 0 is exact; 1 is as "
         "bad as predicting zero.",
-        "random table",
+        "a random table",
     ),
     ALONE: (
         "Does similarity depend on the distance alone?",
@@ -83,7 +83,7 @@ QUESTIONS = {
         "Spread: how much similarities at the same distance differ, relative to all of them. 0 means that "
         "the distance alone counts. Positions without content are compared here; with content, a table "
         "that is added brings in the absolute position.",
-        "random table",
+        "a random table",
     ),
     STRAIGHT: (
         "Does the logit fall in a straight line?",
@@ -296,7 +296,8 @@ def _line(kind: str, found: Verdict, name: str, control: str) -> str:
     text = f"{verdict} {SCHEMES[kind].label}: {together(f'{name} {number(found.value)}')}"
     if found.control is None:
         return text
-    return f"{text}; {together(f'{control} {number(found.control)}')}"
+    beside = f"{control.removeprefix('a ')} {number(found.control)}"
+    return f"{text}; {together(beside)}"
 
 
 def together(text: str) -> str:
