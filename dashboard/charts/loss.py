@@ -94,7 +94,7 @@ def frame(
     label_y: the height of a label, which no other label covers. early: whether the line ends inside; then
     its label ends where the line does. gap: what a label takes of the range of all values.
     """
-    drawn = points(curves)
+    drawn, measure = points(curves), curves[0].measure
     if perplexity:
         values = {name: drawn[name].map(summary.perplexity) for name in ("y", "low", "high")}
         drawn = drawn.assign(**values)
@@ -104,13 +104,16 @@ def frame(
     drawn["early"] = early = last & trained & (drawn["x"] < drawn["x"].max())
     drawn["label"] = name.where(last)
     drawn["label_y"] = drawn["y"].where(last)
-    low, high = float(drawn["y"].min()), float(drawn["y"].max())
+    # The ends of the axis: values may all be equal, such as accuracies of 0.
+    low, high = (
+        (0.0, 1.0) if measure in UNITS else (float(drawn["y"].min()), float(drawn["y"].max()))
+    )
     right = drawn.index[last & ~early]
     if len(right):
         drawn.loc[right, "label_y"] = apart(
             drawn.loc[right, "y"].to_numpy(), gap * (high - low), low, high
         )
-    axes = AXES[curves[0].measure]
+    axes = AXES[measure]
     for row in drawn.index[early]:
         drawn.loc[row, "label_y"] = _free_height(drawn, row, low, high, gap, log=axes.log)
     drawn["boundary"] = float(farthest(curves[0].specification))

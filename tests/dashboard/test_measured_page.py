@@ -17,6 +17,7 @@ import pytest
 
 from dashboard import pictures, runs
 from dashboard.blocks import Chart, Controls, Findings, Page, Text
+from dashboard.charts.lines import LABEL_GAP
 from dashboard.charts.palette import COLOURS, STROKES
 from dashboard.pages.extrapolation.measured import OF_SHIPPED
 from dashboard.pages.extrapolation.page import Options, page
@@ -215,6 +216,19 @@ def test_name_of_a_line_that_ends_inside_stands_at_its_end_on_the_side_with_more
     (end,) = picture(shown).frame.query("early").to_dict("records")
     assert (end["label"], end["x"]) == ("Learned", 20)
     assert end["label_y"] - own[1] == pytest.approx(0.088 if above else -0.088)
+
+
+def test_names_of_lines_that_all_end_at_zero_do_not_cover_each_other(store: Store) -> None:
+    """Recall after few steps: no scheme recalls anything anywhere."""
+    for kind in KINDS:
+        specification = small_spec(kind, task="recall", train_length=32)
+        add_run(store, specification, *(Score("recall", TRAINED, x, 0.0, 200) for x in (1, 29, 60)))
+    shown = measured(KINDS, comparison=comparison(specification))
+    frame = picture(shown).frame
+    heights = sorted(frame["label_y"].dropna())
+    assert len(heights) == frame["name"].nunique() > 3
+    assert min(np.diff(heights)) >= LABEL_GAP - 1e-12
+    assert (heights[0], heights[-1] < 1) == (0.0, True)
 
 
 def test_every_measured_context_has_a_tick(store: Store) -> None:
