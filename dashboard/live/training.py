@@ -79,7 +79,7 @@ def start(
         seconds = training_time.LOADING_SECONDS + steps + evaluations
         st.markdown(
             f"{count_of(len(new), 'run')} of {count_of(new[0].steps, 'step')}: "
-            f"**about {duration(seconds)}** on this machine."
+            f"**about {duration(seconds)}** on this machine while it does nothing else."
         )
         if seconds > allowed.run_seconds:
             st.warning(
@@ -153,12 +153,14 @@ def _panel(names: list[str]) -> None:
             "The background process ended with an error, which is in the log of the server. A new "
             "one starts in a minute."
         )
+    ahead = 0
     for job in known:
-        _draw_job(process.place, job)
+        _draw_job(process.place, job, ahead)
+        ahead += not job.error
 
 
-def _draw_job(place: Path, job: Job) -> None:
-    """Draw a job: what it trains, how far it is, its loss, and how to stop it."""
+def _draw_job(place: Path, job: Job, ahead: int) -> None:
+    """Draw a job: what it trains, how far it is, its loss, and how to stop it. ahead: jobs before it."""
     progress = jobs.progress(place, job.name)
     planned = job.specifications
     run = planned[min(progress.run, len(planned) - 1)]
@@ -168,7 +170,8 @@ def _draw_job(place: Path, job: Job) -> None:
         if job.error:
             st.error(plain(job.error), icon=":material/error:")
         elif progress == Progress():
-            st.caption(f"Queued; about {duration(job.estimate)} to run.")
+            waits = f"{count_of(ahead, 'job')} before it" if ahead else "its process to start"
+            st.caption(f"Queued; waits for {waits}, then runs about {duration(job.estimate)}.")
         else:
             done = 1 - job.planned_seconds(progress) / max(job.estimate, 1e-9)
             number = f"run {progress.run + 1} of {len(planned)}, " if len(planned) > 1 else ""

@@ -153,7 +153,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(job_folder: Pa
     drawn(press(at))
     (job,) = jobs.jobs(job_folder)
     assert [run.scheme.kind for run in job.specifications] == ["rope", "alibi"]
-    assert any(text.startswith("Queued; about") for text in captions(at))
+    assert any(text.startswith("Queued; waits for its process to start") for text in captions(at))
     assert "2 of these 2 runs are in training." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
@@ -178,7 +178,7 @@ def test_progress_is_drawn_with_its_losses_and_the_time_left(job_folder: Path) -
     (bar,) = at.get("progress")
     assert bar.proto.value == int(100 * (1 - 35 / 120))
     assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
-    _, curve = charts(at)  # the example of shipped models first
+    curve, _ = charts(at)  # before the example of shipped models
     assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
     half = replace(far, step=100, length=512, reached=5, lengths=9, share=0.5)
     jobs.report(job_folder, name, half)

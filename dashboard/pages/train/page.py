@@ -43,6 +43,8 @@ from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 USES = Uses(("schemes", "base"), schemes=False)
+# The shortest preset teaches a model less than byte pairs know.
+LABELS = {"10 seconds": "10 seconds: to see how it works"}
 MAX_LINKS = 20  # to comparisons trained here
 GUIDE = (
     "One background process trains at low priority; other jobs are queued. A job continues when you "
@@ -84,7 +86,7 @@ def page(setting: Setting, options: Options) -> Page:
         headline=f"Train one small model per scheme ({notes.names(setting.schemes)}) and evaluate it "
         "past its training length.",
         blocks=(
-            Columns((form, (*picture, Live("jobs")))),
+            Columns((form, (Live("jobs"), *picture))),
             *_others(summary.comparison(finished[0]) if finished else ""),
         ),
         guide=GUIDE,
@@ -115,7 +117,7 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
     return [
         Button(
             f"preset_{name}",
-            name.capitalize(),
+            LABELS.get(name, name.capitalize()),
             partial(preset_changes, setting, name),
             icon="check" if values.items() <= vars(options).items() else "",
         )
