@@ -124,7 +124,8 @@ class Writer:
             case Data():
                 self.pictures.append(block)
                 return ""
-            case Link() if block.page in self.titles:
+            # A file is presented like any other.
+            case Link() if block.page in self.titles and "presenting" not in block.changes:
                 label = block.label or self.titles[block.page]
                 return f'<a href="{block.page}.html">{inline(label)}</a>'
             case Columns():

@@ -130,6 +130,8 @@ def test_a_folder_has_every_page_and_what_they_share_under_eight_megabytes(tmp_p
     assert sum(one.stat().st_size for one in found) < SIZE
     assert zipped(texts) == zipped(texts)
     assert "url=start.html" in (tmp_path / "index.html").read_text()
+    assert "Learn in five steps</a>" in texts["start.html"]
+    assert "Present in class" not in texts["start.html"]
     assert all("Controls, uploads, A/B and Train need the dashboard" in texts[f"{folder}.html"]
                for folder in FOLDERS if folder != "train")  # fmt: skip
 
