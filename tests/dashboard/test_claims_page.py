@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard import compare
+from dashboard import blocks, compare
 from dashboard.blocks import Block, Code, Drawer, Formula, Matrices, Page, Table, Text
 from dashboard.pages.claims import data
 from dashboard.pages.claims.page import Options, page
+from dashboard.pages.relative_offsets import page as relative_offsets
 from dashboard.settings import Setting
 from posenc import fields
 from posenc.claims import CLAIMS, THEMES, Status
@@ -173,3 +174,13 @@ def test_claim_on_a_missing_table_is_undecided_with_the_reason() -> None:
     (evidence, *_) = opened("ends", gone)
     assert isinstance(evidence, Text)
     assert "is not on this server" in as_read(evidence.text)
+
+
+def test_claim_of_a_linear_map_and_relative_offsets_lead_to_each_other() -> None:
+    evidence = blocks.walk(opened("linear_map"))
+    assert [one.page for one in evidence if isinstance(one, blocks.Link)] == ["relative_offsets"]
+    other = relative_offsets.page(Setting(), relative_offsets.Options())
+    (link,) = [one for one in other.all_blocks if isinstance(one, blocks.Link)]
+    assert link.page == "claims"
+    shown = lines(page(Setting(), Options(**link.changes)))
+    assert {"linear_map", "offset_only"} <= {*shown}

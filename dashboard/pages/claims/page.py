@@ -16,8 +16,10 @@ from dashboard.blocks import (
     Drawer,
     Formula,
     Lines,
+    Link,
     Matrices,
     Page,
+    Row,
     Table,
     Text,
     Uses,
@@ -35,6 +37,13 @@ from posenc.schemes.sizes import Sizes
 USES = Uses(
     tuple(sorted({name for claim in CLAIMS.values() for name in claim.uses})), schemes=False
 )
+# Pages that show the same as a claim, for every chosen scheme.
+SEEN_ON = {
+    "linear_map": "relative_offsets",
+    "offset_only": "relative_offsets",
+    "permutation": "why_order_matters",
+    "blind": "why_order_matters",
+}
 SCALE = Scale(0.0, 1.0, "sequential", "attention weight")
 GUIDE = (
     "A verdict holds at these settings.\n"
@@ -137,6 +146,8 @@ def _evidence(claim: Claim, verdict: Verdict, sizes: Sizes) -> list[Block]:
     ]
     if claim.proof is not None and verdict.status is Status.THEOREM:
         blocks += [Formula(claim.proof.latex), Text(f"**Proof.** {plain(claim.proof.words)}")]
+    if claim.id in SEEN_ON:
+        blocks.append(Row([Link(SEEN_ON[claim.id])]))
     if claim.id == data.DRAWN and verdict.numbers:
         blocks.append(_picture(sizes))
     if verdict.numbers:
