@@ -254,7 +254,9 @@ def geometric(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.FALSE if head else Status.HOLDS,
         (
-            Number("largest ratio of two slopes over smallest", max(ratios) / min(ratios)),
+            Number(
+                "factor by which the ratio of neighbouring slopes varies", max(ratios) / min(ratios)
+            ),
             Number("first ratio", ratios[0]),
             Number("first head that leaves the sequence", head),
         ),
