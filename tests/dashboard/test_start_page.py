@@ -84,9 +84,9 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
     assert sentence == (
-        "Badges: small models, trained beforehand with 3 seeds at base 10,000; they do not follow the "
-        "sliders. Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29; "
-        "a rule that knows the question's position alone: 42%."
+        "Badges: trained beforehand with 3 seeds at base 10,000; no slider moves them. "
+        "Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29; by "
+        "position alone 42%."
     )
     seeds = [
         (run.specification.scheme.kind, run.specification.seed)
@@ -125,7 +125,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "3 seeds; they do not follow" in text]
+    assert [text for text in of_alibi if "3 seeds; no slider moves" in text]
     assert not [text for text in of_alibi if " base" in text]
 
 

@@ -22,7 +22,6 @@ from dashboard.blocks import (
     Link,
     Matrices,
     Page,
-    Row,
     Text,
     Uses,
     line_chart,
@@ -67,7 +66,6 @@ GUIDE = (
     "matrix open: read its error on held-out positions. Later positions come after all "
     "fitted positions."
 )
-PROVEN = "proven"  # the verdict of a linear map and of offsets alone on Claims
 # Of each claim: its question, its formula, what its number is called and means, and its control.
 QUESTIONS = {
     LINEAR: (
@@ -172,7 +170,6 @@ def page(setting: Setting, options: Options) -> Page:
                 lambda: _errors(requests, notes.sizes(setting)),
                 icon="show_chart",
             ),
-            Row([Link("claims", "Proofs on Claims", {"verdict": PROVEN})]),
             Controls(("dense",)),
             *(_fits(requests, options.offset) if options.dense else []),
             Data(title="One matrix per offset", frame=data.map_table(maps)),
