@@ -201,16 +201,16 @@ def test_scaling_is_named_by_its_numbers_or_not_at_all(
             assert result.hypothesis is None or result.hypothesis.config is None
 
 
-@pytest.mark.parametrize("rows", [24, 40])
-def test_scalings_that_numbers_do_not_tell_apart_are_all_found(rows: int) -> None:
-    """Few rows in bfloat16 show no pair that turns slowly."""
+@pytest.mark.parametrize("rows", [8, 24, 40])
+def test_few_rows_of_16_bits_tell_a_scaling_by_the_sines_of_slow_pairs(rows: int) -> None:
+    """A sine is near its angle, and bfloat16 keeps a share of it however small it is."""
     config = config_of("rope_llama3", dim=64, base=5e5, factor=8.0, trained_length=8_192)
     assert isinstance(config, RopeConfig)
     result = identify(*(part[:rows].bfloat16() for part in cache(config)))
     assert result.hypothesis is not None
-    found = (result.hypothesis.config, *result.hypothesis.others)
-    assert config in [each and each.replace(layout=config.layout) for each in found]
-    assert len(found) > 5
+    assert result.hypothesis.config is not None
+    assert result.hypothesis.config.replace(layout=config.layout) == config
+    assert result.hypothesis.others == ()
 
 
 @pytest.mark.parametrize(
