@@ -1,7 +1,7 @@
 """Relative offsets: three separate claims, each with a control, each able to fail."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,6 +47,7 @@ SUBSCRIPTS = str.maketrans(
     "0123456789", "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
 )
 YES, NO = ":green-badge[:material/check: yes]", ":red-badge[:material/close: no]"
+NO_VECTORS = ":gray-badge[no vectors]"
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 PHI = (
     r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content "
@@ -268,15 +269,17 @@ def _card(
 ) -> list[Block]:
     """Return the question of a claim, and per scheme verdict, number and control."""
     question, formula, name, meaning, control = QUESTIONS[claim]
+    made: Collection[str] = ()  # schemes whose vectors are made for this question alone
+    if claim == LINEAR:
+        made = [kind for kind in without_vectors if verdicts[kind].value is not None]
     texts = [
         f"**{question}**",
         formula,
-        *(_line(kind, found, name, control) for kind, found in verdicts.items()),
+        *(_line(kind, found, name, control, kind in made) for kind, found in verdicts.items()),
     ]
     said = notes.by_scheme({kind: found.note for kind, found in verdicts.items()})
     caption = f"{meaning} Control: the same number for {control}."
-    made = [kind for kind in without_vectors if verdicts[kind].value is not None]
-    if claim == LINEAR and made:
+    if made:
         caption += f" {notes.names(tuple(made))}: {WITHOUT_VECTORS}"
     blocks: list[Block] = [
         Text("\n\n".join(texts), both=claim),
@@ -288,11 +291,14 @@ def _card(
     return blocks
 
 
-def _line(kind: str, found: Verdict, name: str, control: str) -> str:
-    """Return verdict, number and control; each number stays on the line of its name."""
+def _line(kind: str, found: Verdict, name: str, control: str, made: bool) -> str:
+    """Return verdict, number and control; each number stays on the line of its name.
+
+    made: whether the scheme has no vectors, so that this is no answer about it.
+    """
     if found.value is None:
         return f":gray-badge[–] {SCHEMES[kind].label}"
-    verdict = YES if found.holds else NO
+    verdict = NO_VECTORS if made else YES if found.holds else NO
     text = f"{verdict} {SCHEMES[kind].label}: {together(f'{name} {number(found.value)}')}"
     if found.control is None:
         return text
