@@ -14,7 +14,6 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 if get_script_run_ctx(suppress_warning=True) is None:
     from starlette.middleware import Middleware
 
-    from dashboard import previews
     from dashboard.server import hosting, incidents
     from dashboard.server.upload_limit import UploadLimit
     from posenc.errors import PluginError
@@ -27,6 +26,9 @@ if get_script_run_ctx(suppress_warning=True) is None:
             load_plugin(file)
     except PluginError as error:
         sys.exit(f"posenc: {error}")
+
+    from dashboard import previews  # pages offer the schemes that are there when they are loaded
+
     app = st.App(
         __file__,
         lifespan=hosting.lifespan,

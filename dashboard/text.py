@@ -49,9 +49,8 @@ def number(value: float, digits: int = 3) -> str:
     """Write a measured number with a few significant digits, small ones as a power of ten."""
     if value == 0:
         return "0"
-    if abs(value) < 10.0**-digits:
-        return figure(value)
-    return significant(value, digits)
+    text = figure(value) if abs(value) < 10.0**-digits else significant(value, digits)
+    return text.replace(" ", "\N{NO-BREAK SPACE}")  # no line ends inside a number
 
 
 def word_labels(words: tuple[str, ...]) -> list[str]:

@@ -69,8 +69,7 @@ def significant(value: float, digits: int = 3) -> str:
 def with_power_of_ten(value: float, digits: int) -> str:
     """Return a number as 1.4 × 10⁻¹⁵, with so many digits before the power."""
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    space = "\N{NO-BREAK SPACE}"  # no line ends inside a number
-    return f"{mantissa}{space}×{space}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
 def short_number(value: float) -> str:

@@ -644,5 +644,5 @@ def test_numbers_at_the_edges_of_their_digits() -> None:
     assert as_factor(12_345.6) == "x12,346"
     assert [significant(value) for value in (math.inf, math.nan, 0.0)] == ["inf", "nan", "0"]
     assert significant(9.9996e-5) == "0.0001"
-    assert significant(5.9e-8, 2) == "5.9\u00a0×\u00a010⁻⁸"
-    assert significant(-2.04e15) == "-2.04\u00a0×\u00a010¹⁵"
+    assert significant(5.9e-8, 2) == "5.9 × 10⁻⁸"
+    assert significant(-2.04e15) == "-2.04 × 10¹⁵"

@@ -201,7 +201,7 @@ def test_no_clipping_distance_of_shaw_gives_t5_buckets() -> None:
 def test_figures_and_counted_nouns_are_written_for_reading() -> None:
     for value, text in (
         (0.0, "0"), (60611.4, "60,611"), (0.97312, "0.973"), (-3.0, "-3"), (math.inf, "inf"),
-        (4.6e-5, "4.6\u00a0×\u00a010⁻⁵"), (3.4028e38, "3.4\u00a0×\u00a010³⁸"), (0.001, "0.001"),
+        (4.6e-5, "4.6 × 10⁻⁵"), (3.4028e38, "3.4 × 10³⁸"), (0.001, "0.001"),
     ):  # fmt: skip
         assert figure(value) == text
     assert [count_of(n, "row") for n in (0, 1, 1_000)] == ["0 rows", "1 row", "1,000 rows"]
