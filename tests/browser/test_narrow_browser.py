@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 def in_lines(controls: Locator) -> list[int]:
     """Return how many controls stand in each line, from above."""
-    lines = Counter(round(box_of(one)["y"]) for one in controls.all())
+    lines = Counter(round(box_of(one)["y"]) for one in controls.filter(visible=True).all())
     return [lines[y] for y in sorted(lines)]
 
 

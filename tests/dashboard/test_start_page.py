@@ -84,7 +84,7 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
     assert sentence == (
-        "Badges: trained beforehand with 3 seeds at base 10,000; no slider moves them. "
+        "Badges: trained with 3 seeds at base 10,000; no slider moves them. "
         "Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29; by "
         "position alone 42%."
     )

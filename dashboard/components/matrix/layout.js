@@ -47,8 +47,10 @@ function layOutPanel(panel, view, room, asked, letter) {
   const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
   view.canvas.classList.toggle("dense", dense);
   const space = (columns.ticks ? 8 : 18) + letter * longestTick(columns);
-  // Names that do not fit beside each other stand upright.
-  const upright = columns.ticks !== null && space * columns.count > width;
+  // Names of all columns that do not fit beside each other stand upright, where that helps.
+  const beside = space * columns.count <= width;
+  const fit = NAME_HEIGHT * letter * columns.count <= width;
+  const upright = columns.ticks?.length === columns.count && !beside && fit;
   view.columnTicks.classList.toggle("upright", upright);
   const below = upright ? `${letter * longestTick(columns)}px` : "var(--picture-text, 0.75rem)";
   view.figure.style.setProperty("--names", below);

@@ -8,7 +8,7 @@ from dashboard.charts import theme
 from dashboard.charts.theme import Spec
 from dashboard.pages.check_my_encoding.identified import FOUND_AND_EXPECTED
 
-HEIGHT = 236  # beside the verdict, whole on the first screen of a projector
+HEIGHT = 224  # beside the verdict, whole on the first screen of a projector
 
 
 @functools.cache

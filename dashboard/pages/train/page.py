@@ -44,7 +44,7 @@ from posenc.text import count_of
 
 USES = Uses(("schemes", "base"), schemes=False)
 # The shortest preset teaches a model less than byte pairs know.
-LABELS = {"10 seconds": "10 seconds: to see how it works"}
+HELP = {"10 seconds": "To see how training works. So short a run says nothing about the schemes yet."}
 MAX_LINKS = 20  # to comparisons trained here
 GUIDE = (
     "One background process trains at low priority; other jobs are queued. A job continues when you "
@@ -117,9 +117,10 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
     return [
         Button(
             f"preset_{name}",
-            LABELS.get(name, name.capitalize()),
+            name.capitalize(),
             partial(preset_changes, setting, name),
             icon="check" if values.items() <= vars(options).items() else "",
+            help=HELP.get(name, ""),
         )
         for name, (values, _) in PRESETS.items()
     ]
