@@ -44,7 +44,9 @@ from posenc.text import count_of
 
 USES = Uses(("schemes", "base"), schemes=False)
 # The shortest preset teaches a model less than byte pairs know.
-HELP = {"10 seconds": "To see how training works. So short a run says nothing about the schemes yet."}
+HELP = {
+    "10 seconds": "To see how training works. So short a run says nothing about the schemes yet."
+}
 MAX_LINKS = 20  # to comparisons trained here
 GUIDE = (
     "One background process trains at low priority; other jobs are queued. A job continues when you "
