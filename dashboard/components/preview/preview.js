@@ -43,8 +43,10 @@ function follow() {
   if (!moved.length) return settle();
   const [name] = moved;
   // Of two sliders that moved, the server alone knows the picture.
-  goAhead(name, moved.length === 1 ? picturesOf(name).get(stopOf(name)) : null);
-  ask(name);
+  const pictures = moved.length === 1 ? picturesOf(name).get(stopOf(name)) : null;
+  goAhead(name, pictures);
+  // A key makes the server draw the page at once: pictures for later would keep it from that.
+  if (dragged() || !pictures) ask(name);
 }
 
 /** Show the pictures of a slider's stop; what has none stays as it is, and pale. */
@@ -73,6 +75,7 @@ function settle() {
     if (!view.root.isConnected) shared.pictures.delete(key);
   }
   settleCharts(arrived);
+  if (page && shown) ask(shown.name);
 }
 
 // ---- Asking the server -----------------------------------------------------------------------
