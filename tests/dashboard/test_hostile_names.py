@@ -62,7 +62,7 @@ def assert_text(at: AppTest) -> None:
         which = message.WhichOneof("type") if kind == "Element" else None
         if (which or kind.lower()) in LITERAL or kind in ("BidiComponent", "FileUploader", "Code"):
             continue
-        literal = {"id", "spec", "url"}
+        literal = {"id", "spec", "url", "alt"}  # alt: an attribute of the picture, read as it is
         if kind in ("Selectbox", "TextInput", "TextArea"):  # the label alone is Markdown
             literal |= {"options", "raw_value", "value", "default"}
         for name, text in texts_of(message):
