@@ -64,7 +64,7 @@ class Extension:
 
     @property
     def stretch(self) -> float:
-        """What a query sees of the target over the trained length."""
+        """The part of the target that a query sees, over the trained length."""
         return self.plan.reach / self.trained_length
 
     @property

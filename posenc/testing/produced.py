@@ -37,7 +37,9 @@ def answers_of(
     check_count("start", start, -MAX_POSITION, MAX_POSITION)
     if context is not None:
         check_count("context", context, 2, MAX_POSITION)
-    parts = _held_by(produced) if isinstance(produced, nn.Module) else _given(produced)
+    parts = (
+        _tables_of_module(produced) if isinstance(produced, nn.Module) else _tables_given(produced)
+    )
     held = {name: TableInput.of(*each) for name, each in parts.items()}
     if isinstance(produced, nn.Module) and (takes_positions(produced) or not held):
         rows = min((len(source.columns) for source in held.values()), default=CONTEXT)
@@ -79,7 +81,8 @@ def _asked(module: nn.Module, configs: Mapping[str, TableScheme], context: int) 
     return asked
 
 
-def _given(produced: Tensor | Sequence[Tensor]) -> dict[str, Parts]:
+def _tables_given(produced: Tensor | Sequence[Tensor]) -> dict[str, Parts]:
+    """Return a table, or cosines and sines, that somebody gave as tensors; it has no name."""
     if isinstance(produced, Tensor):
         return {"": (produced, None)}
     parts = list(produced)
@@ -88,7 +91,7 @@ def _given(produced: Tensor | Sequence[Tensor]) -> dict[str, Parts]:
     return {"": (parts[0], parts[1])}
 
 
-def _held_by(module: nn.Module) -> dict[str, Parts]:
+def _tables_of_module(module: nn.Module) -> dict[str, Parts]:
     """Return the tables that a module holds, by name; {} if it holds none, or several of other use."""
     # A tensor that layers share counts under all its names, so that each finds its partner.
     tensors = (

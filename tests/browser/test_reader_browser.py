@@ -1,4 +1,4 @@
-"""What a screen reader hears of a page: names of icons, help, sliders and grids, headings, changes."""
+"""Names of icons, help, sliders and grids, headings and changes as a screen reader hears them."""
 
 import re
 

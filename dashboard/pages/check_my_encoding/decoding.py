@@ -1,4 +1,4 @@
-"""What Check my encoding shows of how well positions are decoded from vectors."""
+"""Decoding of positions from vectors, as Check my encoding shows it."""
 
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ SHOWN_OF_PROBES = (
 
 @dataclass(frozen=True)
 class Decoding:
-    """How well positions are decoded, a row per table that is compared, or a reason for no answer."""
+    """Accuracy of decoding, a row per table that is compared, or a reason for no answer."""
 
     headline: str
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What Check my encoding says of one table: its formula, how wrong it is, and whether it is a model's."""
+"""One table on Check my encoding: its formula, how wrong it is, and whether it is a model's."""
 
 from dataclasses import dataclass, field, replace
 

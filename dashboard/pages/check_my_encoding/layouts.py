@@ -1,4 +1,4 @@
-"""What Check my encoding shows of RoPE's two layouts: right and wrong use, a visitor's rotation."""
+"""RoPE's two layouts on Check my encoding: right and wrong use, and the rotation of a visitor."""
 
 from dataclasses import dataclass
 
