@@ -91,11 +91,11 @@ def kept_part(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     A name of the config's own programs, or another text that is not read, is never kept.
     """
     model = reading.model
-    part = _kept(reading.content, {*reading.read, "model_type"}, model, model.section)
+    part = _kept(reading.content, {*reading.read, "model_type"}, reading.unread, model.section)
     if not model.section:
         return part
     outer = {name: value for name, value in record.items() if name != model.section}
-    return _kept(outer, {"model_type"}, model, "") | {model.section: part}
+    return _kept(outer, {"model_type"}, reading.unread, "") | {model.section: part}
 
 
 # Keys of nested objects whose text or list is read.
@@ -103,15 +103,15 @@ _NESTED = {"rope_type", "type", SECTIONS, "xdrope_section", *FACTOR_LISTS}
 
 
 def _kept(
-    content: Mapping[str, Any], read: Collection[str], model: ModelConfig, path: str
+    content: Mapping[str, Any], read: Collection[str], unread: Collection[str], path: str
 ) -> dict[str, Any]:
-    """Return what is kept of one object. path: its key from the top."""
+    """Return what is kept of one object. unread: with their paths. path: its key from the top."""
     nested = _NESTED | {name.rpartition(".")[2] for name in read if "." in name}
     part: dict[str, Any] = {}
     for name, value in content.items():
         if name in read:
             part[name] = _nested(value, nested) if isinstance(value, dict) else value
-        elif printable_name(f"{path}.{name}" if path else name) in model.ignored:
+        elif printable_name(f"{path}.{name}" if path else name) in unread:
             part[name] = _placeholder(value)
     return part
 

@@ -53,12 +53,15 @@ class Reading:
     """A config that was read.
 
     content: the object of its text model. read: the keys of it that the class reads, those of nested
-    objects with dots.
+    objects with dots. unread: those that bear on position and are not read. Where an assumed type
+    takes the place of the config's own, both are of the two types: without the own type's, what is
+    kept of the config would read as that type.
     """
 
     model: ModelConfig
     content: Mapping[str, Any]
     read: Collection[str]
+    unread: Collection[str]
 
 
 def read_record(record: dict[str, Any], assume: str | None = None) -> Reading:
@@ -90,8 +93,13 @@ def read_record(record: dict[str, Any], assume: str | None = None) -> Reading:
     if reading.model.ignored and assume is None:
         raise sentences.unread(reading.model.ignored, _short(own), read_as)
     if reading.model.ignored and assume and assume != read_as:
-        read_as = assume
+        read_as, own_reading = assume, reading
         reading = _read_as(read_as, known, record, text)
+        reading = dataclasses.replace(
+            reading,
+            read={*own_reading.read, *reading.read},
+            unread={*own_reading.unread, *reading.unread},
+        )
     assumption = sentences.assumption(
         _short(own),
         "" if read_as == known else read_as,
@@ -123,7 +131,7 @@ def _read_as(read_as: str, known: str, record: Mapping[str, Any], text: Record) 
         ignored=tuple(unread),
         section=text.path,
     )
-    return Reading(model, text.content, read)
+    return Reading(model, text.content, read, unread)
 
 
 def _type(record: Record) -> str:

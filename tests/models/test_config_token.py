@@ -254,6 +254,7 @@ def changed_configs(draw: st.DrawFn) -> Config:
 @given(changed_configs(), st.booleans(), st.sampled_from([None, "llama", "qwen2"]))
 @example(of_type("unknown", rope_notes={"a": 1}), True, "llama")
 @example(LLAMA | {"is_causal": False}, False, "llama")
+@example(of_type("mpt", attn_config={"alibi": True, "rope_type": False}), False, "qwen2")
 @example(of_type("bert", text_config={"": 0}), False, None)
 def test_a_changed_config_is_read_alike_by_every_way_or_refused_by_a_key(
     config: Config, nested: bool, assume: str | None
