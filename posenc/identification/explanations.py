@@ -153,9 +153,9 @@ class Explanations:
         used = (~self.source.zeros[rows]).nonzero().flatten()
         if not len(used):
             return 0.0
+        used = used[:: -(-len(used) // _SAMPLED_ROWS)]
         numbers, places = self.source.columns[rows], self.positions[rows]
         if self.source.form == "table":  # by least squares
-            used = used[:: -(-len(used) // _SAMPLED_ROWS)]
             values = predict(self._recipe(variant, order, 1.0), places[used])
             power = float(values.square().sum())
             return float((values * numbers[used]).sum()) / power if power else 1.0
