@@ -14,6 +14,7 @@ from urllib.parse import urlparse
 
 from playwright.sync_api import Browser, Locator, Page, Response, expect, sync_playwright
 
+from dashboard.menu import PATHS, TITLES
 from tests.server.served_process import HOST, ROOT, server
 
 expect.set_options(timeout=30_000)  # a busy machine shows late what it shows
@@ -44,22 +45,13 @@ SCREENS: dict[int, dict[str, Any]] = {
     },
 }
 
-# Every page by its path: the name of its link, its title.
-PAGES = {
-    "": ("Start", "How Transformers know where words are"),
-    "learn": ("Learn in five steps", "1. Swap two words"),
-    "why_position": ("Why order matters", "Why order matters"),
-    "encoding": ("Encoding", "Encoding"),
-    "claims": ("Claims", "Claims"),
-    "overview": ("At a glance", "At a glance"),
-    "similarity": ("Similarity", "Similarity"),
-    "pca": ("PCA", "PCA"),
-    "relative_offsets": ("Relative offsets", "Relative offsets"),
-    "extrapolation": ("Extrapolation", "Extrapolation"),
-    "train": ("Train", "Train"),
-    "context_planner": ("Extend a model's context", "Extend a model's context"),
-    "check_my_encoding": ("Check my encoding", "Check my encoding"),
+# Titles of pages that the menu calls otherwise.
+OWN_TITLES = {
+    "start": "How Transformers know where words are",
+    "lessons": "1. Swap two words",
 }
+# Every page by its path: the name of its link, its title.
+PAGES = {PATHS[folder]: (name, OWN_TITLES.get(folder, name)) for folder, name in TITLES.items()}
 
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.

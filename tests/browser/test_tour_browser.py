@@ -112,7 +112,7 @@ def check_drawn(page: Page, path: str) -> None:
 def test_every_page_is_drawn_whole_and_asks_no_other_host(
     visitor: Visit, theme: str, half: int
 ) -> None:
-    assert set(DRAWN) == set(PAGES)
+    assert set(DRAWN) == set(PAGES), "DRAWN counts the charts and matrices of every page."
     first, *others = [*DRAWN][half::2]
     somebody = visitor(color_scheme=theme)
     page = somebody.open(first)

@@ -1,6 +1,5 @@
 """The dashboard's pages without a browser: opened by link, read as frames, matrices and sentences."""
 
-import importlib
 import io
 import json
 import re
@@ -18,29 +17,18 @@ from streamlit.testing.v1 import AppTest, app_test
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 from streamlit.util import calc_hash
 
-from dashboard import drawers
+from dashboard import all_pages, drawers
 from dashboard import state as states
 from dashboard.blocks import Block, Page, tables_of
 from dashboard.drawers import ICONS
 from dashboard.export import archive, file_name
+from dashboard.menu import PATHS
 from dashboard.server import incidents
 from dashboard.settings import Setting
 from dashboard.state import State
 from dashboard.text import JOINER
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
-SCHEME_PAGES = ("start", "encoding", "overview", "similarity", "pca", "relative_offsets",
-                "extrapolation")  # fmt: skip
-# The last six show numbers of their own.
-PAGES = (
-    *SCHEME_PAGES,
-    "train",
-    "learn",
-    "why_position",
-    "claims",
-    "context_planner",
-    "check_my_encoding",
-)
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {
@@ -49,24 +37,23 @@ DEFAULT = {
     "precision": "float32",
 }  # fmt: skip
 
+# The folder of every page by its address, Start by its name.
+FOLDERS = {address or folder: folder for folder, address in PATHS.items()}
+PAGES = (*FOLDERS,)
+OPTIONS = {page: all_pages.kind_of(folder) for page, folder in FOLDERS.items()}
+
 # A page that opens on trained models is visited at its formulas, unless a test says otherwise.
 VIEWS = {"extrapolation": {"half": "formula"}}
 
 
-# The folder of every page by its address.
-FOLDERS = {page: page for page in PAGES} | {
-    "learn": "lessons", "why_position": "why_order_matters", "overview": "at_a_glance",
-    "context_planner": "extend_context",
-}  # fmt: skip
+def shows_schemes(page: str) -> bool:
+    """Whether a page, as `visit` opens it, shows the schemes of the setting."""
+    folder = FOLDERS[page]
+    options = {folder: OPTIONS[page](**VIEWS.get(page, {}))}
+    return all_pages.uses_of(State(options=options), folder).schemes
 
 
-def kind_of(page: str) -> type:
-    """The class of the options of the page at an address."""
-    kind: type = importlib.import_module(f"dashboard.pages.{FOLDERS[page]}.page").Options
-    return kind
-
-
-OPTIONS = {page: kind_of(page) for page in PAGES}
+SCHEME_PAGES = tuple(page for page in PAGES if shows_schemes(page))
 
 
 class Runner(LocalScriptRunner):

@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 
 import dashboard
 from dashboard import all_pages, drawers, results
+from dashboard.blocks import Chart
 from dashboard.export import file_name
 from dashboard.pages.pca import data as pca
 from dashboard.settings import Setting, record
@@ -122,17 +123,7 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         derived |= {f"{name}, {setting}" for name in derived for setting in ("A", "B")}
         assert fields_read(json.loads(element.proto.spec), derived) - derived <= {*frame.columns}
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
-    no_charts = (
-        "claims",
-        "why_position",
-        "train",
-        "learn",
-        "relative_offsets",
-        "context_planner",
-        "layouts",
-        "decoding",
-    )
-    assert frames or name != "default" or place in no_charts
+    assert len(frames) == sum(isinstance(block, Chart) for block in pages.made(at)[1])
     # Under the pictures stand the guide, the formula, code that is Python, and the glossary.
     asked = {drawers.HOW_TO_READ, drawers.DEFINITION, drawers.CODE, drawers.GLOSSARY}
     assert asked <= {*(at.button_group(key=drawers.KEY).value or ())}

@@ -57,7 +57,7 @@ TINY = {"dim": "2", "heads": "1", "length": "2", "train_length": "1", "learned_s
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-EXPORTED = (*pages.SCHEME_PAGES, "why_position", "claims", "check_my_encoding")
+EXPORTED = (*pages.SCHEME_PAGES, "claims", "check_my_encoding")
 
 
 @pytest.mark.parametrize("page", mostly(PAGES, "similarity", "pca", "context_planner"))

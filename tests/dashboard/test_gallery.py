@@ -19,6 +19,7 @@ from dashboard.blocks import Chart, Page, Table, Tabs, Text
 from dashboard.gallery.markdown import inline, paragraphs
 from dashboard.gallery.page_html import Writer
 from dashboard.gallery.write import assets, document, write, zipped
+from dashboard.menu import TITLES
 from dashboard.pages.encoding import page as encoding
 from dashboard.pages.encoding.options import WORKED
 from dashboard.pages.encoding.options import Options as EncodingOptions
@@ -29,7 +30,6 @@ from dashboard.state import State
 from dashboard.text import JOINER, plain
 from dashboard.write_gallery import write_gallery
 from posenc import fields
-from tests.dashboard.test_pages_as_functions import FOLDERS
 
 SIZE = 8 * 2**20  # bytes of a whole gallery
 BAD = "<img src=x onerror=alert(1)>"
@@ -89,7 +89,7 @@ def test_paragraphs_and_lists_are_told_apart() -> None:
     assert paragraphs("a\n\n- b\n- c") == "<p>a</p><ul><li>b</li><li>c</li></ul>"
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", TITLES)
 def test_a_page_of_the_gallery_says_what_the_page_says(folder: str) -> None:
     page = made(folder, Setting(base=500.0, length=48))
     written = Document(document("x", page, {"x": "X"}, "about"))
@@ -105,7 +105,7 @@ def test_a_page_of_the_gallery_says_what_the_page_says(folder: str) -> None:
     assert not [name for name, _ in written.attributes if name.startswith("on")]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", TITLES)
 def test_rows_of_charts_are_those_of_the_page_with_six_digits(folder: str) -> None:
     page = made(folder, Setting())
     charts = [block for block in page.all_blocks if isinstance(block, Chart)]
@@ -126,14 +126,14 @@ def test_a_folder_has_every_page_and_what_they_share_under_eight_megabytes(tmp_p
     write(tmp_path, texts)
     found = [one for one in tmp_path.rglob("*") if one.is_file()]
     assert {str(one.relative_to(tmp_path)) for one in found} == {*texts}
-    assert {f"{folder}.html" for folder in FOLDERS if folder != "train"} < {*texts}
+    assert {f"{folder}.html" for folder in TITLES if folder != "train"} < {*texts}
     assert sum(one.stat().st_size for one in found) < SIZE
     assert zipped(texts) == zipped(texts)
     assert "url=start.html" in (tmp_path / "index.html").read_text()
     assert "Learn in five steps</a>" in texts["start.html"]
     assert "Present in class" not in texts["start.html"]
     assert all("Controls, uploads, A/B and Train need the dashboard" in texts[f"{folder}.html"]
-               for folder in FOLDERS if folder != "train")  # fmt: skip
+               for folder in TITLES if folder != "train")  # fmt: skip
 
 
 def test_every_step_and_every_tab_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import pytest
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
+from dashboard import all_pages, controls
 from dashboard.pages.check_my_encoding.options import DECODING
 from dashboard.settings import Setting
 from posenc import fields
@@ -30,6 +31,7 @@ from tests.dashboard import pages
 from tests.dashboard.hostile_texts import FORMATTING, NAMES
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
+    FOLDERS,
     OPTIONS,
     PAGES,
     as_read,
@@ -116,8 +118,9 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     for drawer, state in opened(*pages.table_keys(at)).items():
         at.session_state[drawer] = state
     assert_text(drawn(at.run()))
-    unnamed = ("train", "context_planner", "learn", "check_my_encoding")  # there it is "Learned"
-    assert shows(at, "onerror=window") == (page not in unnamed)
+    used = controls.used(all_pages.uses_of(pages.state(at), FOLDERS[page]), pages.setting(at))
+    named = "learned_source" in used and page != "check_my_encoding"  # there it is "Learned"
+    assert shows(at, "onerror=window") == named
     for frame in [*(element.value for element in at.dataframe), *charts(at)]:
         if frame is not None:
             assert_no_formula(frame)

@@ -32,6 +32,7 @@ from dashboard.blocks import (
 )
 from dashboard.charts import csv_file
 from dashboard.compare import identity
+from dashboard.menu import TITLES
 from dashboard.render import LIVE
 from dashboard.settings import Setting
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM
@@ -51,21 +52,6 @@ from tests.dashboard.hostile_texts import FORMATTING
 from tests.dashboard.hostile_texts import NAMES as HOSTILE
 from tests.dashboard.pages import KINDS, LABELS, as_read
 
-FOLDERS = (
-    "at_a_glance",
-    "check_my_encoding",
-    "claims",
-    "encoding",
-    "extend_context",
-    "extrapolation",
-    "lessons",
-    "pca",
-    "relative_offsets",
-    "similarity",
-    "start",
-    "train",
-    "why_order_matters",
-)
 SETTINGS = {
     "default": Setting(),
     "least": Setting(
@@ -145,8 +131,8 @@ def module_of(folder: str) -> ModuleType:
 
 
 CASES = [
-    *itertools.product(FOLDERS, SETTINGS, [0]),
-    *((folder, "least", n) for folder in FOLDERS for n in range(1, len(options_of(module_of(folder))))),
+    *itertools.product(TITLES, SETTINGS, [0]),
+    *((folder, "least", n) for folder in TITLES for n in range(1, len(options_of(module_of(folder))))),
 ]  # fmt: skip
 
 
@@ -231,7 +217,7 @@ def described(page: Page) -> list[Any]:
 # Words --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", TITLES)
 def test_one_of_a_thing_is_no_plural(folder: str) -> None:
     module = module_of(folder)
     page = module.page(SMALL, module.Options())
@@ -241,7 +227,7 @@ def test_one_of_a_thing_is_no_plural(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", [one for one in FOLDERS if one not in ("claims", "lessons", "check_my_encoding")]
+    "folder", [one for one in TITLES if one not in ("claims", "lessons", "check_my_encoding")]
 )  # the headline of the last names the scheme of its example
 def test_headline_names_no_scheme_that_is_not_chosen(folder: str) -> None:
     module = module_of(folder)
@@ -270,7 +256,7 @@ def test_panels_say_real_width_heads_and_rounding(folder: str) -> None:
     assert ("rounded to bfloat16" in notes) == (folder != "extrapolation")
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", TITLES)
 def test_names_of_an_uploaded_table_are_no_markup(folder: str) -> None:
     for name in HOSTILE.values():
         rows = torch.from_numpy(np.random.default_rng(5).normal(size=(30, 12)).astype(np.float32))
@@ -298,7 +284,7 @@ def test_names_of_an_uploaded_table_are_no_markup(folder: str) -> None:
 # A and B ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", TITLES)
 def test_a_beside_b_changes_nothing_of_b(folder: str) -> None:
     module = module_of(folder)
     b, a = (module.page(setting, module.Options()) for setting in (SMALL, OTHER))

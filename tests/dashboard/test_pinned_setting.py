@@ -82,7 +82,7 @@ def test_difference_is_drawn_of_what_the_changed_controls_affect(
     assert any("base 500" in name and name.startswith("**A: ") for name in names)
 
 
-PLACES = [*pages.SCHEME_PAGES, "measured", "why_position"]
+PLACES = [*pages.SCHEME_PAGES, "measured"]
 
 
 @pytest.mark.parametrize("place", mostly(PLACES, "overview", "similarity"))
