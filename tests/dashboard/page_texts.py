@@ -15,6 +15,9 @@ from tests.dashboard.pages import PLACES, as_read, drawn, visit_place
 FILE = Path(__file__).with_name("page_texts.txt")
 # Their sentences say how long this machine takes, or what others train on it.
 LEFT_OUT = ("train",)
+TO_REWRITE = (
+    "If the page is right, run `python -m tests.dashboard.page_texts` and read the difference."
+)
 # What stands open: the guide, and the drawers whose sentences are reviewed.
 OPEN: dict[str, Any] = {"drawers": [HOW_TO_READ]} | dict.fromkeys(
     ("plan_order", "plan_warnings", "plan_inference", "plan_sources"), True
@@ -41,6 +44,16 @@ def read_pages() -> list[str]:
         if place not in LEFT_OUT:
             lines += [f"[{place}]", *page_texts(drawn(visit_place(place, **OPEN)))]
     return lines
+
+
+def reviewed() -> dict[str, list[str]]:
+    """The sentences of the file by page."""
+    text = FILE.read_text(encoding="utf-8")
+    _, *sections = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
+    return {
+        place: lines.splitlines()
+        for place, lines in zip(sections[::2], sections[1::2], strict=True)
+    }
 
 
 def value_and_unit(text: str) -> tuple[float, float]:
