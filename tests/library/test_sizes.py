@@ -40,6 +40,9 @@ def by_hand(kind: str, sizes: Sizes) -> dict[str, Any]:
         "rope_dynamic": rotary | trained | {"length": sizes.length},
         "rope_longrope": rotary | trained | {"length": sizes.length},
     }
+    assert kind in shared, (
+        f"by_hand of tests/library/test_sizes.py does not say what {kind} takes of sizes."
+    )
     return shared[kind]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.frequencies import Layout
-from posenc.identification import match_model, match_rotation, rotation_of
+from posenc.identification import clauses, match_model, match_rotation, rotation_of
 from posenc.identification.sentences import match_sentences, rotation_sentences
 from posenc.models.presets import MODELS
 from posenc.planner import paste
@@ -503,6 +503,8 @@ def test_cause_is_found_and_named_in_the_first_sentence(case: str) -> None:
     found = match.matches["all"]
     words = {fact.word for fact in (found.mistake, found.cause) if fact is not None}
     assert words == {word}
+    known = clauses.CAUSES | clauses.MISTAKES
+    assert word in known, f"posenc/identification/clauses.py has no clause of {word!r}."
     assert not match.belongs
     assert sentence in match_sentences(match, None)[0]
     with pytest.raises(AssertionError) as failure:
