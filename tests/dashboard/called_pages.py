@@ -105,7 +105,11 @@ def same_numbers(content: bytes, shown: pd.DataFrame) -> None:
     for column, texts in zip(shown, zip(*rows, strict=True), strict=True):
         if shown[column].dtype.kind in "fi":
             numbers = [float(text or "nan") for text in texts]
-            assert np.array_equal(numbers, shown[column].astype(float), equal_nan=True), column
+            same = np.array_equal(numbers, shown[column].astype(float), equal_nan=True)
+            kind = shown[column].dtype
+            assert same, (
+                f"{column} is {kind}: give a page float64, of which a file has every digit."
+            )
         else:
             words = ["" if pd.isna(cell) else csv_cell(str(cell)) for cell in shown[column]]
             assert list(texts) == words, column
