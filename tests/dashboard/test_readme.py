@@ -58,7 +58,7 @@ def test_links_paths_and_modules_of_the_readme_exist(name: str) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     links = re.findall(r"\]\((?!https?:|#)(.*?)\)", prose)
     paths = [(ROOT / name).parent / link.partition("#")[0] for link in links]
-    files = re.findall(r"`((?:posenc|tests|\.\w+)/[\w/.-]+)`", text)
+    files = re.findall(r"`((?:posenc|dashboard|tests|\.\w+)/[\w/.-]+)`", text)
     made_by_users = (".streamlit/secrets.toml", "tests/artifacts")
     paths += [ROOT / file for file in files if not file.startswith(made_by_users)]
     assert [str(path) for path in paths if not path.exists()] == []
