@@ -20,10 +20,14 @@ Training = Literal["none", "light", "continued"]  # light: up to about 2 billion
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The largest factor at which a source read a longer context by a method, and after which training."""
+    """The largest factor at which a source read a longer context by a method, and after which training.
+
+    amount: of the training, in steps or tokens as the source gives it; "" without training.
+    """
 
     factor: float
     training: Training
+    amount: str = ""
     source: str
 
 
@@ -60,8 +64,13 @@ class Evidence:
     def fine_tuning(self, factor: float) -> Training | None:
         """Return the least fine-tuning after which a source reports this factor, None where none does."""
         amounts: tuple[Training, ...] = ("light", "continued")
-        reached = {one.training for one in self.reports if one.factor >= factor}
-        return next((amount for amount in amounts if amount in reached), None)
+        return next((amount for amount in amounts if self.reporting(amount, factor)), None)
+
+    def reporting(self, training: Training, factor: float) -> tuple[Report, ...]:
+        """Return the reports of this factor, or a larger one, after an amount of training."""
+        return tuple(
+            one for one in self.reports if one.training == training and one.factor >= factor
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,8 @@ class Advice(NamedTuple):
 
     method: label of the highest-ranked method, "" where no source reports one. short: the expected change
     on short context. sentence: what is known. source: of the sentence. equal: labels of the methods that
-    share its rank.
+    share its rank. reports: each source that read the factor after this training, and how much training
+    that was; () where the makers of the model recommend the method, or no factor was reported.
     """
 
     title: str
@@ -133,6 +134,7 @@ class Advice(NamedTuple):
     sentence: str
     source: str
     equal: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()
 
 
 def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
@@ -151,6 +153,7 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
     first, *others = methods
     sentence, source = first.statements[0] if first.advice is None else first.statements[-1]
     numbers = {"unseen": first.pairs.unseen_count, "statement": sentence}
+    reports = first.method.evidence.reporting(training, first.factor) if not first.advice else ()
     return Advice(
         title=title,
         method=first.method.label,
@@ -158,4 +161,8 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
         sentence=say("advice", Fact("unseen" if numbers["unseen"] else "known", numbers)),
         source=source,
         equal=tuple(other.method.label for other in others),
+        reports=tuple(
+            say("advice", Fact("after" if one.amount else "untrained", vars(one)))
+            for one in reports
+        ),
     )

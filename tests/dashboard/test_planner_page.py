@@ -39,6 +39,7 @@ from dashboard.pages.extend_context.options import (
 )  # fmt: skip
 from dashboard.pages.extend_context.page import page
 from dashboard.settings import Setting
+from dashboard.text import plain
 from posenc import __main__ as command
 from posenc import limits, rope_frequencies
 from posenc.analysis import smallest_base
@@ -302,7 +303,42 @@ def test_page_and_command_name_the_same_methods(name: str) -> None:
     words += ["--trained", str(preset.trained_length)] if preset.trained_length else []
     record = json.loads(CliRunner().invoke(command.main, words, input=json.dumps(config)).stdout)
     assert [row["label"] for row in record["methods"]] == list(read.methods["method"])
-    assert record["advice"] == [one._asdict() | {"equal": [*one.equal]} for one in read.advice]
+    assert record["advice"] == [
+        one._asdict() | {"equal": [*one.equal], "reports": [*one.reports]} for one in read.advice
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "reports"),
+    [
+        (
+            "llama-3-8b",
+            131_072,
+            [
+                "Reported x512 after 1.6B tokens: model card of Llama-3-8B-Instruct-Gradient-4194k",
+                "Reported x16 after about 800B tokens: Grattafiori et al. 2024, arXiv 2407.21783, "
+                "section 3.4.2",
+            ],
+        ),
+        (
+            "llama-2-7b",
+            8_192,
+            [
+                "Reported x2 without training: Peng et al. 2023, arXiv 2309.00071v3, table 5",
+                "Reported x512 after 1.6B tokens: model card of Llama-3-8B-Instruct-Gradient-4194k",
+            ],
+        ),
+    ],
+)
+def test_a_card_of_advice_cites_only_sources_that_trained_as_little_and_says_how_much(
+    name: str, context: int, reports: list[str]
+) -> None:
+    shown = data.read(Setting(model=name), Options(context=context))
+    cards = walk(panels.advice(shown))
+    captions = [one.text for one in cards if isinstance(one, Text) and one.look == "caption"]
+    cited = [text for text in captions if text.startswith(("Reported", "Source"))]
+    assert {*map(plain, reports)} <= {*cited}
+    assert not any("Xiong" in text for text in cited)
 
 
 AMOUNTS: dict[str, Training] = {

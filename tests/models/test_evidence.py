@@ -1,5 +1,6 @@
 """Every entry of the planner's evidence names its source, and says what its records can hold."""
 
+import re
 import tomllib
 from importlib import resources
 from typing import Any
@@ -48,3 +49,14 @@ def test_fine_tuning_is_the_least_that_a_source_reports_at_a_factor() -> None:
     assert EVIDENCE["rope_llama3"].fine_tuning(16) == "continued"
     assert EVIDENCE["rope_ntk"].untrained_to == 2
     assert (EVIDENCE["rope_yarn"].untrained_to, EVIDENCE["rope_yarn"].trained_to) == (2, 32)
+
+
+def test_amounts_of_training_are_those_that_statements_and_comparisons_give() -> None:
+    for method in ENTRIES["method"]:
+        for report in method.get("reports", ()):
+            amount = report.get("amount", "")
+            assert (amount == "") == (report["training"] == "none"), method["kind"]
+            texts = [method["statement"]]
+            texts += [one.tokens for one in COMPARISONS if one.source == report["source"]]
+            for number in re.findall(r"(?<!x)\b[\d,.]+B?\b", amount):
+                assert any(re.search(rf"\b{number}\b", text) for text in texts), amount

@@ -84,7 +84,8 @@ def advice(read: PlannerRead) -> list[Block]:
             unseen = f"{pairs.unseen_count} of {count_of(len(pairs.before), 'pair')}"
             verb = "reaches" if pairs.unseen_count == 1 else "reach"
             cell.append(Text(f"Risk: {unseen} still {verb} angles that training never showed."))
-        cell.append(Text(f"Source: {plain(choice.source)}", "caption"))
+        reported = [f"Reported {plain(report)}" for report in choice.reports]
+        cell.append(Text("  \n".join(reported) or f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell
     return [*above, Cards("advice", cells, across=len(cells))] if cells else above
 
