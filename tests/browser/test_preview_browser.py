@@ -1,16 +1,16 @@
-"""Pictures follow a slider while it moves: by mouse, touch and keys, on a slow network, and back."""
+"""Pictures follow a slider while it moves: by mouse, touch and keys, and back."""
 
 import re
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from dashboard import previews, results
 from dashboard.settings import Setting
 from posenc.schemes import SCHEMES
-from tests.browser.browser import Visit, dial, go, headline, row, settled
-from tests.browser.browser_page import asked, lines, pixels, press, wait_until
-from tests.browser.test_dials_browser import LAG
+from tests.browser.browser import Visit, go, headline, row, settled
+from tests.browser.browser_page import asked, lines, pixels, wait_until
+from tests.browser.sliders import AHEAD, behind, drag, follows, place, stop
 
 pytestmark = pytest.mark.browser
 
@@ -22,52 +22,11 @@ VALUES = """() => {
     if (view) return view.data("source").map(({ scheme, x, y }) => ({ scheme, x, y }));
   }
 }"""
-AHEAD = "document.documentElement.classList.contains('ahead')"
-
-
-def stop(page: Page, name: str) -> str:
-    """Return the stop that a slider shows."""
-    return dial(page, name).get_attribute("aria-valuetext") or ""
-
-
-def place(page: Page, name: str, by: int) -> tuple[float, float]:
-    """Return where the thumb of a slider stands so many stops further, in CSS pixels."""
-    slider = dial(page, name)
-    at, last = int(slider.input_value()), int(slider.get_attribute("max") or 0)
-    assert 0 <= at + by <= last
-    left, width, top, height, track = slider.evaluate(
-        """input => {
-          const thumb = input.parentElement.parentElement;
-          const { x, width, y, height } = thumb.getBoundingClientRect();
-          return [x, width, y, height, thumb.parentElement.clientWidth];
-        }"""
-    )
-    return left + width / 2 + by * track / last, top + height / 2
-
-
-def drag(page: Page, name: str, *by: int) -> None:
-    """Take a slider by the mouse and move it, from where it is, by these stops; it stays held."""
-    places = [place(page, name, each) for each in by]
-    page.mouse.move(*place(page, name, 0))
-    page.mouse.down()
-    for x, y in places:
-        page.mouse.move(x, y)
-        page.wait_for_timeout(50)
 
 
 def rows_of(page: Page) -> int:
     """Return how many rows the first chart has of RoPE."""
     return sum(row["scheme"] == "RoPE" for row in page.evaluate(VALUES))
-
-
-def follows(page: Page, key: str, before: list[int]) -> list[int]:
-    """Return what a row shows once that is a picture of the slider's stop."""
-    wait_until(page, lambda: pixels(page, key) != before and not behind(page, key))
-    return pixels(page, key)
-
-
-def behind(page: Page, key: str) -> bool:
-    return "behind" in (row(page, key).get_attribute("class") or "")
 
 
 def test_matrices_follow_the_mouse_and_stay_when_it_is_released(visitor: Visit) -> None:
@@ -133,29 +92,6 @@ def test_slider_released_where_it_began_shows_what_was_there(visitor: Visit) -> 
     assert asked(page) == {}
 
 
-def test_matrices_follow_a_held_key_before_the_server_is_heard(visitor: Visit) -> None:
-    """Every answer is heard 1.5 s late; older answers turn nothing back."""
-    somebody = visitor()
-    page = somebody.tab()
-    page.add_init_script(LAG)
-    page.goto(f"{somebody.address}/similarity")
-    settled(page)
-    text, shown, drawn = headline(page).inner_text(), pixels(page, "similarity"), lines(page)
-    for _ in range(4):
-        press(page, "Base", "ArrowRight")
-        shown = follows(page, "similarity", shown)
-    assert stop(page, "Base") == "25,000"
-    assert headline(page).inner_text() == text
-    assert lines(page) == drawn  # at a key the server's answer is not far
-    expect(headline(page)).not_to_have_text(text)
-    page.wait_for_function(f"!({AHEAD})")
-    assert pixels(page, "similarity") == shown
-    page.wait_for_timeout(2_000)  # longer than the lag
-    assert pixels(page, "similarity") == shown
-    other = visitor().open("similarity?base=25000")
-    assert pixels(other, "similarity") == shown
-
-
 def test_matrices_follow_a_finger(visitor: Visit) -> None:
     page = visitor(has_touch=True).open("similarity")
     before = pixels(page, "similarity")
@@ -174,26 +110,6 @@ def test_matrices_follow_a_finger(visitor: Visit) -> None:
     page.wait_for_function("location.search.includes('base=')")
     page.wait_for_function(f"!({AHEAD})")
     assert pixels(page, "similarity") == moved
-
-
-def test_second_slider_waits_for_the_server_and_is_pale_meanwhile(visitor: Visit) -> None:
-    """Nobody but the server knows the picture of two sliders that both moved."""
-    somebody = visitor()
-    page = somebody.tab()
-    page.add_init_script(LAG)
-    page.goto(f"{somebody.address}/similarity")
-    settled(page)
-    before = pixels(page, "similarity")
-    press(page, "Model dimension", "ArrowRight")
-    moved = follows(page, "similarity", before)
-    press(page, "Base", "ArrowRight")
-    assert behind(page, "similarity")
-    assert pixels(page, "similarity") == moved
-    wait_until(page, lambda: not behind(page, "similarity"))
-    page.wait_for_function(f"!({AHEAD})")
-    assert asked(page) == {"dim": 640, "base": 12_500}
-    other = visitor().open("similarity?dim=640&base=12500")
-    assert pixels(page, "similarity") == pixels(other, "similarity")
 
 
 def test_b_and_the_difference_follow_while_a_stays(visitor: Visit) -> None:
@@ -236,25 +152,3 @@ def test_page_that_is_left_while_its_picture_is_ahead_leaves_nothing(visitor: Vi
     go(page, "pca")
     page.wait_for_function(f"!({AHEAD})")
     assert asked(page) == {"base": 16_000}
-
-
-def test_without_an_answer_the_page_follows_as_ever(visitor: Visit) -> None:
-    somebody = visitor()
-    page = somebody.tab()
-
-    def refuse(route: Route) -> None:
-        route.fulfill(status=404)
-
-    page.route("**/previews/**", refuse)
-    page.goto(f"{somebody.address}/similarity")
-    settled(page)
-    text, before = headline(page).inner_text(), pixels(page, "similarity")
-    drag(page, "Base", 1)
-    page.wait_for_function(AHEAD)
-    assert behind(page, "similarity")
-    page.mouse.up()
-    expect(headline(page)).not_to_have_text(text)
-    page.wait_for_function(f"!({AHEAD})")
-    assert not behind(page, "similarity")
-    assert pixels(page, "similarity") != before
-    somebody.faults[:] = [fault for fault in somebody.faults if "404" not in fault]
