@@ -4,7 +4,7 @@ A widget's key is the name of its field. Before it is drawn it is made to show t
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import streamlit as st
 
@@ -66,6 +66,11 @@ def control(
         place.warning(plain(state.told_cut(rule, value)), icon=":material/info:")
 
 
+def is_slider(rule: fields.Rule | None) -> TypeGuard[fields.IntRange]:
+    """Whether a number is set by a slider over its whole range, where nothing stands for an empty one."""
+    return isinstance(rule, fields.IntRange) and rule.high - rule.low <= MOST_SLIDER_STEPS
+
+
 def head_text(head: int) -> str:
     """Return a head as its slider says it; 0 stands for all of them."""
     return stop_text(head) if head else "mean"
@@ -121,7 +126,7 @@ def _widget(
             place.selectbox(rule.label, [*offered], width=320, **common)
         case fields.Flag():
             place.toggle(rule.label, shown, **common)
-        case fields.IntRange() if rule.high - rule.low <= MOST_SLIDER_STEPS and not empty:
+        case fields.IntRange() if is_slider(rule) and not empty:
             high = offered if isinstance(offered, int) else rule.high
             width = 240 if high - rule.low >= WIDE_SLIDER_STEPS else 130
             if high > rule.low:

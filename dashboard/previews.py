@@ -21,18 +21,24 @@ from starlette.routing import Route
 
 from dashboard import session, state
 from dashboard.all_pages import kind_of, page_at, uses_of
-from dashboard.blocks import Block, Changes, Chart, Clocks, Matrices
+from dashboard.blocks import Block, Changes, Chart, Clocks, Controls, Matrices
 from dashboard.components.matrix import MatrixValues, Row
 from dashboard.components.matrix.payload import joined, row_header, sent_bytes
-from dashboard.controls import used
+from dashboard.controls import is_slider, used
 from dashboard.menu import TITLES
 from dashboard.server import incidents, run_queue, settings
 from dashboard.settings.stops import stop_text
-from dashboard.state import State
+from dashboard.state import DEFAULTS, State
+from posenc import fields
 
-FOLLOWED = ("base", "dim")  # the sliders that pictures follow
+FOLLOWED = (
+    "base",
+    "dim",
+)  # the shared sliders that pictures follow; they follow those of their page, too
+SLOW = ("check_my_encoding",)  # identifies a table at each stop, which takes seconds
 POINTS = 64  # of a line in passing
 SECONDS = 0.15  # after which an answer gets no more stops: the browser asks again for the others
+MOST_BYTES = 4 * 2**20  # of the matrices of an answer
 _one_at_a_time = asyncio.Lock()  # so that a run of the script waits for one stop at most
 
 Picture = Row | Clocks | Chart
@@ -43,32 +49,53 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
     """Return what the browser needs to let pictures follow sliders, None where nothing follows.
 
     blocks: that are drawn. An option that no link holds would be lost on the way, so that a page with one
-    is not followed.
+    is not followed. Nor is a page of tables in 16 bits, which have no closed form and take long.
     """
     kind = kind_of(folder)
     options, default = vars(now.of(folder, kind)), vars(kind())
     lost = any(options[name] != default[name] for name in state.unlinked(kind))
-    names = [name for name in FOLLOWED if name in used(uses_of(now, folder), now.setting)]
-    if lost or not names or not any(map(_follows, blocks)):
+    names = used(uses_of(now, folder), now.setting)
+    rounded = "precision" in names and now.setting.precision != DEFAULTS["precision"]
+    sliders = {name: vars(now.setting)[name] for name in FOLLOWED if name in names}
+    sliders |= _of_page(options, fields.rules(kind), blocks)
+    if lost or rounded or folder in SLOW or not sliders or not any(map(_follows, blocks)):
         return None
     query = state.to_query(now, folder, kind)
     return {
         "path": f"{_root()}/{folder}",
         "dials": {
             name: {
-                "drawn": stop_text(vars(now.setting)[name]),
-                "stops": list(_stops(now, name)),
+                "drawn": stop_text(value),
+                "stops": list(_stops(now, folder, name)),
                 # Without its own value: what the browser got stays valid wherever the slider is.
                 "query": session.to_address({key: query[key] for key in query if key != name}),
             }
-            for name in names
+            for name, value in sliders.items()
         },
     }
 
 
-def _stops(now: State, name: str) -> dict[str, float]:
-    """Return the stops of a slider by their text."""
-    stops = state.stops(now.setting, name, settings.current().positions)
+def _of_page(
+    options: Mapping[str, Any], rules: Mapping[str, fields.Rule], blocks: Sequence[Block]
+) -> dict[str, int]:
+    """Return what the sliders of a page's own options show."""
+    return {
+        name: min(options[name], block.narrowed.get(name, options[name]))
+        for block in blocks
+        if isinstance(block, Controls)
+        for name in block.names
+        if name in rules and is_slider(rules[name]) and name not in block.empty
+    }
+
+
+def _stops(now: State, folder: str, name: str) -> dict[str, float]:
+    """Return the stops of a slider by their text, none where no slider has this name."""
+    stops: Sequence[float] = ()
+    rule = fields.rules(kind_of(folder)).get(name)
+    if name in FOLLOWED:
+        stops = state.stops(now.setting, name, settings.current().positions)
+    elif is_slider(rule):
+        stops = range(rule.low, rule.high + 1, rule.multiple_of)
     return {stop_text(stop): stop for stop in stops}
 
 
@@ -91,16 +118,18 @@ def _root() -> str:
 
 async def _answer(request: Request) -> Response:
     """Answer with the pictures at some stops; 404 for a page or a slider that does not exist."""
-    folder, name, drawn, asked = map(request.path_params.get, ("folder", "name", "drawn", "stops"))
-    if folder not in TITLES or name not in FOLLOWED:
+    folder, name, drawn, asked = map(
+        request.path_params.__getitem__, ("folder", "name", "drawn", "stops")
+    )
+    if folder not in TITLES or not _stops(State(), folder, name):
         return Response(status_code=404)
     query = {key: request.query_params.getlist(key) for key in request.query_params}
-    now = _state(folder, query | {name: [str(drawn).replace(",", "")]})
-    stops = _stops(now, name)
+    now = _state(folder, query | {name: [drawn.replace(",", "")]})
+    stops = _stops(now, folder, name)
     here = await _pictures(now, folder, {})
     found: dict[str, Pictures] = {}
     end = time.monotonic() + SECONDS
-    for text in str(asked).split(";"):
+    for text in asked.split(";"):
         if text in stops and (not found or time.monotonic() < end):
             if await request.is_disconnected():
                 break
@@ -143,13 +172,21 @@ def encode(here: Pictures, stops: Mapping[str, Pictures]) -> bytes:
     """Return pictures by stop as the browser takes them: a header, then float32 values.
 
     here: what the server drew. A matrix with the same values is not sent: its `at` is null, and else the
-    place of its values among all, which holds equal ones once. A chart with the same lines is null.
+    place of its values among all, which holds equal ones once. A chart with the same lines is null. What
+    would be too large ends before such a stop; if that is the first, it has no pictures.
     """
     places: dict[bytes, int] = {}
-    header = {
-        stop: {key: _header(picture, here.get(key), places) for key, picture in pictures.items()}
-        for stop, pictures in stops.items()
-    }
+    header: dict[str, dict[str, Any]] = {}
+    for stop, pictures in stops.items():
+        before = {**places}
+        of_stop = {key: _header(one, here.get(key), places) for key, one in pictures.items()}
+        if sum(map(len, places)) <= MOST_BYTES:
+            header[stop] = of_stop
+            continue
+        places = before
+        if not header:
+            header[stop] = {}
+        break
     counts = [len(values) // 4 for values in places]
     return joined({"stops": header, "counts": counts}, places)
 

@@ -9,12 +9,30 @@ from dashboard import previews, results
 from dashboard.settings import Setting
 from posenc.schemes import SCHEMES
 from tests.browser.browser import Visit, go, headline, row, settled
-from tests.browser.browser_page import asked, lines, pixels, wait_until
+from tests.browser.browser_page import asked, lines, pixels, press, wait_until
 from tests.browser.sliders import AHEAD, behind, drag, follows, place, stop
 
 pytestmark = pytest.mark.browser
 
 POINTS = previews.POINTS
+# What every matrix of the page shows, or what the server sent of it: its numbers as one (FNV-1a of their
+# bits), how many they are, and what is written over it.
+NUMBERS = """sent => {
+  const { pictures } = globalThis[Symbol.for("posenc.preview")];
+  const rows = [...pictures.values()].filter(({ root }) => root.isConnected && root.matches(".matrix-row"));
+  return rows.flatMap((row) => (sent ? row.sent : row).panels.map(({ values, title, subtitle }) => {
+    const words = new Uint32Array(values.slice().buffer);
+    const digest = words.reduce((sum, word) => Math.imul(sum ^ word, 0x01000193), 0x811c9dc5);
+    return [digest, values.length, title, subtitle];
+  }));
+}"""
+# Streamlit's charts as a browser shows them that has no way to what Vega notes on them.
+NO_WAY = """(() => {
+  const all = Element.prototype.querySelectorAll;
+  Element.prototype.querySelectorAll = function (selector) {
+    return selector === "svg g" ? [] : all.call(this, selector);
+  };
+})()"""
 # The rows of the first chart, as they are drawn.
 VALUES = """() => {
   for (const group of document.querySelectorAll(".stVegaLiteChart svg g")) {
@@ -75,6 +93,64 @@ def test_lines_pass_through_the_values_of_the_stop(visitor: Visit) -> None:
             assert abs(y - expected[int(x)]) < 1e-4
     page.mouse.up()
     expect(chart).not_to_have_class(re.compile("follows"))
+
+
+def test_charts_that_cannot_be_reached_wait_for_the_server_and_are_pale_meanwhile(
+    visitor: Visit,
+) -> None:
+    somebody = visitor()
+    page = somebody.tab()
+    page.add_init_script(NO_WAY)
+    page.goto(f"{somebody.address}/similarity")
+    settled(page)
+    before, drawn = pixels(page, "similarity"), lines(page)
+    drag(page, "Base", 1, 2)
+    follows(page, "similarity", before)
+    for chart in page.locator(".stVegaLiteChart").all():
+        expect(chart).to_have_css("opacity", "0.4")
+    assert lines(page) == drawn
+    page.mouse.up()
+    page.wait_for_function("location.search.includes('base=16000')")
+    page.wait_for_function(f"!({AHEAD})")
+    settled(page)
+    other = visitor().open("similarity?base=16000")
+    assert lines(page) == lines(other)
+
+
+@pytest.mark.parametrize(
+    ("link", "key"),
+    [
+        ("similarity", "similarity"),
+        ("encoding", "encoding_entry"),
+        ("relative_offsets", "offset_maps"),
+        ("similarity?present=true", "similarity"),
+    ],
+)
+def test_ten_stops_show_the_numbers_of_the_pages_that_the_server_draws(
+    visitor: Visit, link: str, key: str
+) -> None:
+    """Bit for bit, on the bar at the bottom edge of what is presented, too."""
+    page = visitor().open(link)
+    numbers, places = {}, [place(page, "Base", by) for by in range(11)]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for x, y in places[1:]:
+        page.mouse.move(x, y)
+        wait_until(page, lambda: not behind(page, key))
+        numbers[stop(page, "Base")] = page.evaluate(NUMBERS, False)
+    page.mouse.move(*places[0])
+    page.mouse.up()
+    page.wait_for_function(f"!({AHEAD})")
+    assert len(numbers) == 10
+    for expected, found in numbers.items():
+        press(page, "Base", "ArrowRight")
+        assert stop(page, "Base") == expected
+        page.wait_for_function(
+            "address => location.search.includes(address)", arg=f"base={expected.replace(',', '')}"
+        )
+        page.wait_for_function(f"!({AHEAD})")
+        settled(page)
+        assert page.evaluate(NUMBERS, True) == found
 
 
 def test_slider_released_where_it_began_shows_what_was_there(visitor: Visit) -> None:
@@ -152,3 +228,16 @@ def test_page_that_is_left_while_its_picture_is_ahead_leaves_nothing(visitor: Vi
     go(page, "pca")
     page.wait_for_function(f"!({AHEAD})")
     assert asked(page) == {"base": 16_000}
+
+
+def test_pictures_of_a_lesson_follow_its_slider(visitor: Visit) -> None:
+    page = visitor().open("learn")
+    before = pixels(page, "lesson_orders")
+    drag(page, "Swap word", 1)
+    moved = follows(page, "lesson_orders", before)
+    assert asked(page) == {}
+    page.mouse.up()
+    page.wait_for_function("location.search.includes('first_word=2')")
+    page.wait_for_function(f"!({AHEAD})")
+    settled(page)
+    assert pixels(page, "lesson_orders") == moved

@@ -234,8 +234,11 @@ def test_server_answers_for_no_more_positions_than_it_shows(
 
 def test_pages_without_pictures_and_options_that_no_link_holds_are_not_followed() -> None:
     now = State(SMALL)
-    for folder in ("pca", "train"):
+    for folder in ("pca", "train", "check_my_encoding"):
         assert previews.following(now, folder, page_at(now, folder).all_blocks) is None
+    rounded = State(SMALL.replace(precision="bfloat16"))
+    blocks = page_at(rounded, "similarity").all_blocks
+    assert previews.following(rounded, "similarity", blocks) is None
     dense = now.changed("relative_offsets", kind_of("relative_offsets"), {"dense": True})
     blocks = page_at(dense, "relative_offsets").all_blocks
     assert previews.following(dense, "relative_offsets", blocks) is None
@@ -243,3 +246,64 @@ def test_pages_without_pictures_and_options_that_no_link_holds_are_not_followed(
     blocks = page_at(alibi, "similarity").all_blocks
     told = previews.following(alibi, "similarity", blocks)
     assert told is None or "base" not in told["dials"]  # ALiBi has none
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "stops"),
+    [("lessons", "first_word", ("2",)), ("relative_offsets", "offset", ("2", "7"))],
+)
+def test_pictures_follow_the_sliders_of_a_page_too(
+    browser: TestClient, folder: str, name: str, stops: tuple[str, ...]
+) -> None:
+    """Checked against the page with that option."""
+    now = State(SMALL)
+    pictures, values = decoded(ask(browser, now, folder, name, *stops).content)
+    assert [*pictures] == [*stops]
+    for stop in stops:
+        page = page_at(now.changed(folder, kind_of(folder), {name: int(stop)}), folder)
+        rows = [block for block in page.all_blocks if isinstance(block, Matrices)]
+        assert rows
+        for block in rows:
+            sent = pictures[stop][block.key]["panels"]
+            for panel, one in zip(block.panels, sent, strict=True):
+                if one["at"] is not None:  # else it is as the server drew it
+                    assert values[one["at"]].tobytes() == travelled(panel.values).tobytes()
+        assert any(one["at"] is not None for one in pictures[stop][rows[0].key]["panels"])
+
+
+def test_slider_shows_the_last_word_where_its_option_is_past_it() -> None:
+    """By default the second word is the twelfth, and the sentence has three."""
+    now = State(SMALL)
+    told = previews.following(now, "lessons", page_at(now, "lessons").all_blocks)
+    assert told is not None
+    assert told["dials"]["second_word"]["drawn"] == "3"
+
+
+def test_what_is_too_large_is_left_to_the_page(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A curve of 40 positions has 79 numbers of 4 bytes; sinusoidal and RoPE follow base."""
+    now, stop = State(SMALL), 2 * 79 * 4
+    for most, stops in ((2 * stop, ["20", "500"]), (stop, ["20"])):
+        monkeypatch.setattr(previews, "MOST_BYTES", most)
+        pictures, values = decoded(
+            ask(browser, now, "similarity", "base", "20", "500", "1,000").content
+        )
+        assert [*pictures] == stops
+        assert sum(map(len, values)) * 4 == most
+    monkeypatch.setattr(previews, "MOST_BYTES", stop - 1)
+    pictures, _ = decoded(ask(browser, now, "similarity", "base", "20", "500").content)
+    assert pictures == {"20": {}}
+
+
+def test_pictures_are_asked_for_below_the_path_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Streamlit does not put the path before routes that are not its own."""
+    options = {"server.baseUrlPath": "team/posenc"}
+    monkeypatch.setattr(previews.st, "get_option", options.__getitem__)
+    now = State(SMALL)
+    with TestClient(Starlette(routes=[previews.route()])) as client:
+        answer = ask(client, now, "similarity", "base", "500")
+    assert answer.url.path.startswith("/team/posenc/previews/similarity/")
+    assert [*decoded(answer.content)[0]] == ["500"]

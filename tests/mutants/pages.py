@@ -36,5 +36,5 @@ MUTANTS_OF_PAGES = (
     Mutant("a picture that changed said to be the one that is there", "dashboard/previews.py",
            "and sent == sent_bytes(drawn)", "", ("previews",)),
     Mutant("pictures beside a slider that the server drew elsewhere", "dashboard/previews.py",
-           'query | {name: [str(drawn).replace(",", "")]}', "query", ("previews",)),
+           'query | {name: [drawn.replace(",", "")]}', "query", ("previews",)),
 )  # fmt: skip

@@ -42,9 +42,11 @@ function rowsOf(columns) {
 
 /** Let charts show the rows of a stop: the newest wins, one chart in a frame, after the matrices. */
 function followCharts(pictures) {
-  for (const name of chartsInWindow().keys()) {
-    const rows = pictures.get(name)?.();
+  for (const [name, { element }] of chartsInWindow()) {
+    if (!pictures.has(name)) continue;
+    const rows = pictures.get(name)() ?? touched.get(name)?.sent; // null: those that the server drew
     if (rows) awaited.set(name, rows);
+    else element.classList.add("follows");
   }
   if (!drawing && awaited.size) requestAnimationFrame(drawNext);
   drawing = awaited.size > 0;
