@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.limits import check_count
+from posenc.logits.rule import Growth
 from posenc.models import layer_sentences, rope_writing
 from posenc.models.layer_facts import LayerFacts
 from posenc.schemes.base import SchemeConfig
@@ -28,7 +29,10 @@ class LayerKind:
     cache_width: numbers cached per token and layer. state: numbers kept per sequence and layer.
     softmax_scale: factor of q . k, without the attention factor of the scheme. block_scale: the part of
     it that the rope block sets by mscale_all_dim, None where the class takes none from it.
-    window: number of tokens that a query sees at most, itself included; None for all.
+    window: number of tokens that a query sees at most, itself included; None for all. causal: whether
+    later tokens are hidden. chunked: whether the window is the length of chunks of the text. softcap: c of
+    the cap c tanh(logit / c), None without one. sinks: whether each head has a logit more in its softmax.
+    bias_scale: factor of the scheme's bias. growth: of queries with their positions.
     rows: positions in a table of sines that the class makes and never lengthens; None without one.
     """
 
@@ -42,6 +46,12 @@ class LayerKind:
     softmax_scale: float
     block_scale: float | None = None
     window: int | None = None
+    causal: bool = True
+    chunked: bool = False
+    softcap: float | None = None
+    sinks: bool = False
+    bias_scale: float = 1.0
+    growth: Growth | None = None
     rows: int | None = None
     state: int = 0
 

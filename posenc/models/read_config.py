@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, quoted
+from posenc.logits.rule import Growth
 from posenc.models import sentences
 from posenc.models.config_json import ConfigSource, read_object, unusable
 from posenc.models.family import (
@@ -233,8 +234,22 @@ def _layer_kind(layers: Layers, stack: Stack, all_layers: list[Layers]) -> Layer
         softmax_scale=float(facts.get("scale", 0.0)),
         block_scale=layers.block_scale,
         window=facts.get("window"),
+        causal=bool(facts.get("causal", True)),
+        chunked=bool(facts.get("chunked")),
+        softcap=facts.get("softcap"),
+        sinks=bool(facts.get("sinks")),
+        bias_scale=float(facts.get("bias_scale", 1.0)),
+        growth=_growth(facts),
         rows=facts.get("rows"),
         state=int(facts["state"]),
+    )
+
+
+def _growth(facts: Mapping[str, Any]) -> Growth | None:
+    if not facts.get("growth"):
+        return None
+    return Growth(
+        rate=float(facts["growth"]), length=facts["growth_length"], first=facts["growth_first"]
     )
 
 

@@ -29,7 +29,7 @@ _TOKENS = fields.IntRange(low=1, high=limits.MAX_POSITION)
 _RULES: tuple[tuple[str, fields.Rule], ...] = (
     (r"rope_theta$|rotary_emb_base$|_base_freq$", limits.BASE),
     (r"^partial_rotary_factor$|^rotary_pct$", SHARE),
-    (r"scalar$|multiplier$|^attn_scale$|scaling_beta$|softmax_scale$", POSITIVE),
+    (r"scalar$|multiplier$|^attn_scale$|scaling_beta$|softmax_scale$|softcapping$", POSITIVE),
     (
         r"^use_|alibi$|^is_|_tuning$|_eq_v$|architecture$|multi_query$|interleave$|^scale_attn_",
         _FLAG,
@@ -64,7 +64,7 @@ _LISTS: Mapping[str, fields.Rule | None] = {
 # Keys for which null is a value of its own: no window, as many key heads as query heads, false.
 _MAY_BE_NULL = re.compile(
     r"num_key_value_heads|sliding_window|chunk_size|^attention_window_size$|^local_attention$"
-    r"|mamba_d_ssm|softmax_scale|^num_kv_heads|n_head_kv|^rope_interleave$"
+    r"|mamba_d_ssm|softmax_scale|softcapping|^num_kv_heads|n_head_kv|^rope_interleave$"
 )
 
 

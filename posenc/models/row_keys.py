@@ -24,6 +24,13 @@ OF_KIND: Mapping[str, str] = {
     "state": "0",
     "rows": "None",
     "rotates": "rotates",
+    "softcap": "None",
+    "sinks": "False",
+    "chunked": "False",
+    "bias_scale": "1.0",
+    "growth": "0.0",
+    "growth_length": "1",
+    "growth_first": "0",
 }
 # The facts of a stack where a row says nothing else.
 OF_STACK: Mapping[str, str] = {

@@ -18,7 +18,9 @@ kinds: by word, the facts of these layers that differ from those of the row; att
 Facts of all layers, in this order; each is an expression that may use those before it: heads,
   kv_heads, head_dim, rope_dim (the width of which a share rotates), value_dim, cache (numbers per
   token), scale (of q . k), window (tokens that a query sees), state (numbers per sequence), rows
-  (of a table that is never lengthened), rotates (which starts as what rope_layers says).
+  (of a table that is never lengthened), rotates (which starts as what rope_layers says), softcap,
+  sinks (of attention), chunked (whether the window is the length of chunks), bias_scale, growth,
+  growth_length and growth_first (of queries; see posenc.logits.rule.Growth).
 causal: whether tokens see only what is before them, and keys are cached. cached: false for a class
   without a cache. context, trained: lengths in tokens. shared: how many of the last layers use the
   keys of an earlier layer.

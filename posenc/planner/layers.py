@@ -18,8 +18,6 @@ from posenc.schemes.transformer_xl import TransformerXLConfig
 
 FORGOTTEN = 0.01  # factor on a weight below which a head is said to see nothing
 
-_BIAS_IS_SCALED = ("falcon",)  # model types; BLOOM and MPT add the bias to the scaled logits
-
 
 @dataclass(frozen=True)
 class LayerFacts:
@@ -117,10 +115,13 @@ def _facts(
         if reach > own:
             facts.append(Fact("past_own_scaling", {"reach": reach}))
     else:
-        divisor = 1 / kind.softmax_scale if model.read_as in _BIAS_IS_SCALED else 1.0
         facts.append(
             length_fact(
-                scheme, target, reach=reach, trained_length=trained_length, bias_divisor=divisor
+                scheme,
+                target,
+                reach=reach,
+                trained_length=trained_length,
+                bias_divisor=1 / kind.bias_scale,
             )
         )
         is_rope = isinstance(scheme, RopeConfig)
