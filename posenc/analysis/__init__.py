@@ -60,6 +60,15 @@ from posenc.analysis.offset_checks import (
     scheme_offset_claims,
     scheme_offset_map,
 )
+from posenc.analysis.pair_norms import (
+    CUTS,
+    PairCut,
+    PairNorms,
+    cut_pairs,
+    pair_norms,
+    pair_rows,
+    slow_pairs,
+)
 from posenc.analysis.pca import (
     Projection,
     SchemeProjection,

@@ -33,6 +33,7 @@ LIMIT = 50_000  # characters of what a notebook keeps
 def results() -> dict[str, Shown]:
     """Return a result of every analysis of a request, and of a claim."""
     coverage = analysis.scheme_coverage(ROPE, 128)
+    norms = analysis.pair_norms(torch.ones(4, 8, 3), torch.ones(2, 8, 3), posenc.RopeConfig(dim=8))
     base = analysis.smallest_base(64, 4096)
     assert coverage is not None
     assert base is not None
@@ -45,6 +46,7 @@ def results() -> dict[str, Shown]:
         analysis.scheme_properties(WAVES), analysis.scheme_dense_fit(WAVES, 1),
         analysis.inspect_layouts(16, 64), analysis.inspect_layouts(16, 64).mended,
         analysis.probe(posenc.sinusoidal_table(64, 32)), analysis.spectrum(torch.ones(4), 16),
+        norms, analysis.slow_pairs(norms, 64),
         CLAIMS["slowest"].test(posenc.Sizes(dim=512)),
         plan(MODELS["llama-3-8b"].read(), 16_384, methods=["yarn", "linear"], search_base=False),
     ]  # fmt: skip
