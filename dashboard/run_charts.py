@@ -14,7 +14,7 @@ def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) ->
     curves: of one measure, at least one.
     """
     measure, frame = curves[0].measure, loss.frame(curves, perplexity=perplexity)
-    several = any(len(point.by_seed) > 1 for curve in curves for point in curve.points)
+    several = any(len(point.by_trial) > 1 for curve in curves for point in curve.points)
 
     def draw(kinds: tuple[str, ...]) -> theme.Spec:
         return loss.by_length(frame, kinds, measure, perplexity=perplexity)

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -29,10 +29,19 @@ _SCALINGS = tuple(AFTER_TRAINING)
 _START = 2  # initialization of models whose scores are not divided by sqrt(head_dim); formerly 1
 
 
+class Trial(NamedTuple):
+    """What one repetition of a run draws. seed: of the weights. data_seed: of the data's order."""
+
+    seed: int
+    data_seed: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Specification:
     """One training run and its evaluation. Equal specifications give equal numbers on one machine.
 
+    seed: of the weights. data_seed: of the order of the data, None where it is the seed too.
+    scheme_rate: the factor of the learning rate for the parameters of the scheme.
     scalings: applied to a trained plain RoPE past its length. longest: evaluated context over the
     training length. segments: number that is scored. corpus: the SHA-256 of the text, "" for
     a task without one; corpus_name does not decide the run. device, threads, compiled: they change
@@ -51,7 +60,9 @@ class Specification:
     batch: int = fields.IntRange(low=1, high=4_096).field(32)
     learning_rate: float = fields.FloatRange(low=1e-6, high=1.0).field(2e-3)
     weight_decay: float = fields.FloatRange(low=0.0, high=10.0).field(0.1)
+    scheme_rate: float = fields.FloatRange(low=0.01, high=100.0).field(1.0)
     seed: int = fields.IntRange(low=0, high=2**31 - 1).field(0)
+    data_seed: int | None = None
     longest: int = fields.IntRange(low=1, high=64).field(16)
     segments: int = fields.IntRange(low=1, high=65_536).field(256)
     scalings: tuple[str, ...] = fields.MultiChoice(options=_SCALINGS, most=len(_SCALINGS)).field(
@@ -68,6 +79,10 @@ class Specification:
             raise ConfigError(
                 f"Specification.corpus_name must be printable, got {quoted(self.corpus_name)}."
             )
+        if self.data_seed is not None:
+            limits.check_seed(self.data_seed)
+        if self.data_seed == self.seed:  # one spelling for one run
+            object.__setattr__(self, "data_seed", None)
         if not self.versions:
             object.__setattr__(self, "versions", current_versions())
         if not re.fullmatch("[0-9a-f]{64}" if self.task == Language.kind else "", self.corpus):
@@ -99,6 +114,10 @@ class Specification:
             del plain["compiled"]
         if self.scalings == DEFAULT_SCALINGS:  # likewise
             del plain["scalings"]
+        if self.data_seed is None:
+            del plain["data_seed"]
+        if self.scheme_rate == 1:
+            del plain["scheme_rate"]
         if not self.scheme.divided:
             plain["start"] = _START
         return plain | {"protocol": TASKS[self.task].protocol}
@@ -142,6 +161,11 @@ class Specification:
             raise RunOfAnotherVersion(
                 "The run's specification cannot be read: it has a field that is unknown here."
             ) from None
+
+    @property
+    def trial(self) -> Trial:
+        """The seeds of the run."""
+        return Trial(self.seed, self.seed if self.data_seed is None else self.data_seed)
 
     @property
     def run_id(self) -> str:

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from posenc import fields
 from posenc.lab.evaluate import TRAINED, Score
 from posenc.lab.runs import Run
-from posenc.lab.specification import Specification
+from posenc.lab.specification import Specification, Trial
 from posenc.lab.tasks import Recall
 from posenc.notebook import Shown, View
 
@@ -47,21 +47,21 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True)
 class Point:
-    """Mean, lowest and highest seed at one x; by_seed has (seed, value) of every run, sorted."""
+    """Mean, lowest and highest trial at one x; by_trial has (trial, value) of every run, sorted."""
 
     x: int
     until: int
     mean: float
     low: float
     high: float
-    by_seed: tuple[tuple[int, float], ...] = ()
+    by_trial: tuple[tuple[Trial, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class Curve(Shown):
-    """One measure and variant of a `Score` over runs that differ in the seed alone.
+    """One measure and variant of a `Score` over runs that differ in their trial alone.
 
-    specification: of the first seed.
+    specification: of the first trial. seeds: the number of trials.
     """
 
     specification: Specification
@@ -95,7 +95,7 @@ class Curve(Shown):
 
 @dataclass(frozen=True)
 class Difference:
-    """Loss of one scheme minus that of another, paired by seed: runs of a seed share their data.
+    """Loss of one scheme minus that of another, paired by trial: runs of a trial share their data.
 
     low, high: Student's t interval of the mean at CONFIDENCE, infinite for one seed.
     """
@@ -103,7 +103,7 @@ class Difference:
     mean: float
     low: float
     high: float
-    by_seed: tuple[float, ...]
+    by_trial: tuple[float, ...]
 
     @property
     def counts(self) -> bool:
@@ -112,12 +112,12 @@ class Difference:
 
 
 def difference(curve: Curve, other: Curve, x: int) -> Difference | None:
-    """Return one curve minus another at x, paired by seed; None where they share no seed."""
+    """Return one curve minus another at x, paired by trial; None where they share none."""
     first, second = (
-        {seed: value for point in each.points if point.x == x for seed, value in point.by_seed}
+        {trial: value for point in each.points if point.x == x for trial, value in point.by_trial}
         for each in (curve, other)
     )
-    gaps = tuple(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))
+    gaps = tuple(first[trial] - second[trial] for trial in sorted(first.keys() & second.keys()))
     if not gaps:
         return None
     mean, half = statistics.fmean(gaps), math.inf
@@ -143,7 +143,7 @@ def lowest(compared: Iterable[Curve], x: int) -> list[Curve]:
     ties = [best]
     for curve, loss in losses.items():
         gap = difference(curve, best, x)
-        several = gap is not None and len(gap.by_seed) > 1 and not gap.counts
+        several = gap is not None and len(gap.by_trial) > 1 and not gap.counts
         if curve is not best and (several or loss == losses[best]):
             ties.append(curve)
     return ties
@@ -155,10 +155,10 @@ def in_range(curve: Curve, every: Iterable[Curve] = ()) -> Point | None:
     A curve without such distances gives that of its scheme as trained, None if `every` lacks it.
     """
     end = Recall.farthest(curve.specification.train_length) + 1
-    inside = [dict(point.by_seed) for point in curve.points if point.x < end]
+    inside = [dict(point.by_trial) for point in curve.points if point.x < end]
     if inside:
-        seeds = sorted(set[int]().union(*inside))
-        means = [(seed, statistics.fmean(values[seed] for values in inside)) for seed in seeds]
+        trials = sorted(set[Trial]().union(*inside))
+        means = [(trial, statistics.fmean(values[trial] for values in inside)) for trial in trials]
         return _point(1, end, means)
     trained = _as_trained(curve, every)
     return None if trained is None else in_range(trained)
@@ -179,9 +179,10 @@ def learned(curve: Curve, every: Iterable[Curve] = ()) -> bool:
 
 
 def comparison(specification: Specification) -> str:
-    """Return the name, as "language-64-1f2e3d4c", of runs that differ in scheme and seed alone."""
+    """Return the name, as "language-64-1f2e3d4c", of runs that differ in scheme and trial alone."""
     shared = specification.record
     del shared["scheme"], shared["seed"], shared["corpus_name"]
+    shared.pop("data_seed", None)
     shared.pop("scalings", None)  # more variants of one scheme, which change no other number
     shared.pop("start", None)  # follows from the scheme
     text = json.dumps(shared, sort_keys=True, separators=(",", ":"))
@@ -190,28 +191,28 @@ def comparison(specification: Specification) -> str:
 
 
 def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
-    """Return the curves of one measure: runs that differ only in the seed share a curve."""
+    """Return the curves of one measure: runs that differ only in the trial share a curve."""
     groups: dict[tuple[Specification, str], list[tuple[Specification, Score]]] = {}
     for run in runs:
-        key = replace(run.specification, seed=0)
+        key = replace(run.specification, seed=0, data_seed=None)
         for score in run.scores:
             if score.measure == measure:
                 groups.setdefault((key, score.variant), []).append((run.specification, score))
     result = []
     for (_, variant), scores in groups.items():
-        by_x: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        by_x: dict[tuple[int, int], list[tuple[Trial, float]]] = {}
         for specification, score in scores:
-            by_x.setdefault((score.x, score.until), []).append((specification.seed, score.value))
+            by_x.setdefault((score.x, score.until), []).append((specification.trial, score.value))
         points = tuple(_point(x, until, by_x[x, until]) for x, until in sorted(by_x))
-        seeds = len({specification.seed for specification, _ in scores})
+        seeds = len({specification.trial for specification, _ in scores})
         result.append(Curve(scores[0][0], measure, variant, seeds, points))
     return result
 
 
-def _point(x: int, until: int, by_seed: list[tuple[int, float]]) -> Point:
-    values = [value for _, value in by_seed]
+def _point(x: int, until: int, by_trial: list[tuple[Trial, float]]) -> Point:
+    values = [value for _, value in by_trial]
     mean = statistics.fmean(values)
-    return Point(x, until, mean, min(values), max(values), tuple(sorted(by_seed)))
+    return Point(x, until, mean, min(values), max(values), tuple(sorted(by_trial)))
 
 
 def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:

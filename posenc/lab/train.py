@@ -71,9 +71,10 @@ class Trainer:
         begin = time.perf_counter()
         number = len(self.losses)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate_at(number, self.specification)
+            group["lr"] = learning_rate_at(number, self.specification) * group["factor"]
         inputs, targets = self.task.batch(
-            self.specification.batch, generator_for(self.specification.seed, "data", number)
+            self.specification.batch,
+            generator_for(self.specification.trial.data_seed, "data", number),
         )
         inputs, targets = inputs.to(self.device), targets.to(self.device)
         dtype = _low_precision(self.device)
@@ -196,18 +197,22 @@ def learning_rate_at(step: int, specification: Specification) -> float:
 
 
 def _optimizer(model: LanguageModel, specification: Specification) -> torch.optim.AdamW:
-    """Return AdamW without decay of norms and of the scheme's parameters."""
-    of_scheme = {id(parameter) for parameter in model.scheme.parameters()}
-    decayed: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        is_decayed = parameter.ndim >= 2 and id(parameter) not in of_scheme
-        (decayed if is_decayed else others).append(parameter)
+    """Return AdamW without decay of norms and of the scheme's parameters.
+
+    factor: of a group, of the learning rate.
+    """
+    of_scheme = list(model.scheme.parameters())
+    owned = {id(parameter) for parameter in of_scheme}
+    shared = [parameter for parameter in model.parameters() if id(parameter) not in owned]
+    matrices = [parameter for parameter in shared if parameter.ndim >= 2]
+    vectors = [parameter for parameter in shared if parameter.ndim < 2]
+    groups = [
+        {"params": matrices, "weight_decay": specification.weight_decay, "factor": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "factor": 1.0},
+        {"params": of_scheme, "weight_decay": 0.0, "factor": specification.scheme_rate},
+    ]
     return torch.optim.AdamW(
-        [
-            {"params": decayed, "weight_decay": specification.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ],
+        [group for group in groups if group["params"]],
         lr=specification.learning_rate,
         betas=BETAS,
         fused=True,

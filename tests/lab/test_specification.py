@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, register
-from posenc.errors import PosencError, RunError, RunOfAnotherVersion
+from posenc.errors import PosencError, RunError, RunOfAnotherVersion, SchemeArgumentError
 from posenc.lab import Specification, Store, SweepTask, local_sweep, specifications, sweep
 from posenc.lab.specification import current_versions
 from posenc.lab.summary import comparison
@@ -49,7 +49,8 @@ def test_name_changes_with_every_field() -> None:
     others: dict[str, Any] = {
         "scheme": small_spec("alibi").scheme, "corpus": "0" * 64,
         "train_length": 17, "steps": 13, "batch": 5, "learning_rate": 0.011, "weight_decay": 0.2,
-        "seed": 1, "longest": 5, "segments": 9, "device": "cuda", "threads": 2, "compiled": True,
+        "seed": 1, "data_seed": 1, "scheme_rate": 10.0, "longest": 5, "segments": 9,
+        "device": "cuda", "threads": 2, "compiled": True,
         "scalings": ("rope_yarn",),
         "versions": (("posenc", "0.0"), ("torch", "2.0")),
         "model": dataclasses.replace(plain.model, layers=2),
@@ -76,7 +77,7 @@ def test_every_variant_is_read_back_from_its_record() -> None:
 def test_fields_added_later_keep_the_names_of_older_runs() -> None:
     record = small_spec("rope").record
     assert "compiled" not in record
-    assert "scalings" not in record
+    assert not {"scalings", "data_seed", "scheme_rate"} & {*record}
     assert record["scheme"] == {
         "kind": "rope", "dim": 8, "base": 10_000.0, "layout": "interleaved",
         "partial_rotary_factor": 1.0, "scaling": {"kind": "none"},
@@ -99,6 +100,19 @@ def test_what_changes_no_run_does_not_change_the_name() -> None:
     assert comparison(scaled) == comparison(plain)
     assert read_back(scaled) == scaled
     assert change(alibi, scalings=("rope_yarn",)) == alibi
+
+
+def test_order_of_the_data_has_a_seed_of_its_own() -> None:
+    plain = change(small_spec(), seed=3)
+    assert plain.trial == (3, 3)
+    assert change(plain, data_seed=3) == plain
+    assert change(plain, data_seed=3).run_id == plain.run_id
+    other = change(plain, data_seed=0)
+    assert (other.trial, read_back(other)) == ((3, 0), other)
+    assert comparison(other) == comparison(plain)
+    for wrong in (-1, 1.5, "2"):
+        with pytest.raises(SchemeArgumentError, match="seed"):
+            change(plain, data_seed=wrong)
 
 
 def test_equal_specifications_have_one_name() -> None:

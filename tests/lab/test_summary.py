@@ -9,6 +9,7 @@ import pytest
 
 from posenc.lab import Curve, Run, Score, curves, effect, first_degraded_length
 from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.specification import Trial
 from posenc.lab.summary import (
     DEGRADED,
     HELD,
@@ -43,6 +44,11 @@ def curve_of(measure: str = "context", **losses: float) -> Curve:
     return Curve(small_spec(), measure, TRAINED, 1, points)
 
 
+def trials(*values: float) -> tuple[tuple[Trial, float], ...]:
+    """Return a value for each trial whose data have the seed of the weights: 0, 1, ..."""
+    return tuple((Trial(seed, seed), value) for seed, value in enumerate(values))
+
+
 def test_curve_is_the_mean_of_its_seeds_with_the_lowest_and_highest() -> None:
     runs = [
         run_of("rope", 0, context(16, 1.0), context(32, 5.0)),
@@ -51,8 +57,8 @@ def test_curve_is_the_mean_of_its_seeds_with_the_lowest_and_highest() -> None:
     ]  # fmt: skip
     (found,) = curves(runs, "context")
     assert found.points == (
-        Point(16, 0, 2.0, 1.0, 3.5, ((0, 1.0), (1, 3.5), (2, 1.5))),
-        Point(32, 0, 3.0, 2.0, 5.0, ((0, 5.0), (1, 2.0), (2, 2.0))),
+        Point(16, 0, 2.0, 1.0, 3.5, trials(1.0, 3.5, 1.5)),
+        Point(32, 0, 3.0, 2.0, 5.0, trials(5.0, 2.0, 2.0)),
     )
     assert (found.seeds, found.measure, found.variant) == (3, "context", TRAINED)
     assert found.specification == runs[0].specification
@@ -130,12 +136,12 @@ def of_seeds(kind: str, *losses: float, first: int = 0) -> Curve:
     return curves(runs, "context")[0]
 
 
-def test_difference_is_paired_by_seed_with_student_s_interval() -> None:
+def test_difference_is_paired_by_trial_with_student_s_interval() -> None:
     """By hand: -0.02, -0.01, -0.03 has mean -0.02 and deviation 0.01; t of two degrees is 4.3027."""
     one = of_seeds("alibi", 1.00, 1.50, 1.20)
     found = difference(one, of_seeds("rope", 1.02, 1.51, 1.23), 16)
     assert found is not None
-    assert found.by_seed == pytest.approx((-0.02, -0.01, -0.03))
+    assert found.by_trial == pytest.approx((-0.02, -0.01, -0.03))
     half = 4.302653 * 0.01 / math.sqrt(3)
     by_hand = (-0.02, -0.02 - half, -0.02 + half)
     assert (found.mean, found.low, found.high) == pytest.approx(by_hand, abs=1e-7)
@@ -143,9 +149,34 @@ def test_difference_is_paired_by_seed_with_student_s_interval() -> None:
     # Only seeds of both count, each with itself.
     shared = difference(one, of_seeds("rope", 9.0, 1.0, first=2), 16)
     assert shared is not None
-    assert shared.by_seed == pytest.approx((-7.8,))
+    assert shared.by_trial == pytest.approx((-7.8,))
     assert difference(one, of_seeds("rope", 9.0, first=7), 16) is None
     assert difference(one, of_seeds("rope", 1.0), 32) is None
+
+
+def test_runs_of_two_seeds_are_trials_of_one_curve_and_paired_by_both() -> None:
+    def grid(kind: str, shift: float) -> Curve:
+        runs = [
+            replace(run, specification=replace(run.specification, seed=seed, data_seed=data))
+            for seed in range(2)
+            for data in range(2)
+            for run in [run_of(kind, 0, context(16, seed + 0.1 * data + shift))]
+        ]
+        assert len({run.run_id for run in runs}) == 4
+        (found,) = curves(runs, "context")
+        return found
+
+    found = grid("rope", 0.0)
+    assert found.seeds == 4
+    by_hand = {(0, 0): 0.0, (0, 1): 0.1, (1, 0): 1.0, (1, 1): 1.1}
+    assert dict(found.points[0].by_trial) == pytest.approx(by_hand)
+    apart = difference(grid("alibi", 0.5), found, 16)
+    assert apart is not None
+    assert apart.by_trial == pytest.approx((0.5, 0.5, 0.5, 0.5))
+    own = of_seeds("alibi", 0.5, 1.6)  # trials (0, 0) and (1, 1)
+    both = difference(own, found, 16)
+    assert both is not None
+    assert both.by_trial == pytest.approx((0.5, 0.5))
 
 
 def test_difference_counts_by_its_interval_and_its_size() -> None:
@@ -175,7 +206,7 @@ def test_recall_in_range_is_the_mean_over_the_distances_of_training() -> None:
     assert inside is not None
     assert (inside.x, inside.until) == (1, 14)
     assert (inside.mean, inside.low, inside.high) == pytest.approx((0.875, 0.8, 0.95))
-    assert dict(inside.by_seed) == pytest.approx({0: 0.95, 1: 0.8})
+    assert dict(inside.by_trial) == pytest.approx({(0, 0): 0.95, (1, 1): 0.8})
     assert in_range(stretched) is None
     assert in_range(stretched, found) == inside
     assert not learned(trained)

@@ -93,6 +93,38 @@ def test_every_scheme_sees_the_same_data_in_the_same_order(monkeypatch: pytest.M
     assert not torch.equal(*batches["none"])
 
 
+def test_seed_of_the_data_changes_the_batches_and_no_weight() -> None:
+    plain, other = (Trainer(small_spec(data_seed=seed), CORPUS) for seed in (None, 1))
+    weights, others = plain.model.state_dict(), other.model.state_dict()
+    assert all(torch.equal(value, others[name]) for name, value in weights.items())
+    expected = Trainer(replace(small_spec(), seed=1), CORPUS)  # data of seed 1, other weights
+    texts = []
+    for trainer in (plain, other, expected):
+        seen: list[Tensor] = []
+        forward = trainer._forward
+        trainer._forward = lambda tokens, seen=seen, forward=forward: (
+            seen.append(tokens) or forward(tokens)
+        )
+        trainer.step()
+        texts.append(seen[0])
+    assert torch.equal(texts[1], texts[2])
+    assert not torch.equal(texts[0], texts[1])
+
+
+def test_parameters_of_the_scheme_have_a_rate_of_their_own() -> None:
+    trainer = Trainer(small_spec("learned", scheme_rate=10.0), CORPUS)
+    trainer.step()
+    rates = {
+        id(parameter): group["lr"]
+        for group in trainer.optimizer.param_groups
+        for parameter in group["params"]
+    }
+    shared = learning_rate_at(0, trainer.specification)
+    for name, value in trainer.model.named_parameters():
+        expected = 10 * shared if name.startswith("scheme.") else shared
+        assert rates[id(value)] == pytest.approx(expected, rel=1e-12), name
+
+
 def test_learning_rate_rises_linearly_and_falls_in_half_a_cosine() -> None:
     spec = small_spec(steps=100, learning_rate=1.0)
     by_hand = {
