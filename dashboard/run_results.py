@@ -8,10 +8,11 @@ import pandas as pd
 
 from dashboard.text import listed
 from posenc.lab import summary
+from posenc.lab.corpus import Corpus
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, Effect
-from posenc.lab.tasks import Copy, Corpus, Language, Recall
+from posenc.lab.tasks import Copy, Language, Recall
 from posenc.text import count_of
 
 ACCURACIES = "accuracy in training", "accuracy at the end"  # columns of tables, shares of 1

@@ -6,7 +6,7 @@ import weakref
 from functools import cached_property
 
 from posenc.errors import CorpusError
-from posenc.lab.tasks import Corpus, from_text, standard_library
+from posenc.lab.corpus import Corpus, from_text, standard_library
 
 KEY = r"text-[0-9a-f]{12}"
 

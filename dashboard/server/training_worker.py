@@ -22,11 +22,12 @@ from dashboard.server import jobs, output
 from dashboard.server.jobs import Job, Progress
 from posenc.checkpoints.file_store import write_whole
 from posenc.errors import DeviceLost, PosencError, QueueUnwritable
+from posenc.lab.corpus import from_text, standard_library
 from posenc.lab.evaluate import evaluation_lengths, length_reached
 from posenc.lab.run_once import free_device_memory, remove_old_checkpoints, run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import Language, from_text, standard_library
+from posenc.lab.tasks import Language
 from posenc.plugins import load_plugin
 
 log = logging.getLogger("dashboard.training_worker")

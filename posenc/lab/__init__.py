@@ -4,6 +4,7 @@ One specification gives one run: `run_once(specification, corpus, store)`. From 
 `posenc train --scheme rope --scheme alibi --seeds 3`. See README.md in this folder.
 """
 
+from posenc.lab.corpus import Corpus, from_files, from_text, standard_library
 from posenc.lab.evaluate import Score, evaluate
 from posenc.lab.model import LanguageModel, ModelSize
 from posenc.lab.run_once import run_once
@@ -11,7 +12,7 @@ from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, curves, effect, first_degraded_length
 from posenc.lab.sweep import SweepTask, local_sweep, specifications, sweep
-from posenc.lab.tasks import Copy, Corpus, Language, Recall, from_files, from_text, standard_library
+from posenc.lab.tasks import Copy, Language, Recall
 from posenc.lab.train import Trainer, train
 
 __all__ = [

@@ -19,11 +19,12 @@ from torch.nn import functional
 from posenc.checkpoints.file_store import reason, work_folder
 from posenc.device import fixed_threads
 from posenc.errors import DeviceLost, RunError
+from posenc.lab.corpus import Corpus
 from posenc.lab.evaluate import Passed, Score, evaluate, evaluation_lengths
 from posenc.lab.model import ModelSize
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification, current_versions
-from posenc.lab.tasks import TASKS, Corpus, Recall
+from posenc.lab.tasks import TASKS, Recall
 from posenc.lab.train import Report, Trainer, train
 from posenc.schemes.base import NoneConfig
 

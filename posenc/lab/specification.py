@@ -17,8 +17,9 @@ from posenc.errors import (
     SchemeNotRegistered,
     quoted,
 )
+from posenc.lab.corpus import Corpus
 from posenc.lab.model import ModelSize
-from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
+from posenc.lab.tasks import TASKS, Copy, Language, Recall, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions

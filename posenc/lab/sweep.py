@@ -18,12 +18,13 @@ from typing import Any
 from posenc import fields, limits
 from posenc.checkpoints.safetensors_file import opened
 from posenc.errors import CheckpointError, ConfigError, CorpusError, PosencError, quoted
+from posenc.lab.corpus import Corpus, from_text, standard_library
 from posenc.lab.evaluate import Passed
 from posenc.lab.model import ModelSize
 from posenc.lab.run_once import run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
+from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
 from posenc.plugins import load_plugin
 from posenc.schemes.sizes import Sizes

@@ -19,9 +19,10 @@ from torch.nn import functional
 from posenc.checkpoints.file_store import write_whole
 from posenc.device import fixed_threads, works
 from posenc.errors import RunError
+from posenc.lab.corpus import Corpus
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import Specification, name_of
-from posenc.lab.tasks import IGNORED, Corpus, Task, generator_for
+from posenc.lab.tasks import IGNORED, Task, generator_for
 
 WARM_UP = 0.05  # share of the steps
 LAST_RATE = 0.1  # of the learning rate

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from posenc.claims import CLAIMS, THEMES, Status, figure, order, training
 from posenc.lab import Run, Score, Store, specifications
-from posenc.lab.tasks import from_text
+from posenc.lab.corpus import from_text
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
 from posenc.text import count_of

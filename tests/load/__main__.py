@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from dashboard.server import jobs
+from posenc.lab.corpus import standard_library
 from posenc.lab.sweep import specifications
-from posenc.lab.tasks import standard_library
 from tests.load.batches import Figures, run, table
 from tests.load.server import Replicas, Served, replicas
 

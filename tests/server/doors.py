@@ -32,10 +32,10 @@ from posenc.checkpoints.sources import RunParameters, named_table, run_parameter
 from posenc.checkpoints.sources import _run_parameters as run_parameters_of
 from posenc.errors import PickleRefused, PosencError
 from posenc.identification.columns import TableInput
+from posenc.lab.corpus import Corpus
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import read_text
-from posenc.lab.tasks import Corpus
 from posenc.models.config_json import read_object
 from posenc.models.config_token import config_token
 

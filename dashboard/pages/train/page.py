@@ -36,8 +36,9 @@ from dashboard.settings import Setting
 from dashboard.text import plain
 from posenc.errors import PosencError
 from posenc.lab import summary
+from posenc.lab.corpus import Corpus
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import Corpus, Language
+from posenc.lab.tasks import Language
 from posenc.lab.train import Trainer, learning_rate_at
 from posenc.schemes import SCHEMES
 from posenc.text import count_of

@@ -14,9 +14,10 @@ from dashboard.limits import (
 )
 from dashboard.settings import Setting
 from posenc import fields, limits
+from posenc.lab.corpus import Corpus, standard_library
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
-from posenc.lab.tasks import TASKS, Corpus, Language, standard_library
+from posenc.lab.tasks import TASKS, Language
 
 MIN_STEPS = 20
 # The values of each preset, and the seconds that it should take on this machine.
