@@ -17,7 +17,11 @@ _MOST_LISTED = 5  # rows, or columns, in one sentence
 # By the word of a `Cause`: why rows stand for other positions than those expected.
 CAUSES = {
     "unknown": "row {row:,} stands for no whole position at these frequencies; {0:,} such in all",
-    "shifted": "row 0 stands for position {1:,}, and all positions are off by {0:+,}",
+    "blank padding": "the first {0:,} rows stand for no position, as padding of zeros, and the text "
+    "begins in row {0:,} at position {1:,}",
+    "signed": "positions are kept in {2} bits with a sign, so that row {row:,} stands for position "
+    "{0:,}, not for {1:,}",
+    "shifted": "row {row:,} stands for position {1:,}, and all positions are off by {0:+,}",
     "negative start": "row 0 stands for position {1:,}, as padding on the left that is counted; "
     "all "
     "positions are off by {0:+,}",
@@ -124,6 +128,8 @@ def mistake_clause(mistake: Mistake) -> str:
 
 def size_clause(size: Size) -> str:
     """Return what is wrong with the factor of all numbers, as a clause."""
+    if size.size == 0:
+        return "every number is 0"
     if size.word == "missing":
         return f"the attention factor {size.factor:.4g} is missing"
     if size.word == "twice":

@@ -255,7 +255,7 @@ class Explanations:
         slight, is_text = self._is_slight(none), bool((self.positions.diff() == 1).all())
         for variant in self.variants:
             for planes in self._planes(len(variant.frequencies)):
-                squares = (planes[0].square() + planes[1].square()).mean(1)
+                squares = (planes[0].square() + planes[1].square()).mean(1)[~self.source.zeros]
                 size = math.sqrt(float(squares.median()))  # a few rows may be bad
                 words = size_of(size, variant.factor, self.dtype, self.own.factor)
                 size = variant.factor if words is None else size
@@ -304,13 +304,16 @@ class Explanations:
     def _recovered(
         self, planes: tuple[Tensor, Tensor], frequencies: Float[Tensor, " p"], size: float
     ) -> Int[Tensor, " t"] | None:
-        """Return the positions of rows, None if most have none."""
+        """Return the positions of rows, None if most that are not all zeros have none."""
         if size < 1e-6:
             return None
         allowed = self.precision.allowed(size)
         number = allowed.number / min(size, 1.0)
-        cosines, sines = (part / size for part in planes)
-        return recover_most(cosines, sines, frequencies, number, allowed.share)
+        used = ~self.source.zeros
+        cosines, sines = (part[used] / size for part in planes)
+        found = recover_most(cosines, sines, frequencies, number, allowed.share)
+        every = torch.full((len(used),), UNKNOWN)
+        return None if found is None else every.masked_scatter(used, found)
 
     def _by_axis(self, none: SchemeMatch) -> SchemeMatch | None:
         """Return whether pairs are those of a picture, and the order of its axes."""

@@ -17,6 +17,7 @@ _BLOCK = 2**15  # positions that are tried at once
 _TRIED_ROWS = 12  # whose positions are recovered before those of all
 _KNOWN = 0.8  # share of rows that must have a position
 _MOST_PERIODS = 512  # of the slowest pair, in each of which one position is tried
+_SIGNED = {2**7: 8, 2**15: 16}  # bits of whole numbers, by the first one that is too large for them
 _ROUNDED = ((torch.bfloat16, "bfloat16 positions"), (torch.float16, "float16 positions"))
 
 
@@ -132,7 +133,14 @@ def cause_of(found: Int[Tensor, " t"], expected: Int[Tensor, " t"]) -> Cause | N
         return None
     unknown = found == UNKNOWN
     if bool(unknown.any()):
-        rest = None if bool(unknown.all()) else cause_of(_continued(found, expected), expected)
+        if bool(unknown.all()):
+            return Cause("unknown", 0, (len(found),))
+        first = int((~unknown).nonzero()[0])
+        if first and torch.equal(found[first:], expected[: len(found) - first]):
+            return Cause("blank padding", 0, (first, int(expected[0])))
+        rest = cause_of(_continued(found, expected), expected)
+        if first and rest is not None and rest.word in ("shifted", "negative start"):
+            return Cause("shifted", first, (rest.numbers[0], int(found[first])))
         return rest or Cause("unknown", int(unknown.nonzero()[0]), (int(unknown.sum()),))
     wrong = (found != expected).nonzero().flatten()
     first, last = int(wrong[0]), int(wrong[-1])
@@ -207,6 +215,10 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
     if len(runs) > max(8, len(found) // 4) or second.row != first:
         return Cause("other", first, (int(found[first]), int(expected[first])))
     numbers = (begin + second.position, begin + second.row)
+    if second.position == -second.row and second.row in _SIGNED:
+        return Cause("signed", second.row, (*numbers, _SIGNED[second.row]))
+    if second.position < 0:
+        return Cause("other", first, numbers)
     if second.position == 2 * second.row:
         return Cause("counted twice", second.row, numbers)
     word = "jumps ahead" if second.position > second.row else "goes back"

@@ -215,7 +215,7 @@ def cause_sentence(match: SchemeMatch) -> str:
     ]
     if not clauses:
         return ""
-    text = ", and ".join(clauses) if match.wrong_layout else " and ".join(clauses)
+    text = ", and ".join(clauses)
     if match.until:
         where = f"rows {match.since:,} to {match.until - 1:,}" if match.since > 1 else (
             f"the first {match.until:,} rows"

@@ -163,7 +163,7 @@ BUGS: dict[str, tuple[Callable[[], Tables], Any, str]] = {
     ),
     "sgl-project/sglang#38786": (
         grown_yarn, QWEN_YARN,
-        "From row 400 on, the frequencies are not scaled, .*YaRN by 4 and the attention factor 1.139 is "
+        "From row 400 on, the frequencies are not scaled, .*YaRN by 4, and the attention factor 1.139 is "
         r"missing\.",
     ),
     "ikawrakow/ik_llama.cpp#2291": (
@@ -257,6 +257,13 @@ def blanked(tables: Tables, row: int) -> Tables:
         part[row] = 0.5
         part[row, ::2] = 0.0
     return tables
+
+
+def zeros_first(count: int) -> Tables:
+    """Tables of a text of 64 tokens behind rows of zeros."""
+    cos, sin = turned(rows(range(64)))
+    blank = torch.zeros(count, 128)
+    return torch.cat((blank, cos)), torch.cat((blank, sin))
 
 
 def exchanged(pairs: int) -> Tables:
@@ -368,6 +375,15 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     ),
     "a strided slice": (
         turned(4 * torch.arange(64)), ROPE, None, "strided", "Each row stands for 4 positions more",
+    ),
+    "positions in 8 bits": (
+        turned(torch.arange(300).to(torch.int8)), ROPE, None,
+        "signed", "Positions are kept in 8 bits with a sign, so that row 128 stands for position -128, not",
+    ),
+    "padding of zeros": (
+        zeros_first(20), ROPE, None, "blank padding",
+        "The first 20 rows stand for no position, as padding of zeros, and the text begins in row 20 at "
+        "position 0",
     ),
     "late positions": (
         turned(200_000 + torch.arange(64)), ROPE, None, "shifted", "Row 0 stands for position 200,000",
@@ -561,6 +577,15 @@ def test_wrong_frequencies_are_no_far_positions(
         cos, sin = turned(torch.arange(rows), wrong)
         found = match_model({"all": scheme}, cos.to(dtype), sin.to(dtype)).matches["all"]
         assert (found.mistake, found.cause, found.size) == (None, None, None)
+
+
+def test_rows_that_jump_back_before_0_or_end_in_zeros_get_no_false_reason() -> None:
+    """No cache keeps a number of rows below 0, and rows of zeros are no smaller waves."""
+    back = match_model({"all": ROPE}, *turned(rows(range(40), range(-40, 60))))
+    assert "eviction" not in match_sentences(back, None)[0]
+    ended = tuple(torch.cat((part[20:], part[:20])) for part in zeros_first(20))
+    (first, *_) = match_sentences(match_model({"all": ROPE}, *ended), None)
+    assert first == "From row 64 on, every number is 0."
 
 
 def test_table_at_the_positions_expected_belongs() -> None:
