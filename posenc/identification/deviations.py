@@ -64,12 +64,17 @@ def usual_base(
     uncertainty: the relative change of the base that makes the same numbers: base 10,001 is not 100
     squared where the numbers separate both.
     """
-    close = min(1e-3, max(1e-9, 2 * uncertainty))
+    close = _closeness(uncertainty)
     for exponent, power in exponent_powers(dim)[1:]:
         for usual in candidates:
             if math.isclose(base, usual**power, rel_tol=close):
                 return UsualBase(usual, exponent)
     return None
+
+
+def _closeness(uncertainty: float) -> float:
+    """Return by how much bases may differ that make the same numbers."""
+    return min(1e-3, max(1e-9, 2 * uncertainty))
 
 
 def more_usual_base(base: float, dim: int, uncertainty: float) -> UsualBase | None:
@@ -177,6 +182,6 @@ def other_descriptions(
     if rope and (shifted := _shifted_exponent(hypothesis, dim)):
         found.append(Alternative("exponent", (base, shifted)))
     if rope and plain and base not in USUAL_BASES:
-        scaled = ntk_scalings(dim, base, USUAL_BASES[:3])
+        scaled = ntk_scalings(dim, base, USUAL_BASES[:3], _closeness(uncertainty))
         found += [Alternative("NTK", (scaling,)) for scaling in scaled]
     return tuple(found)

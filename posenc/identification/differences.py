@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc.identification.columns import TableInput, longest_run
 from posenc.identification.frequency_fit import Hypothesis, Precision, Recipe, rounding
-from posenc.identification.predict import Place
+from posenc.identification.predict import Allowed, Place
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
@@ -76,17 +76,19 @@ def rows_of_formula(
     return values.masked_fill(table.zeros[rows].unsqueeze(1), 0.0)
 
 
-def base_within(table: TableInput, hypothesis: Hypothesis, tolerance: float) -> float:
-    """Return the relative change of the base that changes no number by more than a tolerance."""
+def base_within(table: TableInput, hypothesis: Hypothesis, allowed: Allowed) -> float:
+    """Return the relative change of the base that changes no number by more than is allowed."""
     columns = hypothesis.arrangement.columns(table.columns.shape[1])
     last = len(table.columns) - 1
     count = min(last + 1 - table.padding, _SAMPLED_ROWS)
     rows = torch.linspace(table.padding, last, count, dtype=torch.float64).round().long()
     places = table.places(rows).double() + hypothesis.start
     angles = places.unsqueeze(1) * hypothesis.frequencies(columns)
-    moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
-    slope = float(moved.abs().max()) * hypothesis.size
-    return tolerance / slope if slope > tolerance else math.inf
+    sin, cos = angles.sin(), angles.cos()
+    values = hypothesis.size * torch.where(columns.sines, sin, cos)
+    moved = hypothesis.size * angles * columns.exponents * torch.where(columns.sines, cos, sin)
+    within = float((allowed.limits(values, angles, hypothesis.size) / moved.abs()).min())
+    return within if within < 1 else math.inf
 
 
 def compare(
@@ -100,7 +102,7 @@ def compare(
     numbers, size = table.columns, hypothesis.size
     limit = OUTLIER_ERROR * size * math.sqrt(0.5)
     once = rounding(precision.dtype, len(numbers) + abs(hypothesis.start), size)
-    within, allowed = base_within(table, hypothesis, once), precision.allowed(size)
+    within, allowed = base_within(table, hypothesis, Allowed(once)), precision.allowed(size)
     columns = hypothesis.arrangement.columns(numbers.shape[1])
     frequencies = hypothesis.frequencies(columns)
     of_base = size * min(within, _BASE_ERROR) * columns.exponents

@@ -36,7 +36,7 @@ from posenc.identification.variants import (
     Mistake,
     Variant,
     axes_in_turn,
-    measured_bases,
+    measured_base,
     other_numbers,
     variants,
 )
@@ -72,7 +72,7 @@ class Explanations:
         if type(self.scheme) is RopeConfig:
             rows, start = self.source.columns[:SEARCH_ROWS], int(self.positions[0])
             for order in (*self.orders, *self.wrong_orders):
-                bases += measured_bases(rows, start, order)
+                bases += measured_base(rows, start, order, self.precision)
         return [*other_numbers(self.scheme, self.length, bases)]
 
     def result(self) -> SchemeMatch:

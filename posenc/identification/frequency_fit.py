@@ -19,6 +19,11 @@ from posenc.schemes.rope import RopeConfig
 
 ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _FITTED_ROWS = 128  # at most, of one step of least squares
+_LEAST_SLOPE = (
+    1e-12  # of a number by the logarithm of the base: with less, it shows nothing of the base
+)
+_NEAR_ONE = 5e-3  # difference of a size that may be 1
+_ROUND_DIGITS = 8  # of a base that may be intended
 OF_ANGLES = 2e-6  # error of a number that angles in another arithmetic make
 _ROUNDINGS = 4  # of numbers with an attention factor: of cosines, the factor and their product
 _VECTOR_ROUNDINGS = 8  # of a quotient of two rounded vectors
@@ -120,6 +125,46 @@ def _step(
         scale=hypothesis.scale * math.exp(log_scale) if scaled else hypothesis.scale,
         size=max(1e-6, hypothesis.size + float(step[1])),
     )
+
+
+def is_round(base: float) -> bool:
+    """Whether a base has so few digits that it may be intended."""
+    return base == float(f"{base:.{_ROUND_DIGITS}g}")
+
+
+def roundest_base(
+    hypothesis: Hypothesis, table: Float[Tensor, "t c"], columns: Columns, precision: "Precision"
+) -> float:
+    """Return the base of the fewest digits that makes every number of a table, else that of a hypothesis.
+
+    hypothesis: the one of least squares, so that numbers change in proportion to the base around it; a size
+    near 1 is taken for 1. precision: of the numbers; a small one of 16 bits shows most of the base.
+    """
+    if abs(hypothesis.size - 1) < _NEAR_ONE:
+        hypothesis = replace(hypothesis, size=1.0)
+    rows = torch.arange(len(table), dtype=torch.float64)
+    angles = (rows + hypothesis.start).unsqueeze(1) * hypothesis.frequencies(columns)
+    sin, cos = angles.sin(), angles.cos()
+    values = hypothesis.size * torch.where(columns.sines, sin, cos)
+    by_log_base = -hypothesis.size * torch.where(columns.sines, cos, -sin)
+    slopes = by_log_base * angles * columns.exponents
+    limits = precision.allowed(hypothesis.size).limits(values, angles, hypothesis.size)
+    off = table - values
+    moved = slopes.abs() > _LEAST_SLOPE
+    middle, within = (off / slopes)[moved], (limits / slopes.abs())[moved]
+    if not len(middle):
+        return hypothesis.base
+    # Errors of float32 frequencies are those of whole columns: least squares is as exact as one per column.
+    of_squares = 2 * math.sqrt(float(off.square().mean() / slopes.square().mean()) / table.shape[1])
+    of_squares += torch.finfo(torch.float32).eps / 2 * (1 + math.log(hypothesis.base))
+    low = max(float((middle - within).max()), -of_squares)
+    high = min(float((middle + within).min()), of_squares)
+    likeliest = hypothesis.base * math.exp((low + high) / 2) if low <= high else hypothesis.base
+    for digits in range(1, _ROUND_DIGITS + 1):
+        base = float(f"{likeliest:.{digits}g}")
+        if low <= math.log(base / hypothesis.base) <= high:
+            return base
+    return hypothesis.base
 
 
 # In units in the last place just below 1: one; two in float32, for the sine of another library; eight in

@@ -29,6 +29,7 @@ from posenc.identification.differences import (
     MOST_OUTLIERS,
     Comparison,
     Differences,
+    base_within,
     compare,
     consistent_run,
     rows_of_formula,
@@ -39,7 +40,9 @@ from posenc.identification.frequency_fit import (
     Hypothesis,
     Precision,
     Recipe,
+    is_round,
     narrowest_format,
+    one_rounding,
     rounding,
 )
 from posenc.identification.positions import UNKNOWN, recover
@@ -129,7 +132,13 @@ def identify(
     dim = dim_of(source, hypothesis)
     config, scaled = _config(hypothesis, source)
     tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
-    within = best.base_within + best.recipe.base_error(hypothesis.base)
+    within = best.base_within
+    if is_round(
+        hypothesis.base
+    ):  # so that every number of 16 bits was compared by a share of itself
+        once = one_rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
+        within = base_within(best.table, hypothesis, once)
+    within += best.recipe.base_error(hypothesis.base)
     # Differences beyond rounding make the base uncertain by as much more.
     uncertainty = within * max(1.0, best.others.largest / tolerance)
     usual = None

@@ -151,14 +151,19 @@ CANDIDATES: dict[str, Callable[[int, float], Iterator[ScaledRopeConfig]]] = {
 }
 
 
-def ntk_scalings(dim: int, base: float, usual: Sequence[float]) -> list[RopeNtkConfig]:
-    """Return the NTK-aware scalings of usual bases that make a larger base near `base`."""
+def ntk_scalings(
+    dim: int, base: float, usual: Sequence[float], within: float = 1e-3
+) -> list[RopeNtkConfig]:
+    """Return the NTK-aware scalings of usual bases that make a larger base near `base`.
+
+    within: the largest relative difference of the larger base.
+    """
     scalings = []
     for plain in usual if dim > 2 else ():
         factor = round((base / plain) ** ((dim - 2) / dim))
         with contextlib.suppress(ConfigError):
             scaling = RopeNtkConfig(dim=dim, base=plain, factor=float(factor))
-            if factor > 1 and math.isclose(scaling.larger_base, base, rel_tol=1e-3):
+            if factor > 1 and math.isclose(scaling.larger_base, base, rel_tol=within):
                 scalings.append(scaling)
     return scalings
 

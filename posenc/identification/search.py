@@ -24,6 +24,7 @@ from posenc.identification.frequency_fit import (
     Recipe,
     fit_line,
     refine,
+    roundest_base,
     rounding,
 )
 from posenc.identification.scalings import USUAL_BASES, nearest_scalings, ntk_scalings
@@ -220,7 +221,10 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
     hypothesis = rough.hypothesis
     sign = math.copysign(1.0, hypothesis.scale)
     scales = dict.fromkeys((sign, _rounder_scale(hypothesis.scale), hypothesis.scale))
-    bases = rounder_bases(hypothesis.base, search.orders[hypothesis.arrangement].dim)
+    columns = search.orders[hypothesis.arrangement]
+    *rounder, measured = rounder_bases(hypothesis.base, columns.dim)
+    roundest = roundest_base(hypothesis, search.table, columns, search.precision)
+    bases = dict.fromkeys((*rounder, roundest, measured))
     candidates = itertools.product(enumerate(bases), scales)
     exact_fits = [
         search.fit(replace(hypothesis, base=base, scale=scale, size=1.0), EXACT, digits)
@@ -311,12 +315,12 @@ def _complexity(fit: Fit) -> tuple[object, ...]:
 def rounder_bases(base: float, dim: int) -> list[float]:
     """Return the bases that may be intended by a measured one, those with few digits first.
 
-    A base of another exponent of 1/base counts, too: see `exponent_powers`.
+    A base of one or two digits with another exponent of 1/base counts, too: see `exponent_powers`.
     """
     digits_of: dict[float, float] = {}
     for _, power in exponent_powers(dim):
         root = base ** (1 / power)
-        for digits in (1, 2, 3, 4, 5, 6, 8):
+        for digits in (1, 2, 3, 4, 5, 6, 8) if power == 1 else (1, 2):
             if 1.0 < root < 1e13:
                 value = float(f"{root:.{digits}g}") ** power
                 if abs(value / base - 1) < 0.03:
@@ -324,7 +328,7 @@ def rounder_bases(base: float, dim: int) -> list[float]:
     for scaling in ntk_scalings(dim, base, USUAL_BASES[:3]):
         digits_of.setdefault(scaling.larger_base, 2.5)
     ordered = sorted(digits_of, key=lambda value: digits_of[value])
-    return [*[value for value in ordered if 1.0 < value <= 1e13][:12], base]
+    return [*[value for value in ordered if 1.0 < value <= 1e13], base]
 
 
 def exponent_powers(dim: int) -> list[tuple[Exponent, float]]:

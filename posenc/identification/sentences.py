@@ -15,7 +15,7 @@ from posenc.identification.columns import column_words
 from posenc.identification.deviations import cause_of_rows, is_tensor2tensor
 from posenc.identification.differences import Differences
 from posenc.identification.facts import ModelMatch, SchemeMatch
-from posenc.identification.frequency_fit import Hypothesis
+from posenc.identification.frequency_fit import Hypothesis, is_round
 from posenc.identification.identify import FITS, Identification
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.rotated import RotationMatch
@@ -94,6 +94,8 @@ def scheme_name(result: Identification) -> str:
 def shown_base(result: Identification) -> float:
     """Return the base of the exponent 2m/d, with as many digits as the table shows."""
     assert result.hypothesis is not None
+    if is_round(result.hypothesis.base):
+        return result.hypothesis.base
     digits = 12
     if 1e-12 <= result.base_within < math.inf:
         digits = min(12, max(2, math.ceil(-math.log10(result.base_within))))

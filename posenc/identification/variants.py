@@ -11,9 +11,15 @@ from torch import Tensor
 from posenc import fields
 from posenc.errors import ConfigError
 from posenc.identification.columns import Arrangement
-from posenc.identification.frequency_fit import Hypothesis, fit_line, refine
+from posenc.identification.frequency_fit import (
+    Hypothesis,
+    Precision,
+    fit_line,
+    refine,
+    roundest_base,
+)
 from posenc.identification.scalings import changed_scalings, ntk_scalings
-from posenc.identification.search import exponent_powers, rounder_bases
+from posenc.identification.search import exponent_powers
 from posenc.identification.waves import fit_waves
 from posenc.limits import MAX_POSITION
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -83,29 +89,31 @@ def _other_exponents(scheme: RopeConfig, length: int) -> Iterator[Variant]:
 
 def _other_bases(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Iterator[Variant]:
     own = scheme.base
+    mistakes = []
     for base in dict.fromkeys(bases):
-        mistake = Mistake("another base", (base, own))
-        for scaling in ntk_scalings(scheme.rotary_dim, base, [own]):
-            mistake = Mistake("another base", (base, own, scaling.factor))
+        scalings = ntk_scalings(scheme.rotary_dim, base, [own])
+        mistakes += [(scaling.larger_base, own, scaling.factor) for scaling in scalings]
+        mistakes += [(base, own)] if base != own else []
+    for base, *numbers in mistakes:
         with contextlib.suppress(ConfigError):
             frequencies, factor = rope_frequencies(scheme.replace(base=base), length=length)
-            if base != own:
-                yield Variant(mistake, frequencies, factor)
+            yield Variant(Mistake("another base", (base, *numbers)), frequencies, factor)
 
 
-def measured_bases(
-    table: Float[Tensor, "t c"], start: int, arrangement: Arrangement
+def measured_base(
+    table: Float[Tensor, "t c"], start: int, arrangement: Arrangement, precision: Precision
 ) -> list[float]:
-    """Return the bases, those with few digits first, that the columns of a plain rotary cache support.
+    """Return the base of the fewest digits that the columns of a plain rotary cache support, [] for none.
 
-    start: position of row 0. [] for columns that are no waves.
+    start: position of row 0.
     """
     columns = arrangement.columns(table.shape[1])
     line = fit_line(fit_waves(table), columns)
     if line is None:
         return []
     rough = Hypothesis(arrangement, line[0], start=start)
-    return rounder_bases(refine(rough, table, columns, scaled=False).base, columns.dim)
+    refined = refine(rough, table, columns, scaled=False)
+    return [roundest_base(refined, table, columns, precision)]
 
 
 def _divided(scheme: RopeConfig, length: int) -> Iterator[Variant]:

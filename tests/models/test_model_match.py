@@ -352,6 +352,29 @@ def test_first_sentence_names_another_base_or_exponent_without_a_search(
     assert match_sentences(match, None)[0] == words
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("base", [12_345, 83_333, 10_001, 54_321])
+def test_unusual_base_is_named_with_its_own_digits(base: int, dtype: torch.dtype) -> None:
+    """Also beside 10,000, the square of 100, from which 16 bits tell it by small numbers alone."""
+    angles = torch.arange(300.0).double()[:, None] * base ** -(torch.arange(32.0).double() / 32)
+    wrong = angles.cos().to(dtype), angles.sin().to(dtype)
+    config = config_of("rope", dim=64, base=1e5, layout="half")
+    words = match_sentences(compare({"all": config}, *wrong), None)[0]
+    assert words == f"The base is {base:,}, where the scheme has 100,000."
+    assert headline(identify(*wrong)).startswith(f"RoPE, base {base:,}, ")
+
+
+def test_base_near_that_of_a_scaling_is_not_called_it() -> None:
+    """NTK-aware scaling of base 10,000 by 2 has base 20,452.27 at width 64."""
+    config = config_of("rope", dim=64, base=1e4, layout="half")
+    for base, is_scaling in ((1e4 * 2 ** (64 / 62), True), (20_460.0, False)):
+        angles = torch.arange(300.0).double()[:, None] * base ** -(torch.arange(32.0).double() / 32)
+        wrong = angles.cos().float(), angles.sin().float()
+        words = match_sentences(compare({"all": config}, *wrong), None)[0]
+        assert ("as of NTK-aware scaling by 2" in words) == is_scaling
+        assert bool(identify(*wrong).also) == is_scaling
+
+
 def test_base_of_another_layer_is_no_mistake_beside_a_factor_that_is_missing() -> None:
     wide, near = (config_of("rope_yarn", dim=64, base=base, layout="half") for base in (1e6, 1e4))
     assert isinstance(near, RopeConfig)
