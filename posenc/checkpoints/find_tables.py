@@ -78,7 +78,7 @@ _SPEAKS_OF_POSITION = re.compile(
 _ONE_IMAGE_AXIS = re.compile(r"(?:^|[._])(?:(?:[xyhw]|row|col|column)_pos|(?:row|column)_embed)")
 _IN_A_LAYER = re.compile(r"\.\d+\.")
 # Object queries, Fourier matrices, hash buckets; token tables; the matrices of layers.
-_OTHER = re.compile(
+_NOT_OF_POSITION = re.compile(
     r"query_position|shared_(?:image_)?embedding|char_position|tile_|_token(?:$|\.)|proj(?:ect|$|\.)"
     r"|(?:^|[._])(?:word|words|token|tokens|tok|wte|shared|segment|type|types)(?:$|[._])"
     r"|(?:^|[._])(?:attn|attention|self_attn|mlp|ffn|fc|fc\d|dense|linear|proj|projection|query|key"
@@ -147,7 +147,7 @@ def _family(name: str) -> tuple[str, str] | None:
 def candidate_of(entry: TensorEntry) -> Candidate | None:
     """Return a tensor as a candidate, or None where it cannot be a position table."""
     name = entry.name
-    if unreadable_reason(entry) or relative_table(name) or _OTHER.search(name):
+    if unreadable_reason(entry) or relative_table(name) or _NOT_OF_POSITION.search(name):
         return None
     try:
         rows, width, _ = table_shape(entry)

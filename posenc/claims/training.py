@@ -146,15 +146,15 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
         return Verdict(Status.NOT_MEASURED, (), sentence)
     comparisons: dict[str, dict[str, list[str]]] = {}
     lengths: dict[str, set[int]] = {kind: set() for kind in kinds}
-    for heading in _language_runs(STORE):
-        spec = heading.specification
+    for info in _language_runs(STORE):
+        spec = info.specification
         kind = spec.scheme.kind
-        if kind not in kinds or not _same_scheme(sizes, heading):
+        if kind not in kinds or not _same_scheme(sizes, info):
             continue
         lengths[kind].add(spec.train_length)
-        if spec.train_length == sizes.train_length and not heading.stopped:
+        if spec.train_length == sizes.train_length and not info.stopped:
             by_kind = comparisons.setdefault(comparison(spec), {})
-            by_kind.setdefault(kind, []).append(heading.run_id)
+            by_kind.setdefault(kind, []).append(info.run_id)
     for _, by_kind in sorted(comparisons.items()):
         if set(by_kind) == set(kinds):
             runs = [Store(STORE).read(run) for kind in kinds for run in by_kind[kind]]
@@ -178,19 +178,19 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
 
 @functools.lru_cache(maxsize=4)
 def _language_runs(url: str) -> "tuple[RunInfo, ...]":
-    """Return the headings of a store's readable language runs."""
+    """Return the infos of a store's readable language runs."""
     from posenc.lab.runs import Store
 
-    store, headings = Store(url), []
+    store, infos = Store(url), []
     for run_id in store.ids():
         with contextlib.suppress(RunError):
-            headings.append(store.info(run_id))
-    return tuple(x for x in headings if x.specification.task == "language")
+            infos.append(store.info(run_id))
+    return tuple(x for x in infos if x.specification.task == "language")
 
 
-def _same_scheme(sizes: Sizes, heading: "RunInfo") -> bool:
+def _same_scheme(sizes: Sizes, info: "RunInfo") -> bool:
     """Whether a run's scheme is the one asked for, except for its sizes and the order of its features."""
-    run = heading.specification.scheme
+    run = info.specification.scheme
     asked = sizes.config(run.kind)
     names = {*asked.own_rules()} - {"layout"} | ({"base"} & {*asked.sizes_used})
     return all(getattr(run, name) == getattr(asked, name) for name in names)

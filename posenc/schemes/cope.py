@@ -33,7 +33,7 @@ from posenc.hook_arguments import (
 from posenc.latex import Writer
 from posenc.schemes.base import HEAD_WIDTH, DimOf
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn_parameter, source_field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Cope(Trainable):
 
     def __init__(self, config: CopeConfig, generator: torch.Generator) -> None:
         super().__init__(config)
-        self.weight = drawn(generator, config.counted, config.dim)
+        self.weight = drawn_parameter(generator, config.counted, config.dim)
 
     def bias(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None

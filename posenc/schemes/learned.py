@@ -19,7 +19,7 @@ from posenc.hook_arguments import Positions, Tokens, check_tokens, is_readable, 
 from posenc.latex import Writer
 from posenc.schemes.base import DimOf, Request, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import copy_parameters, drawn
+from posenc.schemes.trainable import copy_parameters, drawn_parameter
 
 _ROWS = 256  # drawn at a time: a longer table begins with a shorter one's rows
 
@@ -86,7 +86,9 @@ class LearnedConfig(SchemeConfig):
         limits.check_seed(seed)
         # On the CPU by a generator of its own: the same table on every device.
         generator = torch.Generator("cpu").manual_seed(seed)
-        blocks = [drawn(generator, _ROWS, self.dim) for _ in range(-(-self.max_len // _ROWS))]
+        blocks = [
+            drawn_parameter(generator, _ROWS, self.dim) for _ in range(-(-self.max_len // _ROWS))
+        ]
         weight = torch.cat(blocks)[: self.max_len].detach()
         weight = weight.to(resolve_device(device))
         scheme = Learned(self, weight, f"random start, seed {seed}, untrained")

@@ -30,7 +30,7 @@ from posenc.hook_arguments import (
 from posenc.latex import Writer
 from posenc.schemes.base import HEAD_WIDTH, DimOf
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn_parameter, source_field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Shaw(Trainable):
 
     def __init__(self, config: ShawConfig, generator: torch.Generator) -> None:
         super().__init__(config)
-        self.weight = drawn(generator, 2 * config.clip + 1, config.dim)
+        self.weight = drawn_parameter(generator, 2 * config.clip + 1, config.dim)
 
     def bias(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None

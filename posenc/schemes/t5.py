@@ -24,7 +24,7 @@ from posenc.hook_arguments import check_whole
 from posenc.latex import Writer
 from posenc.schemes.base import HEADS
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn_parameter, source_field
 
 MAX_BUCKETS = 1_024
 MAX_DISTANCE = 2**20
@@ -151,7 +151,7 @@ class T5(Trainable):
     def __init__(self, config: T5Config, generator: torch.Generator) -> None:
         super().__init__(config)
         self.heads = config.heads
-        self.weight = drawn(generator, config.buckets, config.heads)
+        self.weight = drawn_parameter(generator, config.buckets, config.heads)
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         return self.weight.T.to(offsets.device)[:, self.config.bucket(offsets)]

@@ -103,7 +103,7 @@ def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())
 
 
-def drawn(generator: torch.Generator, *shape: int) -> Float[Tensor, " *shape"]:
+def drawn_parameter(generator: torch.Generator, *shape: int) -> Float[Tensor, " *shape"]:
     """Return a parameter with entries from N(0, INITIAL_STD^2), on the CPU."""
     normal = torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu")
     return nn.Parameter(normal * INITIAL_STD)

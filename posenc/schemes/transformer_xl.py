@@ -34,7 +34,7 @@ from posenc.hook_arguments import (
 from posenc.latex import Writer
 from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS, DimOf
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn_parameter, source_field
 from posenc.tables import sinusoidal_rows
 
 
@@ -110,9 +110,9 @@ class TransformerXL(Trainable):
         self.heads = config.heads
         # A plain attribute, not a buffer: casting a model must not round it.
         self._frequencies = Frequencies.geometric(config.dim, config.base)
-        self.projection = drawn(generator, config.dim, config.dim)
-        self.u = drawn(generator, config.heads, config.head_dim)
-        self.v = drawn(generator, config.heads, config.head_dim)
+        self.projection = drawn_parameter(generator, config.dim, config.dim)
+        self.u = drawn_parameter(generator, config.heads, config.head_dim)
+        self.v = drawn_parameter(generator, config.heads, config.head_dim)
 
     def bias(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None

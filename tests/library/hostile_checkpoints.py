@@ -37,7 +37,7 @@ _TENSOR = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
 _PICKLE = "it contains code, not only weights"
 _NUMBERS = "whole numbers from 0"
 _OBJECT = "must begin with an object"
-_OTHER = "This is not a .safetensors file"
+_NOT_SAFETENSORS = "This is not a .safetensors file"
 _JSON = "is not valid JSON near"
 
 
@@ -51,20 +51,21 @@ def one_tensor(
 def _other_formats() -> Cases:
     index = '{"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors"}}'
     signatures = {
-        b"\x89PNG\r\n\x1a\n": _OTHER, b"\xff\xd8\xff": _OTHER, b"%PDF-1.7": _OTHER,
-        b"\x89HDF\r\n\x1a\n": "an HDF5 file", b"GGUF\x03": "a GGUF file", b"PAR1": _OTHER,
-        b"\x7fELF": _OTHER, b"x".ljust(257, b"\0") + b"ustar": _OTHER,
+        b"\x89PNG\r\n\x1a\n": _NOT_SAFETENSORS, b"\xff\xd8\xff": _NOT_SAFETENSORS,
+        b"%PDF-1.7": _NOT_SAFETENSORS,
+        b"\x89HDF\r\n\x1a\n": "an HDF5 file", b"GGUF\x03": "a GGUF file", b"PAR1": _NOT_SAFETENSORS,
+        b"\x7fELF": _NOT_SAFETENSORS, b"x".ljust(257, b"\0") + b"ustar": _NOT_SAFETENSORS,
         b"\x93NUMPY": "a NumPy array",
         b"version https://git-lfs.github.com/spec/v1\noid": "Git LFS pointer",
     }  # fmt: skip
     return [
         *((repr(begin[:8]), begin + bytes(64), kind) for begin, kind in signatures.items()),
         ("empty", b"", "The file is empty."),
-        ("one byte", b"\x07", _OTHER),
-        ("noise", np.random.default_rng(0).bytes(4_096), _OTHER),
+        ("one byte", b"\x07", _NOT_SAFETENSORS),
+        ("noise", np.random.default_rng(0).bytes(4_096), _NOT_SAFETENSORS),
         ("zeros", bytes(64), _OBJECT),
-        ("plain text", b"These are notes on a model.\n" * 20, _OTHER),
-        ("UTF-16 text", "notes on a model".encode("utf-16"), _OTHER),
+        ("plain text", b"These are notes on a model.\n" * 20, _NOT_SAFETENSORS),
+        ("UTF-16 text", "notes on a model".encode("utf-16"), _NOT_SAFETENSORS),
         ("HTML", b"\n\n <html>\n<body>404</body></html>", "an HTML page"),
         ("JSON", b'{"hidden_size": 768, "vocab_size": 30522}', "a JSON text"),
         ("index of shards", index.encode(), "a JSON text"),
@@ -86,7 +87,7 @@ def _pickles() -> Cases:
         ("pickle of data", pickle.dumps({"a": [1, 2]}, 2), _PICKLE),
         *(
             (f"pickle with code, protocol {n}", pickle.dumps({"code": RunsCode()}, n), sentence)
-            for n, sentence in ((0, _OTHER), (1, _OTHER), (5, _PICKLE))
+            for n, sentence in ((0, _NOT_SAFETENSORS), (1, _NOT_SAFETENSORS), (5, _PICKLE))
         ),
     ]
 

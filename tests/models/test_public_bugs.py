@@ -321,7 +321,7 @@ def stale_keys() -> Tables:
 
 # Tables, the scheme expected, the positions expected if not 0, 1, 2 and so on; then the fact that is
 # found, and words of the first sentence.
-CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
+CASES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     "unslothai/unsloth#3699": (
         turned(rows(range(64))), ROPE, torch.cat((torch.ones(5).long(), torch.arange(59))),
         "counted", "Rows are counted: row 0 stands for position 0, whichever is asked for, as here 1",
@@ -512,9 +512,9 @@ CAUSES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CAUSES)
+@pytest.mark.parametrize("case", CASES)
 def test_cause_is_found_and_named_in_the_first_sentence(case: str) -> None:
-    tables, scheme, expected, word, sentence = CAUSES[case]
+    tables, scheme, expected, word, sentence = CASES[case]
     match = match_model({"all": scheme}, *tables, positions=expected)
     found = match.matches["all"]
     words = {fact.word for fact in (found.mistake, found.cause) if fact is not None}
