@@ -3,7 +3,8 @@
 A widget's key is the name of its field. Before it is drawn it is made to show the value of the state.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeGuard
 
 import streamlit as st
@@ -12,7 +13,7 @@ from dashboard import pickers, results, session, state
 from dashboard.blocks import Narrowed, Uses
 from dashboard.server import settings
 from dashboard.settings import PRESETS, Setting, record
-from dashboard.settings.labelled import labels_of
+from dashboard.settings.labelled import LabelledIntRange, labels_of, number_text
 from dashboard.settings.stops import STOPS, stop_text
 from dashboard.state import RULES
 from dashboard.text import plain
@@ -58,8 +59,7 @@ def control(
     if name in LISTED and name in RULES and not exact:
         setting = session.current().setting
         stops = state.stops(setting, name, settings.current().positions)
-        text = head_text if name == "alibi_head" else stop_text
-        place.select_slider(rule.label, stops, shown, format_func=text, **common)
+        place.select_slider(rule.label, stops, shown, format_func=slider_text(rule), **common)
     else:
         _widget(place, rule, shown, offered, empty, common | {"step": 0.01} if exact else common)
     if typed:
@@ -71,9 +71,9 @@ def is_slider(rule: fields.Rule | None) -> TypeGuard[fields.IntRange]:
     return isinstance(rule, fields.IntRange) and rule.high - rule.low <= MOST_SLIDER_STEPS
 
 
-def head_text(head: int) -> str:
-    """Return a head as its slider says it; 0 stands for all of them."""
-    return stop_text(head) if head else "mean"
+def slider_text(rule: fields.Rule | None) -> Callable[[float], str]:
+    """Return the function that gives the words of a slider for a number."""
+    return partial(number_text, rule) if isinstance(rule, LabelledIntRange) else stop_text
 
 
 def _shown(rule: fields.Rule, value: Any, offered: Narrowed | None, *, empty: bool) -> Any:
@@ -126,6 +126,12 @@ def _widget(
             place.selectbox(rule.label, [*offered], width=320, **common)
         case fields.Flag():
             place.toggle(rule.label, shown, **common)
+        case LabelledIntRange():
+            high = offered if isinstance(offered, int) else rule.high
+            place.select_slider(
+                rule.label, range(rule.low, high + 1), shown, width=240,
+                format_func=slider_text(rule), **common,
+            )  # fmt: skip
         case fields.IntRange() if is_slider(rule) and not empty:
             high = offered if isinstance(offered, int) else rule.high
             width = 240 if high - rule.low >= WIDE_SLIDER_STEPS else 130

@@ -24,10 +24,9 @@ from dashboard.all_pages import kind_of, page_at, uses_of
 from dashboard.blocks import Block, Changes, Chart, Clocks, Controls, Matrices
 from dashboard.components.matrix import MatrixValues, Row
 from dashboard.components.matrix.payload import joined, row_header, sent_bytes
-from dashboard.controls import is_slider, used
+from dashboard.controls import is_slider, slider_text, used
 from dashboard.menu import TITLES
 from dashboard.server import incidents, run_queue, settings
-from dashboard.settings.stops import stop_text
 from dashboard.state import DEFAULTS, State
 from posenc import fields
 
@@ -57,7 +56,8 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
     names = used(uses_of(now, folder), now.setting)
     rounded = "precision" in names and now.setting.precision != DEFAULTS["precision"]
     sliders = {name: vars(now.setting)[name] for name in FOLLOWED if name in names}
-    sliders |= _of_page(options, fields.rules(kind), blocks)
+    rules = fields.rules(kind)
+    sliders |= _of_page(options, rules, blocks)
     if lost or rounded or folder in SLOW or not sliders or not any(map(_follows, blocks)):
         return None
     query = state.to_query(now, folder, kind)
@@ -65,7 +65,7 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
         "path": f"{_root()}/{folder}",
         "dials": {
             name: {
-                "drawn": stop_text(value),
+                "drawn": slider_text(rules.get(name))(value),
                 "stops": list(_stops(now, folder, name)),
                 # Without its own value: what the browser got stays valid wherever the slider is.
                 "query": session.to_address({key: query[key] for key in query if key != name}),
@@ -96,7 +96,8 @@ def _stops(now: State, folder: str, name: str) -> dict[str, float]:
         stops = state.stops(now.setting, name, settings.current().positions)
     elif is_slider(rule):
         stops = range(rule.low, rule.high + 1, rule.multiple_of)
-    return {stop_text(stop): stop for stop in stops}
+    text = slider_text(rule)
+    return {text(stop): stop for stop in stops}
 
 
 def _follows(block: Block) -> TypeGuard[Matrices | Clocks | Chart]:

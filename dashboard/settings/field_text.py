@@ -5,7 +5,7 @@ import math
 import re
 from typing import Any
 
-from dashboard.settings.labelled import labels_of
+from dashboard.settings.labelled import LabelledIntRange, labels_of, number_text
 from posenc import fields
 from posenc.fields import described
 
@@ -24,6 +24,11 @@ def describe(rule: fields.Rule, value: Any) -> str:
 def _(rule: fields.MultiChoice, value: tuple[str, ...]) -> str:
     labels = labels_of(rule)
     return ", ".join(labels[word] for word in value)
+
+
+@describe.register
+def _(rule: LabelledIntRange, value: int) -> str:
+    return number_text(rule, value)
 
 
 @functools.singledispatch

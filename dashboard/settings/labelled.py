@@ -1,4 +1,4 @@
-"""Choices some of whose options have other words in menus than in links and files."""
+"""Choices and numbers some of which have other words on pages than in links and files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +23,21 @@ class LabelledMultiChoice(fields.MultiChoice):
         return f"1 to {min(self.most, len(self.options))} of {', '.join(labels_of(self).values())}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelledIntRange(fields.IntRange):
+    """A whole number. labels: the words that people read for some numbers."""
+
+    labels: Mapping[int, str]
+
+
 def labels_of(rule: fields.Choice | fields.MultiChoice) -> dict[str, str]:
     """Return the word that people read for each option of a rule; without a label, the option itself."""
     match rule:
         case LabelledChoice(labels=labels) | LabelledMultiChoice(labels=labels):
             return {option: labels.get(option, option) for option in rule.options}
     return {option: option for option in rule.options}
+
+
+def number_text(rule: LabelledIntRange, value: int) -> str:
+    """Return the word that people read for a number; without a label, the number itself."""
+    return rule.labels.get(value, f"{value:,}")

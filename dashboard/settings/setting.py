@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from dashboard.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
-from dashboard.settings.labelled import LabelledMultiChoice
+from dashboard.settings.labelled import LabelledIntRange, LabelledMultiChoice
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.schemes import SCHEMES
@@ -93,8 +93,9 @@ class Setting:
         label="Compare at equal width",
         help="Schemes that rotate get the whole model dimension instead of dimension / heads.",
     ).field(False)
-    alibi_head: int = fields.IntRange(
+    alibi_head: int = LabelledIntRange(
         low=0,
+        labels={0: "mean"},
         high=MAX_SHOWN_HEADS,
         label="Head shown",
         help="Of schemes whose heads differ, such as ALiBi: the mean of all, or one; 1 is the first.",

@@ -400,6 +400,7 @@ def test_a_and_b_are_named_by_what_differs() -> None:
     assert state.names(b, b) == {"A": "A (pinned)", "B": "B (current)"}
     assert state.names(b, b.replace(base=2.5)) == {"A": "A: base 2.5", "B": "B: base 500"}
     assert state.names(b, Setting())["A"] == "A: model dimension 512, base 10,000, 2 more"
+    assert state.differences(b.replace(alibi_head=2), b) == [("head shown", "2", "mean")]
     assert state.differences(b.replace(equal_width=True), b) == [
         ("compare at equal width", "true", "false")
     ]

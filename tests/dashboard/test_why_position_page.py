@@ -210,6 +210,16 @@ def test_head_that_a_layer_lacks_is_its_last(heads: int, shown: int) -> None:
     assert all(f"head {shown} of {heads}," in title for title in titles)
 
 
+def test_head_0_is_called_the_mean_that_is_drawn() -> None:
+    called = page(Setting(heads=8), Options(pattern_head=0))
+    titles = [*panel_values(called, "order_patterns")]
+    assert all(", mean of 8 heads, " in title for title in titles)
+    slider = visit("why_position", {"heads": "4", "pattern_head": "0"}).select_slider(
+        key="pattern_head"
+    )
+    assert (slider.value, slider.options) == (0, ["mean", "1", "2", "3", "4"])
+
+
 def test_words_and_schemes_that_are_not_there_cannot_be_chosen() -> None:
     short = page(Setting(schemes=("alibi", "none")), Options(sentence="a b"))
     assert narrowed(short) == {

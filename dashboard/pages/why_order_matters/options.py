@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dashboard.sentence_rule import Sentence
-from dashboard.settings.labelled import LabelledChoice
+from dashboard.settings.labelled import LabelledChoice, LabelledIntRange
 from dashboard.settings.setting import MAX_SHOWN_HEADS
 from posenc import fields
 from posenc.schemes import SCHEMES
@@ -40,8 +40,12 @@ class Options:
         label="Scheme",
         help="The scheme that is compared with attention without position (NoPE).",
     ).field(SCHEMES["rope"].label)
-    pattern_head: int = fields.IntRange(
-        low=0, high=MAX_SHOWN_HEADS, label="Head", help="0 is the mean over heads."
+    pattern_head: int = LabelledIntRange(
+        low=0,
+        labels={0: "mean"},
+        high=MAX_SHOWN_HEADS,
+        label="Head",
+        help="The mean over heads, or one.",
     ).field(1)
     causal: bool = fields.Flag(
         label="Causal mask",
