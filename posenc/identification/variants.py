@@ -139,7 +139,7 @@ def _mistakes(
     plain = scheme.unscaled().inv_freq
     if isinstance(scheme, ScaledRopeConfig):
         yield from _of_scaling(scheme, expected, plain, length)
-    yield from _of_width(scheme, expected)
+    yield from _of_width(scheme, expected, length)
     yield Mistake("exponent", ("m/d",)), plain.sqrt()
     yield Mistake("reversed pairs"), expected.flip(0)
     for dtype in (torch.bfloat16, torch.float16):
@@ -181,11 +181,11 @@ def _of_scaling(
 
 
 def _of_width(
-    scheme: RopeConfig, expected: Float[Tensor, " p"]
+    scheme: RopeConfig, expected: Float[Tensor, " p"], length: int
 ) -> Iterator[tuple[Mistake, Float[Tensor, " p"]]]:
     width, head, base = scheme.rotary_dim, scheme.dim, scheme.base
     if width < head:
-        whole = _powers(base, head)
+        whole = _of_features(scheme, head, length)
         yield Mistake("whole head", (head, width)), whole
         yield Mistake("exponents of the head", (head, width)), whole[: width // 2]
     if isinstance(scheme, RopeProportionalConfig):
@@ -199,9 +199,18 @@ def _of_width(
             yield Mistake("zero pairs left out", (width - count,)), rotating
     half = width // 2
     while half >= 4 and half % 2 == 0:
-        yield Mistake("halved width", (half, width)), _powers(base, half)
+        yield Mistake("halved width", (half, width)), _of_features(scheme, half, length)
         yield Mistake("first pairs", (half, width)), expected[: half // 2]
         half //= 2
+
+
+def _of_features(scheme: RopeConfig, width: int, length: int) -> Float[Tensor, " p"]:
+    """Return the frequencies of a scheme that rotates heads of a width, plain ones if it cannot."""
+    if not isinstance(scheme, RopeProportionalConfig):
+        with contextlib.suppress(ConfigError):
+            other = scheme.replace(dim=width, partial_rotary_factor=1.0)
+            return rope_frequencies(other, length=length)[0]
+    return _powers(scheme.base, width)
 
 
 def _powers(base: float, width: int) -> Float[Tensor, " p"]:

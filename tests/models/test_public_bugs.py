@@ -412,6 +412,10 @@ CASES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
         turned(torch.arange(300), plain(64, 1e4)), ROPE, None,
         "halved width", "64 features are rotated, where the model rotates 128",
     ),
+    "a width that is halved, and then scaled by Llama 3": (
+        turned(torch.arange(300), llama3(plain(64, 5e5))), LLAMA3, None,
+        "halved width", "64 features are rotated, where the model rotates 128; the exponents are 2m/64",
+    ),
     "partial in place of proportional": (
         turned(torch.arange(300), plain(32, 1e6)), P_ROPE, None,
         "partial", "The exponents are 2m/32, as of partial rotation, in place of 2m/128",
