@@ -48,16 +48,22 @@ def page_at(now: State, folder: str) -> Page:
     module, uses = module_of(folder), uses_of(now, folder)
     options = now.of(folder, module.Options)
     b, a = now.setting, now.a
-    if not (uses.schemes or {*uses.itself} - {"schemes"}):  # which A and B share
-        a = None
+    if a is not None:
+        read = controls.used(uses, b) | controls.used(uses, a)
+        changed = read.intersection(state.differing(b, a))
+        # A and B share the schemes. Settings that are equal are compared where the page reads anything.
+        if not changed and (state.differing(b, a) or read <= {"schemes"}):
+            a = None
     page: Page = module.page(b, options)
     if a is not None:
-        changed = [label for label, *_ in state.differences(b, a)]
-        page = compare.pages(page, module.page(a, options), state.names(b, a), changed)
+        labels = [label for label, *_ in state.differences(b, a)]
+        page = compare.pages(page, module.page(a, options), state.names(b, a), labels)
     lead, above = _assumption(b, uses), []
-    if a is None and now.a is not None and (differing := state.differences(b, now.a)):
-        labels = listed([f"the {label}" for label, *_ in differing])
-        sentence = f"A and B have one result here: nothing on this page depends on {labels}."
+    if a is None and now.a is not None and (differences := state.differences(b, now.a)):
+        controls_of_both = listed([f"the {label}" for label, *_ in differences])
+        sentence = (
+            f"A and B have one result here: nothing on this page depends on {controls_of_both}."
+        )
         above.append(Text(sentence, "caption"))
     if lead:
         above.append(Text(plain(lead), "warning"))

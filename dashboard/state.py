@@ -244,10 +244,15 @@ def differences(b: Setting, a: Setting) -> list[tuple[str, str, str]]:
     """Return what differs between two settings: label, the text of B, that of A."""
     of_b, of_a = record(b), record(a)
     return [
-        (rule.label.lower(), describe(rule, of_b[name]), describe(rule, of_a[name]))
-        for name, rule in RULES.items()
-        if of_b[name] != of_a[name]
+        (RULES[n].label.lower(), describe(RULES[n], of_b[n]), describe(RULES[n], of_a[n]))
+        for n in differing(b, a)
     ]
+
+
+def differing(b: Setting, a: Setting) -> list[str]:
+    """Return the names of the fields in which two settings differ, those of one scheme too."""
+    of_b, of_a = record(b), record(a)
+    return [name for name in RULES if of_b[name] != of_a[name]]
 
 
 def names(b: Setting, a: Setting) -> dict[str, str]:

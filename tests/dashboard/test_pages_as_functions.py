@@ -312,3 +312,15 @@ def test_page_that_nothing_of_a_and_b_changes_says_so() -> None:
         now = State(Setting(base=2_500.0), Setting(), options=options)
         above = all_pages.page_at(now, "extrapolation").above
         assert (said in [block.text for block in above if isinstance(block, Text)]) == told
+
+
+def test_a_model_that_is_extended_is_compared_by_model_and_never_by_the_base_of_other_pages() -> (
+    None
+):
+    said = "A and B have one result here: nothing on this page depends on the base."
+    alone = all_pages.page_at(State(Setting(base=2_500.0)), "extend_context")
+    same = all_pages.page_at(State(Setting(base=2_500.0), Setting()), "extend_context")
+    assert (same.headline, same.beside) == (alone.headline, "")
+    assert said in [block.text for block in same.above if isinstance(block, Text)]
+    other = all_pages.page_at(State(Setting(model="llama-2-7b"), Setting()), "extend_context")
+    assert other.beside.startswith(r"A\: model none")
