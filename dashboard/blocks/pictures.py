@@ -59,7 +59,14 @@ class Chart:
     def thinned(self, most: int) -> pd.DataFrame:
         """Return the frame as it is drawn with so many values of `x` at most."""
         drawn = frames.drawn(self.frame, self.x, most) if self.x else frames.named(self.frame)
-        return lines.labelled(drawn, self.labels) if self.labels and not self.pinned else drawn
+        if self.pinned:
+            drawn = overlay.marked(drawn)
+        if not self.labels:
+            return drawn
+        if self.pinned is None:
+            return lines.labelled(drawn, self.labels)
+        of_b = lines.labelled(drawn[drawn["setting"] == "B"], self.labels)
+        return drawn.assign(label_y=of_b["label_y"]) if "label_y" in of_b else drawn
 
     @cached_property
     def sent(self) -> pa.Table | pd.DataFrame:

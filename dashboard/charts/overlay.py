@@ -1,21 +1,24 @@
 """A chart of two settings: the specification of one, its marks told apart by setting.
 
 A chart knows nothing of A and B. Here lines of B become solid and those of A dashed, whatever strokes
-schemes have; bars stand beside each other; points and areas of A are pale; tooltips say whose value it is.
-Frame: the rows of B, then those of A, with a column `setting`.
+schemes have, so that a few points of each have the shape of its scheme; bars stand beside each other;
+points and areas of A are pale; tooltips say whose value it is. Frame: the rows of B, then those of A, with
+a column `setting`, and `marker` where lines have points.
 """
 
 import copy
 import json
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from dashboard.charts.theme import LEGEND_LINE, SETTINGS, SETTINGS_LEGEND, Spec
+from dashboard.charts.theme import LEGEND_LINE, SETTINGS, SETTINGS_LEGEND, Spec, shapes_of
 
 LONG_NAME = 20  # letters of a setting's name, of which two do not fit beside each other
 SMALL = 200  # pixels: a lower chart stands in a narrow place, where no two names fit
 LINE = 25  # pixels that a second line of the legend takes
+MARKERS = 5  # of each line
 _FIELD = {"field": "setting", "type": "nominal"}
 
 
@@ -23,6 +26,23 @@ def both(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of B with those of A under them, and a column that tells them apart."""
     parts = [frame.assign(setting=name) for name, frame in (("B", b), ("A", a)) if len(frame)]
     return pd.concat(parts, ignore_index=True) if parts else b.assign(setting="B")
+
+
+def marked(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of lines with `marker`: true at a few rows of each line, evenly spread.
+
+    Those of a scheme stand at other places than those of the next, so that lines that are close share none.
+    """
+    if not {"scheme", "setting"} <= {*frame} or frame.empty:
+        return frame
+    schemes = pd.factorize(frame["scheme"])[0]
+    lines = schemes * len(SETTINGS) + (frame["setting"] == SETTINGS[0]).to_numpy()
+    marker = np.zeros(len(frame), bool)
+    for line in np.unique(lines):
+        rows = np.flatnonzero(lines == line)
+        share = (schemes[rows[0]] + 1) / (schemes.max() + 2)
+        marker[rows[((np.arange(MARKERS) + share) / MARKERS * len(rows)).astype(int)]] = True
+    return frame.assign(marker=marker)
 
 
 def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
@@ -35,10 +55,13 @@ def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
     }  # fmt: skip
     spec = copy.deepcopy(spec)
     layers = spec.get("layer", [spec])
+    points = [points for layer in layers if (points := _points(layer))]
     for layer in layers:
         _tell_apart(layer, legend)
-    if "layer" in spec:  # names at line ends have no room for two lines of a scheme
-        spec["layer"] = [layer for layer in layers if "label_y" not in json.dumps(layer)]
+        if "label_y" in json.dumps(layer):  # at the ends of two lines of a scheme one name has room
+            layer["transform"] = [*layer.get("transform", ()), {"filter": "datum.setting != 'A'"}]
+    if "layer" in spec:
+        spec["layer"] = [*layers, *points]
     spec["height"] += SETTINGS_LEGEND + (LINE if in_lines else 0)
     return spec
 
@@ -67,6 +90,22 @@ def _tell_apart(layer: Spec, legend: Spec) -> None:
         _read_both(layer, pivot)
     elif isinstance(encoding.get("tooltip"), list):
         encoding["tooltip"].insert(1, _FIELD | {"title": "setting"})
+
+
+def _points(layer: Spec) -> Spec | None:
+    """Return the points that a layer of lines gets, None where it has some or shows no schemes."""
+    mark, colour = layer["mark"], layer["encoding"].get("color", {})
+    if mark["type"] != "line" or mark.get("point") or colour.get("field") != "scheme":
+        return None
+    encoding = {name: layer["encoding"][name] for name in ("x", "y", "color", "opacity")}
+    shape = shapes_of(colour["scale"]["domain"])
+    return {
+        "transform": [{"filter": "datum.marker"}],
+        "mark": {
+            "type": "point", "filled": True, "size": 45, "shape": shape, "aria": False, "tooltip": None,
+        },
+        "encoding": copy.deepcopy(encoding),
+    }  # fmt: skip
 
 
 def _draws_rows(layer: Spec) -> bool:

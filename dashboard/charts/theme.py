@@ -75,8 +75,14 @@ def scheme_points(kinds: tuple[str, ...], size: int = 40) -> alt.OverlayMarkDef:
 
     Not as an encoding: the legend would then show shapes in place of lines and their dashes.
     """
-    shapes = {SCHEMES[kind].label: MARKERS[kind] for kind in kinds}
-    return alt.OverlayMarkDef(size=size, shape=alt.ExprRef(f"{json.dumps(shapes)}[datum.scheme]"))
+    shape = shapes_of([SCHEMES[kind].label for kind in kinds])
+    return alt.OverlayMarkDef(size=size, shape=alt.ExprRef(shape["expr"]))
+
+
+def shapes_of(labels: Sequence[str]) -> dict[str, str]:
+    """Return the shape of the point of a row, by the label of its scheme."""
+    shapes = {SCHEMES[kind].label: MARKERS[kind] for kind in SCHEMES}
+    return {"expr": f"{json.dumps({label: shapes[label] for label in labels})}[datum.scheme]"}
 
 
 SETTINGS = ("A", "B")

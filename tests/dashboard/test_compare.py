@@ -86,7 +86,8 @@ def test_chart_holds_the_rows_of_b_then_those_of_a_and_all_names() -> None:
     assert chart.frame["y"].tolist() == [1, 2, 3, 4, 5]
     assert chart.frame["setting"].tolist() == ["B", "B", "A", "A", "A"]
     assert chart.names == ("rope", "alibi")
-    assert "label_y" not in chart.drawn
+    named = chart.drawn[chart.drawn["label_y"].notna()]
+    assert [*zip(named["scheme"], named["setting"], named["y"], strict=True)] == [("RoPE", "B", 2)]
     assert chart.numbers()["setting"].tolist() == ["B", "B", "A", "A", "A"]
 
 
@@ -353,9 +354,35 @@ def test_lines_of_b_are_solid_and_those_of_a_dashed_with_a_legend_of_names() -> 
         "domain": ["A", "B"], "range": [[5, 4], [1, 0]]
     }  # fmt: skip
     assert '"A: base 500"' in line["encoding"]["strokeDash"]["legend"]["labelExpr"]
-    assert "label_y" not in json.dumps(spec)
+    names = [layer for layer in spec["layer"] if "label_y" in json.dumps(layer)]
+    assert [layer["transform"][-1] for layer in names] == [{"filter": "datum.setting != 'A'"}]
     assert spec["height"] > alone["height"]
     assert json.dumps(alone) == text  # the chart alone is as it was
+
+
+def test_lines_of_both_have_a_few_points_with_the_shape_of_their_scheme() -> None:
+    """Their strokes tell A and B apart, so that without colour nothing else tells schemes apart."""
+    spec = overlay.of_both(draw_lines(("rope", "alibi")), NAMES)
+    (points,) = layers_of(spec, "point")
+    assert points["transform"] == [{"filter": "datum.marker"}]
+    assert points["mark"]["shape"]["expr"] == (
+        '{"RoPE": "triangle-up", "ALiBi": "diamond"}[datum.scheme]'
+    )
+    frame = pd.concat(
+        [
+            pd.DataFrame({"scheme": kind, "setting": setting, "x": range(40)})
+            for setting in ("B", "A")
+            for kind in ("RoPE", "ALiBi")
+        ],
+        ignore_index=True,
+    )
+    places = {
+        line: rows["x"].tolist()
+        for line, rows in overlay.marked(frame).query("marker").groupby(["scheme", "setting"])
+    }
+    assert all(len(rows) == overlay.MARKERS for rows in places.values())
+    assert places["RoPE", "A"] == places["RoPE", "B"]
+    assert not {*places["RoPE", "A"]} & {*places["ALiBi", "A"]}
 
 
 @pytest.mark.parametrize(
