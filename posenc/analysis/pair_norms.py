@@ -114,7 +114,7 @@ def pair_rows(
 
 def pair_norms(
     queries: Float[Tensor, "heads features width"],
-    keys: Float[Tensor, "kv_heads features width"],
+    keys: Float[Tensor, "kv_heads features key_width"],
     scheme: RopeConfig,
     *,
     query_bias: Float[Tensor, "heads features"] | None = None,

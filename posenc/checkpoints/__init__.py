@@ -1,4 +1,4 @@
-"""Position tables and parameters in files: strict reading of .safetensors and .npy, and the Hub."""
+"""Position tables, parameters and projections in files: .safetensors and .npy, read strictly, and the Hub."""
 
 from posenc.checkpoints.find_tables import (
     Candidate,
@@ -22,11 +22,13 @@ from posenc.checkpoints.safetensors_file import (
     read_tensor,
     unreadable_reason,
 )
+from posenc.checkpoints.sharded import Checkpoint, hub_checkpoint, local_checkpoint
 from posenc.checkpoints.sources import named_table
 
 __all__ = [
     "PICKLE_CONVERSION",
     "Candidate",
+    "Checkpoint",
     "Confidence",
     "FileSource",
     "Header",
@@ -34,8 +36,10 @@ __all__ = [
     "TensorEntry",
     "TensorRead",
     "find_position_tables",
+    "hub_checkpoint",
     "hub_is_enabled",
     "hub_table",
+    "local_checkpoint",
     "minilm_table",
     "named_table",
     "read_header",

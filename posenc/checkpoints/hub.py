@@ -1,4 +1,4 @@
-"""A position table of a model on the Hugging Face Hub: one tensor by range requests (RFC 9110).
+"""Files of a model on the Hugging Face Hub by range requests (RFC 9110), and its position table.
 
 huggingface_hub's HfFileSystem is not used: it follows redirects to any host, sends the user's token, and
 limits neither the time nor the bytes of an answer. Off unless the environment sets POSENC_HUB to 1.
@@ -28,7 +28,7 @@ _REDIRECTS = 4
 _HOSTS = ("huggingface.co", "hf.co")  # where the Hub's own files lie, and hosts below them
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 _NAME = r"(?!\S*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
-_PLACE = re.compile(rf"{_NAME}(/{_NAME})? ({_NAME}/){{0,4}}{_NAME}\.safetensors {_NAME}")
+_PLACE = re.compile(rf"{_NAME}(/{_NAME})? ({_NAME}/){{0,4}}{_NAME}\.(safetensors|json) {_NAME}")
 _REASONS = {
     401: "there is no such public model, or it is not open to all",
     403: "the model is not open to all",
@@ -37,6 +37,10 @@ _REASONS = {
 }
 MAX_FETCHES = 2  # at once, of one process
 _free = threading.BoundedSemaphore(MAX_FETCHES)
+
+
+class HubFileMissing(CheckpointError):
+    """The Hub has no such model, revision or file."""
 
 
 def hub_is_enabled() -> bool:
@@ -59,6 +63,17 @@ def hub_table(
         `read_position_table`. revision: a branch, tag or commit. seconds: limit of the total time.
     Raises CheckpointError.
     """
+    end = time.monotonic() + seconds
+    with hub_file(model, file, revision=revision, end=end) as source:
+        return read_position_table(source, tensor, first_row, file_name=f"{model}, {file}")
+
+
+@contextlib.contextmanager
+def hub_file(model: str, file: str, *, revision: str, end: float) -> Iterator[ByteRanges]:
+    """Yield a file of a model on the Hub as ByteRanges. end: the deadline, a monotonic time.
+
+    Raises CheckpointError, as HubFileMissing where the model has no such file.
+    """
     if not hub_is_enabled():
         raise CheckpointError(
             f"Reading from the Hugging Face Hub is switched off here; set {SWITCH}=1 to allow it."
@@ -66,12 +81,11 @@ def hub_table(
     address = _address(model, file, revision)
     if not _free.acquire(blocking=False):
         raise CheckpointError(
-            f"{MAX_FETCHES} tables are being fetched from the Hub already; wait a little."
+            f"{MAX_FETCHES} files are being fetched from the Hub already; wait a little."
         )
     try:
-        hub_file = _HubFile(address, time.monotonic() + seconds)
-        source = ByteRanges(hub_file.size, hub_file.read)
-        return read_position_table(source, tensor, first_row, file_name=f"{model}, {file}")
+        content = _HubFile(address, end)
+        yield ByteRanges(content.size, content.read)
     finally:
         _free.release()
 
@@ -178,6 +192,8 @@ class _HubFile:
         """Return the number of bytes of an answer with exactly the requested range."""
         if answer.status == 200:
             raise CheckpointError("The server sends whole files only; nothing was read.")
+        if answer.status == 404:
+            raise HubFileMissing(f"The Hub gave nothing: {_REASONS[404]}.")
         if answer.status != 206:
             reason = _REASONS.get(answer.status, f"its answer is status {answer.status}")
             raise CheckpointError(f"The Hub gave nothing: {reason}.")

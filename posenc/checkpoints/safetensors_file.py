@@ -142,8 +142,11 @@ def read_tensor(source: FileSource, name: str) -> TensorRead:
 
 
 @contextmanager
-def opened(source: FileSource) -> Iterator[ByteRanges]:
-    """Yield a source as ByteRanges. Raises CheckpointError for a path to no regular file."""
+def opened(source: FileSource, most: int = limits.MAX_FILE_BYTES) -> Iterator[ByteRanges]:
+    """Yield a source as ByteRanges. most: bytes of the file.
+
+    Raises CheckpointError for a path to no regular file, and for a larger file.
+    """
     if isinstance(source, ByteRanges):
         yield source
         return
@@ -171,7 +174,7 @@ def opened(source: FileSource) -> Iterator[ByteRanges]:
                 raise CheckpointError("The file became shorter while it was being read.")
             return content
 
-        size, most = file.seek(0, os.SEEK_END), limits.MAX_FILE_BYTES
+        size = file.seek(0, os.SEEK_END)
         if size > most:
             raise CheckpointError(f"The file has {size:,} bytes; at most {most:,} are read.")
         yield ByteRanges(size, read)

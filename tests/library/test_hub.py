@@ -1,5 +1,6 @@
 """A learned table by a model's name on the Hub, against a local server that answers right and wrong."""
 
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import torch
 
 from posenc import limits
 from posenc.checkpoints import hub_table, read_position_table
+from posenc.checkpoints.sharded import INDEX, hub_checkpoint
 from posenc.errors import CheckpointError
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -232,7 +234,7 @@ def test_two_tables_are_fetched_at_once_and_no_third(server: Server) -> None:
     for thread in threads:
         thread.start()
     assert all(started.acquire(timeout=60) for _ in threads)
-    assert "2 tables are being fetched" in refusal()
+    assert "2 files are being fetched" in refusal()
     go.set()
     for thread in threads:
         thread.join(60)
@@ -272,3 +274,39 @@ def test_names_that_could_mean_another_place_are_refused(server: Server, words: 
     for options in NAMES[words]:
         assert words in refusal(**options)
     assert server.requests == []
+
+
+def test_a_tensor_of_a_sharded_checkpoint_is_fetched_with_no_more_than_index_and_header(
+    server: Server,
+) -> None:
+    whole, name = server.content, "embeddings.position_embeddings.weight"
+    shard = "model-00001-of-00001.safetensors"
+    index = json.dumps({"weight_map": {name: shard}}).encode()
+
+    def answer(handler: Handler, start: int, end: int) -> None:
+        server.content = index if INDEX in handler.path else whole
+        handler.piece(start, min(end, len(server.content) - 1))
+        server.content = index + whole  # the next range is cut to it before it is answered
+
+    server.answer = answer
+    checkpoint = hub_checkpoint("models/tiny")
+    table = checkpoint.read(name).tensor
+    assert torch.equal(table, read_position_table(whole).table)
+    assert {path.rpartition("/")[2] for path, _ in server.requests} == {INDEX, shard}
+    assert server.sent < len(whole) / 10
+
+
+def test_a_checkpoint_without_an_index_is_its_one_file(server: Server) -> None:
+    def answer(handler: Handler, start: int, end: int) -> None:
+        if INDEX in handler.path:
+            handler.send(404)
+        else:
+            handler.piece(start, end)
+
+    server.answer = answer
+    checkpoint = hub_checkpoint("models/tiny")
+    assert set(checkpoint.files.values()) == {"model.safetensors"}
+    assert checkpoint.entry("encoder.layer.0.attention.self.query.weight").shape == (64, 64)
+    server.answer = lambda handler, start, end: handler.send(404)
+    with pytest.raises(CheckpointError, match="no such model, revision or file"):
+        hub_checkpoint("models/none")
