@@ -19,6 +19,13 @@ takes a seed or a torch.Generator. scikit-learn and SciPy are imported by the fu
 
 # ruff: noqa: F401 - every name imported here is public
 
+from posenc.analysis.attention_use import (
+    AttentionUse,
+    PairUse,
+    attention_use,
+    attention_weights,
+    pair_use,
+)
 from posenc.analysis.base_search import BaseWindow, known_base, smallest_base
 from posenc.analysis.embedding_sum import (
     STARTS,

@@ -1,4 +1,4 @@
-"""Position tables, parameters and projections in files: .safetensors and .npy, read strictly, and the Hub."""
+"""Position tables, parameters, projections: strict reading of .safetensors and .npy files, and the Hub."""
 
 from posenc.checkpoints.find_tables import (
     Candidate,
