@@ -153,7 +153,9 @@ def pair_use(q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], scheme: R
             -1, (-1, x.shape[-2])
         )
 
-    lengths = [torch.linalg.vector_norm(parts(x.double()), dim=2).mean((2, 3)) for x in (q, k)]
+    query_lengths, key_lengths = (
+        torch.linalg.vector_norm(parts(x.double()), dim=2).mean((2, 3)) for x in (q, k)
+    )
     turned_q, turned_k = scheme.rotate(q, k)
     queries, keys = parts(turned_q), parts(repeat_kv(turned_k, q.shape[1]))
     n = q.shape[-2]
@@ -162,4 +164,4 @@ def pair_use(q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], scheme: R
     for pair in range(queries.shape[1]):
         added = torch.einsum("hcbi,hcbj->hbij", queries[:, pair], keys[:, pair]) * factor
         contributions[:, pair] = added.abs().tril().double().sum((1, 2, 3)) / visible
-    return PairUse(*lengths, contributions, scheme.frequencies.inv_freq.clone())
+    return PairUse(query_lengths, key_lengths, contributions, scheme.frequencies.inv_freq.clone())

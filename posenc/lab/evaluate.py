@@ -38,11 +38,14 @@ class Variant:
 
     def logits(self, model: LanguageModel, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
         """Return the model's logits."""
-        positions = None
-        if self.clamp is not None:
-            positions = torch.arange(tokens.shape[1], device=tokens.device).clamp(max=self.clamp)
-        logits: Tensor = model(tokens, positions, self.scheme)
+        logits: Tensor = model(tokens, self.positions(tokens), self.scheme)
         return logits
+
+    def positions(self, tokens: Int[Tensor, "b t"]) -> Int[Tensor, " t"] | None:
+        """Return the position that `embed` is told of each token, None for 0, 1, 2, ..."""
+        if self.clamp is None:
+            return None
+        return torch.arange(tokens.shape[1], device=tokens.device).clamp(max=self.clamp)
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,13 @@ class Block(nn.Module):
         self.up = _Linear(width, 4 * width)
         self.down = _Linear(4 * width, width, added)
 
+    def queries_keys_values(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "3 b h t c"]:
+        """Return what attention receives: queries, keys and values by head, before any rotation."""
+        qkv: Tensor = self.qkv(self.norm_attention(x)).unflatten(-1, (3, self.heads, -1))
+        return qkv.permute(2, 0, 3, 1, 4)
+
     def forward(self, x: Float[Tensor, "b t d"], scheme: Scheme) -> Float[Tensor, "b t d"]:
-        qkv = self.qkv(self.norm_attention(x)).unflatten(-1, (3, self.heads, -1))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        q, k, v = self.queries_keys_values(x)
         mixed = attention(q, k, v, scheme)
         x = x + self.out(mixed.transpose(1, 2).flatten(-2))
         return x + self.down(functional.gelu(self.up(self.norm_mlp(x))))
@@ -131,8 +135,14 @@ class LanguageModel(nn.Module):
         scheme: another encoding of position, under which the trained weights are read.
         """
         scheme = self.scheme if scheme is None else scheme
-        # Token vectors of unit variance, as Vaswani et al. section 3.4 has them by sqrt(d_model).
-        x = scheme.embed(self.tokens(tokens) * self.config.width**0.5, positions)
+        x = self.embedded(tokens, positions, scheme)
         for index, block in enumerate(self.blocks):
             x = block(x, scheme.layer(index))
         return functional.linear(self.norm(x), self.tokens.weight)
+
+    def embedded(
+        self, tokens: Int[Tensor, "b t"], positions: Int[Tensor, " t"] | None, scheme: Scheme
+    ) -> Float[Tensor, "b t d"]:
+        """Return the vectors that the first layer receives."""
+        # Token vectors of unit variance, as Vaswani et al. section 3.4 has them by sqrt(d_model).
+        return scheme.embed(self.tokens(tokens) * self.config.width**0.5, positions)
