@@ -161,6 +161,10 @@ def take_vectors(change: Change, key: str, mark: str, option: str) -> None:
 
     def read(name: str, content: bytes, _key: str) -> UploadedNumbers:
         vectors = read_number_table(content)
+        if vectors.table.ndim < 2 or vectors.table.numel() == 0:
+            raise CheckpointError(
+                "queries and keys must be an array of 2 x positions x head width, none of them 0."
+            )
         first = vectors.table[:MAX_POSITIONS].clone()
         second = None if vectors.sines is None else vectors.sines[:MAX_POSITIONS].clone()
         return UploadedNumbers(replace(vectors, table=first, sines=second), name, (name,))

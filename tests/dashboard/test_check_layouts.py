@@ -106,6 +106,15 @@ def test_queries_and_keys_are_read_once_they_are_given_and_let_go_by_a_button() 
     assert as_read(at.error[0].value).startswith("qk.npy: ")
 
 
+@pytest.mark.parametrize("shape", [(), (16,), (2, 0, 16), (2, 30, 0)])
+def test_array_without_queries_and_keys_is_refused_in_one_sentence(shape: tuple[int, ...]) -> None:
+    at = upload(drawn(visit(PAGE, SMALL | {"part": LAYOUTS})), npy(np.zeros(shape)), "qk.npy")
+    assert as_read(headline(at)) == "qk.npy cannot be checked."
+    assert as_read(at.error[0].value) == (
+        "qk.npy: queries and keys must be an array of 2 x positions x head width, none of them 0."
+    )
+
+
 @pytest.mark.parametrize(("heads", "width"), [(1, 2), (3, 8)])
 def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: int) -> None:
     weight = torch.randn(heads * width, 5, generator=torch.Generator().manual_seed(0))
