@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, TypeGuard
+from urllib.parse import parse_qs
 
 import pandas as pd
 import streamlit as st
@@ -122,16 +123,19 @@ async def _answer(request: Request) -> Response:
     folder, name, drawn, asked = map(
         request.path_params.__getitem__, ("folder", "name", "drawn", "stops")
     )
-    if folder not in TITLES or not _stops(State(), folder, name):
+    if folder not in TITLES or not (any_stops := _stops(State(), folder, name)):
         return Response(status_code=404)
-    query = {key: request.query_params.getlist(key) for key in request.query_params}
-    now = _state(folder, query | {name: [drawn.replace(",", "")]})
+    # In one pass: `getlist` of each name looks at all of them, seconds for a long address.
+    query = parse_qs(request.url.query, keep_blank_values=True)
+    value = f"{any_stops[drawn]:.15g}" if drawn in any_stops else drawn.replace(",", "")
+    now = _state(folder, query | {name: [value]})
     stops = _stops(now, folder, name)
-    here = await _pictures(now, folder, {})
+    texts = [text for text in asked.split(";") if text in stops]
+    here = await _pictures(now, folder, {}) if texts else {}
     found: dict[str, Pictures] = {}
     end = time.monotonic() + SECONDS
-    for text in asked.split(";"):
-        if text in stops and (not found or time.monotonic() < end):
+    for text in texts:
+        if not found or time.monotonic() < end:
             if await request.is_disconnected():
                 break
             found[text] = await _pictures(now, folder, {name: stops[text]})

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
 from dashboard import previews, state
@@ -129,6 +130,32 @@ def test_pictures_are_those_of_the_page_at_the_stop(
                 assert sent["kind"] == type(panel.values).__name__.lower()
                 assert (sent["rows"]["count"], sent["columns"]["count"]) == panel.values.shape
                 assert found.tobytes() == travelled(panel.values).tobytes()
+
+
+def test_names_of_a_long_address_are_read_in_one_pass(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looks_at_all_names(params: QueryParams, name: str) -> list[str]:
+        raise AssertionError(f"{name} is looked for among all names")
+
+    monkeypatch.setattr(QueryParams, "getlist", looks_at_all_names)
+    names = "&".join(f"unknown{n}=" for n in range(2_000))
+    answer = browser.get(f"/previews/similarity/dim/64/128?length=40&heads=4&{names}")
+    pictures, _ = decoded(answer.content)
+    assert [*pictures] == ["128"]
+    (panel, *_) = pictures["128"]["similarity"]["panels"]
+    assert panel["rows"]["count"] == 40
+
+
+@pytest.mark.parametrize("asked", ["100", "nan", "../../etc/passwd", ";;", "%00", "9" * 4_000])
+def test_no_page_is_made_for_a_request_without_a_stop_of_the_slider(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(previews, "page_at", lambda now, folder: made.append(folder))
+    answer = browser.get(f"/previews/similarity/dim/64/{quote(asked, safe=';')}")
+    assert answer.status_code == 404 or decoded(answer.content)[0] == {}
+    assert made == []
 
 
 def test_what_does_not_follow_a_slider_is_not_sent_and_equal_values_are_sent_once(
