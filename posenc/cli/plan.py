@@ -112,6 +112,8 @@ def plan_context(
     config: str, context: int, trained: int | None, methods: str | None, search: bool,
     script: str | None, assume: str | None, as_json: bool,
 ) -> None:  # fmt: skip
+    if script and (as_json or methods is not None):
+        raise UsageError("--script goes with neither --json nor --methods.")
     model, name = read_model(config, assume)
     names = None if methods is None else [word.strip() for word in methods.split(",")]
     search = search or "base" in (script, *(names or ()))
