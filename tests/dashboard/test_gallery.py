@@ -29,6 +29,7 @@ from dashboard.settings import Setting
 from dashboard.state import State
 from dashboard.text import JOINER, plain
 from dashboard.write_gallery import write_gallery
+from posenc import __main__ as command
 from posenc import fields
 
 SIZE = 8 * 2**20  # bytes of a whole gallery
@@ -192,6 +193,41 @@ def test_command_writes_the_pages_of_a_link_and_names_what_it_ignored(
     assert "with base 500 and positions shown 32, all else at its default" in page
     assert "similarity of query 3 and each key" in page
     assert "Similarity</a>" in (tmp_path / "out" / "start.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("link", "ignored"),
+    [
+        ("/nope?base=500", "Ignored in this link: 'nope'.\n"),
+        ("nope", "Ignored in this link: 'nope'.\n"),
+        ("https://example.org/tools/posenc/?base=500", ""),
+        ("?base=500", ""),
+        ("/overview/?base=500", ""),
+    ],
+)
+def test_command_names_a_page_that_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str, ignored: str
+) -> None:
+    monkeypatch.setattr(all_pages, "files", lambda now: {"index.html": f"{now.setting.base:g}"})
+    result = CliRunner().invoke(write_gallery, [str(tmp_path / "out"), "--link", link])
+    assert (result.exit_code, result.stderr) == (0, ignored)
+    base = "500" if "500" in link else "10000"
+    assert (tmp_path / "out" / "index.html").read_text() == base
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"), [([""], "FOLDER"), (["out", "--link", "http://[x"], "address of a page")]
+)
+def test_command_refuses_no_folder_and_no_address_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], fact: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command.main, ["gallery", *words])
+    assert result.exit_code == 2
+    (line,) = result.output.splitlines()
+    assert line.startswith("Error: ")
+    assert fact in line
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_code_of_components_is_a_script_that_a_file_may_load() -> None:
