@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
 from posenc.cli.runs import PLUGIN, STORE
+from posenc.lab.corpus import TEXTS
 from posenc.lab.evaluate import Passed, evaluation_lengths, length_reached
 from posenc.lab.listing import run_name
 from posenc.lab.runs import Store
@@ -35,6 +36,13 @@ from posenc.text import install_command, with_advanced
 _ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
 FAILED = 1  # exit status where a run failed
 ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
+
+
+class _Text(click.Path):
+    """The path of a text, or a name of TEXTS."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value in TEXTS else super().convert(value, param, ctx)
 
 
 @click.command(
@@ -68,7 +76,11 @@ ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
 @click.option("--longest", default=16, help="Read to this many training lengths.")
 @click.option("--segments", default=256, help="Segments of text that are scored.")
 @click.option(
-    "--text", type=click.Path(exists=True, dir_okay=False), help="Default: Python's library."
+    "--text",
+    type=_Text(exists=True, dir_okay=False),
+    help=f"A file, or {' or '.join(TEXTS)}: the sources of Python's library without generated tables, or "
+    "its documentation, where training and validation have no 64 bytes in common. Default: all of its "
+    "sources.",
 )
 @click.option(
     "--scaling",
@@ -110,7 +122,7 @@ def train_schemes(
         raise click.ClickException("--store memory:// would be gone with the command.")
     opened.check_writable()
     # Absolute places: other processes have their own folders and environment.
-    path = str(Path(text).resolve()) if text else None
+    path = str(Path(text).resolve()) if text and text not in TEXTS else text
     plugins = loaded_plugins()
     tasks = [SweepTask(spec.record, opened.url, path, plugins) for spec in specs]
     try:

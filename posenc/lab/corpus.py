@@ -1,14 +1,17 @@
 """Text as bytes, split into training and validation."""
 
+import ast
 import functools
 import hashlib
 import platform
 import re
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
@@ -19,8 +22,16 @@ VALIDATION_SHARE = 10  # one file (or byte) in ten is for validation
 LEAST_BYTES = 20_000
 PAIR_COUNT = 0.01  # so that a pair that the training text lacks has a probability
 MOST_REPLACED = 0.1  # a file with a larger share of invalid UTF-8 is no text
+APART = 64  # bytes: no window of so many is in both sides of the texts of the protocol
+_LEAST_PIECE = 256  # bytes between two windows that are cut out; shorter pieces go too
 # Tests are repetitive; installed packages and build settings differ by machine.
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
+
+
+_TABLES = {"stringprep.py", "html/entities.py"}
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_AT_ONCE = 1 << 20  # windows
+_HASH_BASE = 0x9E3779B97F4A7C15  # odd
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +62,40 @@ class Corpus:
 @functools.cache
 def standard_library() -> Corpus:
     """Return the sources of Python's standard library without its tests."""
+    return from_files(f"standard library of Python {platform.python_version()}", _library_files())
+
+
+@functools.cache
+def library_code() -> Corpus:
+    """Return the standard library's sources without generated tables, its two sides apart."""
+    files = [(name, content) for name, content in _library_files() if not _is_table(name)]
+    return from_files(f"code of Python {platform.python_version()}", files, apart=APART)
+
+
+@functools.cache
+def library_prose() -> Corpus:
+    """Return English: the standard library's docstrings and pydoc's topics, its two sides apart.
+
+    Each module, and each topic, is one file.
+    """
+    from pydoc_data.topics import topics
+
+    files = [(f"topics/{name}", text.encode()) for name, text in topics.items()]
+    for name, content in _library_files():
+        if not _is_table(name) and (text := _docstrings(content)):
+            files.append((name, text.encode("utf-8", "replace")))
+    return from_files(f"documentation of Python {platform.python_version()}", files, apart=APART)
+
+
+# The names by which a command and a protocol ask for them.
+TEXTS: dict[str, Callable[[], Corpus]] = {
+    "library-code": library_code,
+    "library-prose": library_prose,
+}
+
+
+def _library_files() -> list[tuple[str, bytes]]:
+    """Return the names and bytes of the standard library's sources without its tests."""
     root = Path(sysconfig.get_path("stdlib"))
     files = []
     for path in root.rglob("*.py"):
@@ -58,12 +103,33 @@ def standard_library() -> Corpus:
         skipped = _SKIPPED.intersection(relative.parts) or path.name.startswith("_sysconfigdata")
         if not skipped:
             files.append((relative.as_posix(), path.read_bytes()))
-    return from_files(f"standard library of Python {platform.python_version()}", files)
+    return files
 
 
-def from_files(name: str, files: Iterable[tuple[str, bytes]]) -> Corpus:
+def _is_table(name: str) -> bool:
+    """Return whether a source is a generated table, or a text that is no code."""
+    return name.startswith(("encodings/", "pydoc_data/")) or name in _TABLES
+
+
+def _docstrings(source: bytes) -> str:
+    """Return the docstrings of a module, in the order of the source, "" if it cannot be parsed."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # a file of examples of another version
+        return ""
+    found = (
+        (node.body[0].lineno, ast.get_docstring(node) or "")
+        for node in ast.walk(tree)
+        if isinstance(node, _DOCUMENTED) and node.body
+    )
+    return "\n\n".join(text for _, text in sorted(found) if text)
+
+
+def from_files(name: str, files: Iterable[tuple[str, bytes]], *, apart: int = 0) -> Corpus:
     """Return the corpus of (path, bytes); a hash of the paths chooses the files for validation.
 
+    apart: where it is not 0, what is in both sides in a window of so many bytes is cut out of the
+        validation side.
     Raises CorpusError for fewer than 20,000 bytes, or fewer than 1,000 for validation.
     """
     sides: tuple[list[bytes], list[bytes]] = ([], [])
@@ -74,7 +140,45 @@ def from_files(name: str, files: Iterable[tuple[str, bytes]]) -> Corpus:
         validates = int(hashlib.sha256(path.encode()).hexdigest(), 16) % VALIDATION_SHARE == 0
         sides[validates].append(content)
     train, validation = (b"\n".join(side) for side in sides)
+    if apart:
+        digest.update(f"apart {apart}, pieces of {_LEAST_PIECE}".encode())
+        validation = _apart_from(train, validation, apart)
     return _corpus(name, train, validation, digest.hexdigest())
+
+
+def _apart_from(train: bytes, text: bytes, size: int) -> bytes:
+    """Return a text without the windows of `size` bytes that the training text has, too.
+
+    What is left between two of them stays if it has _LEAST_PIECE bytes.
+    """
+    if len(text) < size:
+        return text
+    own = _window_hashes(text, size)
+    known = np.unique(own)
+    is_seen = np.zeros(len(known), dtype=bool)
+    for start in range(0, len(train) - size + 1, _AT_ONCE):  # bounds the memory
+        part = _window_hashes(train[start : start + _AT_ONCE + size - 1], size)
+        place = np.searchsorted(known, part).clip(max=len(known) - 1)
+        is_seen[place[known[place] == part]] = True
+    starts = np.flatnonzero(is_seen[np.searchsorted(known, own)])
+    covered = np.zeros(len(text) + 1, dtype=np.int64)
+    np.add.at(covered, starts, 1)
+    np.add.at(covered, starts + size, -1)
+    kept = np.concatenate(([False], covered.cumsum()[:-1] == 0, [False]))
+    (edges,) = np.nonzero(np.diff(kept))
+    pieces = edges.reshape(-1, 2).tolist()
+    return b"\n".join(text[first:end] for first, end in pieces if end - first >= _LEAST_PIECE)
+
+
+def _window_hashes(text: bytes, size: int) -> npt.NDArray[np.uint64]:
+    """Return a hash of every window of `size` bytes, a power of two: a polynomial modulo 2^64."""
+    hashes = np.frombuffer(text, np.uint8).astype(np.uint64) + np.uint64(1)
+    factor, width = np.uint64(_HASH_BASE), 1
+    with np.errstate(over="ignore"):
+        while width < size:  # two neighbours make a window twice as wide
+            hashes = hashes[:-width] * factor + hashes[width:]
+            factor, width = factor * factor, 2 * width
+    return hashes
 
 
 def from_text(name: str, content: bytes) -> Corpus:

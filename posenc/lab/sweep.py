@@ -18,7 +18,7 @@ from typing import Any
 from posenc import fields, limits
 from posenc.checkpoints.safetensors_file import opened
 from posenc.errors import CheckpointError, ConfigError, CorpusError, PosencError, quoted
-from posenc.lab.corpus import Corpus, from_text, standard_library
+from posenc.lab.corpus import TEXTS, Corpus, from_text, standard_library
 from posenc.lab.evaluate import Passed
 from posenc.lab.model import ModelSize
 from posenc.lab.run_once import run_once
@@ -37,7 +37,7 @@ MAX_SEEDS = 1_000  # of one sweep
 class SweepTask:
     """One run as plain values.
 
-    text: a path, None for the standard library. plugins: paths of files that register its scheme; every
+    text: of `read_text`. plugins: paths of files that register its scheme; every
     machine that runs the task needs them.
     """
 
@@ -114,9 +114,11 @@ def run_task(
 
 
 def read_text(path: str | None) -> Corpus:
-    """Return the corpus of a text file, or of the standard library."""
+    """Return the corpus of a text file or of a name of TEXTS, that of the standard library for None."""
     if path is None:
         return standard_library()
+    if path in TEXTS:
+        return TEXTS[path]()
     try:
         with opened(path) as source:
             content = bytes(source.read(0, source.size))

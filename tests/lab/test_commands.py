@@ -23,6 +23,7 @@ from click.testing import CliRunner, Result
 from posenc.__main__ import main
 from posenc.cli import train
 from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
+from posenc.lab.corpus import TEXTS
 from posenc.lab.evaluate import evaluated_tokens, evaluation_lengths
 from posenc.lab.run_once import checkpoint_of, run_once
 from posenc.lab.summary import comparison
@@ -204,6 +205,16 @@ def test_other_tasks_need_no_text(task: str) -> None:
     listed = run("runs").output
     assert "at least half right" in listed
     assert ("right within the training range" in listed) == (task == "recall")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_of_the_library_are_asked_for_by_name(name: str, folder: Path) -> None:
+    result = run("train", "--text", name, *FAST, "--scheme", "none")
+    assert result.exit_code == 0, result.output
+    (found,) = Store()
+    corpus = TEXTS[name]()
+    asked = found.specification
+    assert (asked.corpus, asked.corpus_name) == (corpus.sha256, corpus.name)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Corpora: which files validate, hashes, cutting and decoding of text."""
 
+import hashlib
 import itertools
 import math
 import random
@@ -13,7 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posenc.errors import CorpusError
-from posenc.lab.corpus import PAIR_COUNT, decoded, from_files, from_text, standard_library
+from posenc.lab.corpus import (
+    PAIR_COUNT,
+    decoded,
+    from_files,
+    from_text,
+    library_code,
+    library_prose,
+    standard_library,
+)
 from tests.lab.small_runs import sentences
 
 
@@ -148,3 +157,63 @@ def test_standard_library_leaves_out_tests_and_installed_packages() -> None:
     outside = [Path(pytest.__file__), Path(torch.__file__), *root.glob("_sysconfigdata*.py")]
     for path in [*outside, *tests]:
         assert not contains(path), path
+
+
+@pytest.mark.parametrize("shared", [64, 65, 300])
+def test_sides_that_are_apart_have_no_window_in_common(shared: int) -> None:
+    """By a plain loop over sets of windows; one byte less in common may stay."""
+    draw = random.Random(shared)
+    sides = {name: draw.randbytes(700) for name, _ in make_files()}
+    validating = [name for name in sides if name_validates(name)]
+    training = next(name for name in sides if not name_validates(name))
+    first, second = validating[:2]
+    common = sides[training][100 : 100 + shared]
+    sides[first] = sides[first][:310] + common + sides[first][310:]
+    sides[second] = sides[second][:310] + common[:63] + sides[second][310:]
+    corpus = from_files("made up", sides.items(), apart=64)
+    train, validation = as_bytes(corpus.train), as_bytes(corpus.validation)
+    seen = windows(train, 64)
+    assert not seen & windows(validation, 64)
+    whole = from_files("made up", sides.items())
+    assert as_bytes(whole.train) == train
+    assert windows(as_bytes(whole.validation), 64) & seen
+    assert corpus.sha256 != whole.sha256
+    assert sides[second] in validation
+    assert sides[first][:310] + b"\n" + sides[first][310 + len(common) :] in validation
+
+
+def name_validates(name: str) -> bool:
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10 == 0
+
+
+def windows(text: bytes, size: int) -> set[bytes]:
+    return {text[start : start + size] for start in range(len(text) - size + 1)}
+
+
+def test_short_pieces_between_what_is_in_both_sides_go_too() -> None:
+    draw = random.Random(1)
+    names = [name for name, _ in make_files()]
+    sides = {name: draw.randbytes(700) for name in names}
+    validating = next(name for name in names if name_validates(name))
+    training = next(name for name in names if not name_validates(name))
+    piece, known = draw.randbytes(255), sides[training]
+    sides[validating] = known[:100] + piece + known[200:300] + piece + b"+" + known[400:500]
+    validation = as_bytes(from_files("made up", sides.items(), apart=64).validation)
+    assert piece + b"+" in validation
+    assert validation.count(piece) == 1
+
+
+@pytest.mark.long  # a loop over 11 million bytes
+def test_texts_of_the_library_are_apart_and_have_no_generated_table() -> None:
+    code, prose = library_code(), library_prose()
+    for corpus in (code, prose):
+        train, validation = as_bytes(corpus.train), as_bytes(corpus.validation)
+        own = windows(validation, 64)
+        seen = sum(train[start : start + 64] in own for start in range(len(train) - 63))
+        assert seen == 0
+        assert b"decoding_table" not in train + validation
+    assert b"def from_float(cls, f):" in as_bytes(code.train) + as_bytes(code.validation)
+    sentences_of_both = as_bytes(prose.train) + as_bytes(prose.validation)
+    assert b"Converts a float to a decimal number, exactly." in sentences_of_both  # a docstring
+    assert b'The "assert" statement' in sentences_of_both  # a topic
+    assert b"def from_float" not in sentences_of_both
