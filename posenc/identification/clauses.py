@@ -112,18 +112,26 @@ def cause_clause(cause: Cause) -> str:
 
 def mistake_clause(mistake: Mistake) -> str:
     """Return what is wrong with frequencies or columns, as a clause."""
-    values: tuple[object, ...] = mistake.values
-    if mistake.word == "another number":
-        label, value, own = mistake.values
-        values = label, fields.described(value), fields.described(own)
-    elif mistake.word == "ramp ends":
-        values = _WHOLE_PAIRS[bool(values[0])]
-    elif mistake.word == "another base" and len(values) == 3:
-        return MISTAKES["NTK base"].format(*values)
-    elif mistake.word == "axes":
-        ways = (_IN_SECTIONS, _IN_TURN) if values[0] else (_IN_TURN, _IN_SECTIONS)
-        values = (f"{ways[0]}, where the scheme has them {ways[1]}",)
-    return MISTAKES[mistake.word].format(*values)
+    word: str = mistake.word
+    values: tuple[Any, ...] = mistake.values
+    match word, values:
+        case "another number", (scheme, name, value, own):
+            label = fields.rules(scheme)[name].label.lower()
+            values = label, fields.described(value), fields.described(own)
+        case "not scaled" | "scaled twice", (scheme,):
+            values = (scheme.words or scheme.label,)
+        case "every frequency divided", (factor, scheme):
+            values = factor, scheme.words or scheme.label
+        case "rounded frequencies", (dtype,):
+            values = (str(dtype).removeprefix("torch."),)
+        case "ramp ends", (rounded,):
+            values = _WHOLE_PAIRS[bool(rounded)]
+        case "another base", (_, _, _):
+            word = "NTK base"
+        case "axes", (in_turn,):
+            ways = (_IN_SECTIONS, _IN_TURN) if in_turn else (_IN_TURN, _IN_SECTIONS)
+            values = (f"{ways[0]}, where the scheme has them {ways[1]}",)
+    return MISTAKES[word].format(*values)
 
 
 def size_clause(size: Size) -> str:

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc import fields
 from posenc.errors import ConfigError
 from posenc.identification.columns import Arrangement
 from posenc.identification.frequency_fit import (
@@ -32,10 +31,10 @@ _DIVISORS = (2, 3, 4, 5, 6, 8, 10, 16, 32, 64)
 
 
 class Mistake(NamedTuple):
-    """A mistake in frequencies or columns: a word of `clauses.MISTAKES` and the numbers that it names."""
+    """A mistake in frequencies or columns: a word of `clauses.MISTAKES` and the values that it names."""
 
     word: str
-    values: tuple[str | float | int, ...] = ()
+    values: tuple[RopeConfig | torch.dtype | str | float, ...] = ()
 
 
 class Variant(NamedTuple):
@@ -72,8 +71,7 @@ def _other_numbers_of_scaling(scheme: RopeConfig, length: int) -> Iterator[Varia
         scaled = other.at_length(length)
         frequencies = scaled.unscaled().inv_freq / scaled.divisors()
         if not torch.equal(frequencies, expected):
-            label = fields.rules(scheme)[name].label.lower()
-            mistake = Mistake("another number", (label, value, own))
+            mistake = Mistake("another number", (scheme, name, value, own))
             if name == "truncate":
                 mistake = Mistake("ramp ends", (value,))
             yield Variant(mistake, frequencies, other.attention_scaling())
@@ -89,7 +87,7 @@ def _other_exponents(scheme: RopeConfig, length: int) -> Iterator[Variant]:
 
 def _other_bases(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Iterator[Variant]:
     own = scheme.base
-    mistakes = []
+    mistakes: list[tuple[float, ...]] = []
     for base in dict.fromkeys(bases):
         scalings = ntk_scalings(scheme.rotary_dim, base, [own])
         mistakes += [(scaling.larger_base, own, scaling.factor) for scaling in scalings]
@@ -143,19 +141,18 @@ def _mistakes(
     yield Mistake("exponent", ("m/d",)), plain.sqrt()
     yield Mistake("reversed pairs"), expected.flip(0)
     for dtype in (torch.bfloat16, torch.float16):
-        name = str(dtype).removeprefix("torch.")
-        yield Mistake("rounded frequencies", (name,)), expected.to(dtype).double()
+        yield Mistake("rounded frequencies", (dtype,)), expected.to(dtype).double()
 
 
 def _of_scaling(
     scheme: ScaledRopeConfig, expected: Float[Tensor, " p"], plain: Float[Tensor, " p"], length: int
 ) -> Iterator[tuple[Mistake, Float[Tensor, " p"]]]:
-    words, factor = scheme.words or scheme.label, scheme.factor
+    factor = scheme.factor
     trained = int(getattr(scheme, "trained_length", 0))
-    yield Mistake("not scaled", (words,)), plain
+    yield Mistake("not scaled", (scheme,)), plain
     yield Mistake("short texts", (length,)), rope_frequencies(scheme, length=1)[0]
     yield Mistake("long texts", (length,)), rope_frequencies(scheme, length=MAX_POSITION)[0]
-    yield Mistake("scaled twice", (words,)), expected.square() / plain
+    yield Mistake("scaled twice", (scheme,)), expected.square() / plain
     if isinstance(
         scheme, RotationRampConfig
     ):  # whose pairs are chosen by the frequencies it is given
@@ -164,8 +161,8 @@ def _of_scaling(
         share = (
             ((turns - low) / (high - low)).clamp(0, 1) if high > low else (turns >= low).double()
         )
-        yield Mistake("scaled twice", (words,)), expected / blended(share, factor)
-    yield Mistake("every frequency divided", (factor, words)), plain / factor
+        yield Mistake("scaled twice", (scheme,)), expected / blended(share, factor)
+    yield Mistake("every frequency divided", (factor, scheme)), plain / factor
     if trained and trained * factor <= MAX_POSITION:
         longer = scheme.replace(trained_length=int(trained * factor))
         other, _ = rope_frequencies(longer, length=length)
