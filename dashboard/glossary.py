@@ -36,8 +36,6 @@ TERMS = {
     "and the other's key.",
     "Residual": "What a fit leaves unexplained, relative to what it should explain: 0 is exact, 1 is no "
     "better than predicting zero.",
-    "Rounding step (eps)": "The distance from 1 to the next larger number of a format, "
-    "1.2\u00a0×\u00a010⁻⁷ in float32. An error in rounding steps is relative.",
     "Training length": "Tokens of the longest text in training. Training shows no position past it.",
     "Wavelength": "Tokens until a pair completes one turn: 2 pi over its frequency.",
 }
