@@ -54,3 +54,8 @@ def test_no_heading_skips_a_level(visitor: Visit) -> None:
         go(page, path)
         levels = page.evaluate(LEVELS)
         assert (levels[0], {*levels}) == (1, {1, 2}), path
+
+
+def test_closed_claim_has_the_colour_of_text(visitor: Visit) -> None:
+    lines = visitor().open("claims").locator("summary").filter(has_text="False.")
+    expect(lines.first).to_have_css("opacity", "1")

@@ -123,7 +123,6 @@ def _groups(setting: Setting, verdicts: Mapping[str, Verdict], options: Options)
 
 def _line(claim: Claim, verdict: Verdict, setting: Setting, options: Options) -> Drawer:
     """Return a claim in a line: verdict, claim and deciding number; it opens to its evidence."""
-    # A coloured badge in a closed line has too little contrast.
     outcome, number = data.OUTCOMES[verdict.status], verdict.decides
     title = f":material/{outcome.icon}: **{outcome.word}.** {plain(claim.sentence)}"
     if number is not None:
