@@ -259,13 +259,16 @@ class _Both:
             difference = f"{self.names['B']} minus {self.names['A']}"
             heading = "Difference: B minus A"
             rows.append((heading, f"{b.key}_change", changes, colours, difference))
+        drawn = [row for row in rows if row[2]]
+        keys = sorted((key for _, key, *_ in drawn), key=lambda key: key != b.key)
         columns: list[list[Block]] = []
-        for heading, key, panels, colours, name in rows:
+        for heading, key, panels, colours, name in drawn:
             text, together = f"{heading}. {b.text}", 1 if panels is changes else b.together
             row = replace(
-                b, key=key, panels=panels, scale=colours, name=name, text=text, together=together
-            )
-            columns += [[_heading(heading), row]] if panels else []
+                b, key=key, panels=panels, scale=colours, name=name, text=text, together=together,
+                beside=(*keys,) if len(keys) > 1 else (),
+            )  # fmt: skip
+            columns.append([_heading(heading), row])
         return [*note, Columns(columns)]
 
     def unchanged(self, titles: Sequence[str]) -> str:

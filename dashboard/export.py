@@ -99,7 +99,7 @@ def _readme(page: Page, blocks: Sequence[Block], link: str, *, compared: bool) -
         row = picture.row(page.title)
         low, high = number(row.scale.low), number(row.scale.high)
         for figure, panel in _panels(row):
-            title = "; ".join(filter(None, (row.title, panel.title, panel.subtitle)))
+            title = "; ".join(filter(None, (row.caption, panel.title, panel.subtitle)))
             captions.append(
                 f"figures/{figure}.png: {title}. Colours from {low} to {high}. Down: "
                 f"{panel.row_label or row.row_label}. Across: {panel.column_label or row.column_label}."

@@ -101,7 +101,7 @@ def matrix(panel: Panel, row: Row) -> Spec:
         "data": {"values": [{}]},
         "layer": [cells, bar, *lines],
     }
-    below = filter(None, (row.title, "; ".join(filter(None, notes))))
+    below = filter(None, (row.caption, "; ".join(filter(None, notes))))
     return titled(spec, panel.title, *below, projected=False)
 
 

@@ -95,7 +95,8 @@ class Matrices:
 
     scale: the colours, or how they follow from all panels that share them. unit: what a value is, in the
     plural. text: what a reader hears instead. cell: the pinned query and key. takes_cell: the options that
-    a click on a cell sets. name: of its setting, beside another.
+    a click on a cell sets. name: of its setting, beside another. beside: keys of the rows that one picture
+    saves with this one, that of B first.
     """
 
     key: str
@@ -110,6 +111,7 @@ class Matrices:
     cell: tuple[int, int] | None = None
     takes_cell: tuple[str, str] | None = None
     name: str = ""
+    beside: tuple[str, ...] = ()
 
     def row(self, title: str) -> MatrixRow:
         """Return the row as its component draws it. title: of the page, over a saved picture."""
@@ -118,7 +120,9 @@ class Matrices:
             key=self.key,
             scale=self.scale if isinstance(self.scale, Scale) else self.scale(self.panels),
             text_alternative=self.text,
-            title=", ".join(filter(None, (title, self.name))),
+            title=title,
+            heading=self.name,
+            beside=self.beside,
             row_label=self.row_label,
             column_label=self.column_label,
             height=self.height,

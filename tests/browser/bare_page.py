@@ -108,12 +108,12 @@ def show_data(page: Page, kind: str, key: str, data: bytes | dict[str, Any]) -> 
 
 def show_row(
     page: Page, panels: Sequence[Panel], scale: Scale | None = None, *, key: str = "first",
-    height: int | None = None, title: str = "",
+    height: int | None = None, title: str = "", heading: str = "", beside: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Draw a row of matrices under this key."""
     scale = scale or Scale(-1.0, 1.0, "diverging", "cosine similarity")
     sent = Row(panels=panels, key=key, scale=scale, text_alternative="Three forms side by side",
-               height=height, title=title)  # fmt: skip
+               height=height, title=title, heading=heading, beside=beside)  # fmt: skip
     show_data(page, "matrix", key, encode(sent))
 
 

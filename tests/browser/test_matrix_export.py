@@ -103,6 +103,38 @@ def test_picture_has_training_length_blanks_and_pinned_cell(page: Page, tmp_path
     assert not np.array_equal(marked.part(readout), plain.part(readout))
 
 
+def test_rows_that_are_compared_are_one_picture_with_a_heading_each(
+    page: Page, tmp_path: Path
+) -> None:
+    beside, panels = ("second", "first"), example_panels()[:1]
+    for key, heading in (("first", "A: base 500"), ("second", "B: base 100")):
+        show_row(page, panels, key=key, title="Similarity", heading=heading, beside=beside)
+    pictures = [Picture(page, tmp_path)]  # saved by the button of the first row
+    with page.expect_download() as waiting:
+        row(page, "second").get_by_role("button", name="Save PNG of this comparison").click()
+    waiting.value.save_as(tmp_path / "again.png")
+    assert pictures[0].name == waiting.value.suggested_filename == "posenc-second.png"
+    again = np.asarray(Image.open(tmp_path / "again.png").convert("RGB")).astype(int)
+    assert np.array_equal(again, pictures[0].pixels)
+    picture, title = pictures[0], 28
+    # The second click has scrolled the page.
+    panels_at, legends = (
+        [box_of(row(page, key).locator(part).first) for key in beside]
+        for part in (".panel", ".legend")
+    )
+    picture.top = min(box["y"] for box in panels_at) - MARGIN - 2 * title  # title and headings
+    height = max(box["y"] + box["height"] for box in legends) + MARGIN - picture.top
+    assert picture.image.height == pytest.approx(height * picture.scale, abs=3)
+    for key in beside:
+        canvas = picture.part(row(page, key).locator("canvas").first)
+        assert np.ptp(canvas.reshape(-1, 3), axis=0).min() > 100
+        box = box_of(row(page, key).locator(".panel").first)
+        y = round((box["y"] - picture.top) * picture.scale)
+        x = round((box["x"] - picture.left) * picture.scale)
+        over = picture.pixels[y - round(title * picture.scale) : y, x : x + 160]
+        assert np.abs(over - picture.pixels[0, 0]).max() > 100, key
+
+
 def test_title_stands_above_the_picture_and_its_end_is_not_cut_off(
     page: Page, tmp_path: Path
 ) -> None:

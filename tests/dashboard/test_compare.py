@@ -118,7 +118,16 @@ def test_what_a_alone_has_comes_last() -> None:
     assert isinstance(heading, Text)
     assert heading.text == r"**A\: base 500**"
     assert isinstance(matrices, Matrices)
-    assert matrices.row("Title").title == "Title, A: base 500"
+    assert matrices.row("Title").caption == "Title, A: base 500"
+
+
+def test_one_picture_saves_matrices_of_a_of_b_and_their_difference() -> None:
+    page = both(page_of(row({"RoPE": [[1.0]]})), page_of(row({"RoPE": [[0.5]]})))
+    rows = [block.row("Title") for block in page.all_blocks if isinstance(block, Matrices)]
+    assert [each.heading for each in rows] == [
+        "A: base 500", "B: base 10,000", "B: base 10,000 minus A: base 500"
+    ]  # fmt: skip
+    assert {(*each.beside,) for each in rows} == {("row", "row_pinned", "row_change")}
 
 
 def test_matrices_of_a_stand_left_of_b_and_of_their_difference() -> None:

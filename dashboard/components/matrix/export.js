@@ -2,15 +2,17 @@
 //
 // Every place is read from the page, where the browser has laid out and wrapped the text, so the
 // picture looks like the screen. Hints and buttons stay out; a pinned cell and its values stay in. The row's
-// title, which the page has in its headings, stands above.
+// title, which the page has in its headings, stands above. Rows that are compared are one picture, whose
+// parts stand where they do on the page, each under its own heading.
 
 const MARGIN = 16; // CSS pixels around the picture
 const TITLE = { size: 16, height: 28 }; // CSS pixels
 const MOST_PIXELS = 64e6; // what browsers can be trusted to hold in one canvas
 
-/** Draw the row and hand it to the browser as the file posenc-<name>.png. */
+/** Draw the row, and those compared with it, and hand them to the browser as the file posenc-<name>.png. */
 async function savePng(row) {
-  const canvas = drawPicture(row);
+  const rows = row.beside.map((name) => PREVIEW.pictures.get(name)).filter((one) => one?.root.isConnected);
+  const canvas = drawPicture(rows.includes(row) ? rows : [row]);
   const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
   if (!blob) {
     write(row.live, "This browser could not make the picture");
@@ -18,33 +20,51 @@ async function savePng(row) {
   }
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
-  link.download = `posenc-${row.name.replace(/[^\w-]+/g, "-")}.png`;
+  link.download = `posenc-${(row.beside[0] ?? row.name).replace(/[^\w-]+/g, "-")}.png`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   write(row.live, `Saved ${link.download}`);
 }
 
-function drawPicture(row) {
-  const parts = [...row.views.map((view) => view.figure), row.legend.legend];
-  const pen = new Pen(row.root, parts, exportScale(row), row.title);
-  row.panels.forEach((panel, n) => drawPanel(pen, panel, row.views[n], row.at));
-  drawLegend(pen, row.legend);
-  for (const part of parts) pen.texts(part);
+function drawPicture(rows) {
+  const [{ root, title, heading }] = rows;
+  const several = rows.length > 1;
+  const names = [title, several ? "" : heading].filter(Boolean).join(", ");
+  const pen = new Pen(root, rows.flatMap(partsOf), exportScale(rows), names, several);
+  for (const row of rows) {
+    row.panels.forEach((panel, n) => drawPanel(pen, panel, row.views[n], row.at));
+    drawLegend(pen, row.legend);
+    for (const part of partsOf(row)) pen.texts(part);
+    if (several) pen.heading(row.heading, row.views[0].figure);
+  }
   return pen.canvas;
 }
 
+function partsOf({ views, legend }) {
+  return [...views.map((view) => view.figure), legend.legend];
+}
+
 /** Picture pixels per CSS pixel: 2 or more, whole cells stay whole, every cell gets a pixel. */
-function exportScale({ root, views, panels }) {
+function exportScale(rows) {
   const step = devicePixelRatio * Math.ceil(2 / devicePixelRatio);
-  const crowded = views.map(({ canvas }, n) => {
-    const { rows, columns } = panels[n].shown;
-    const { width, height } = canvas.getBoundingClientRect();
-    return Math.max(columns.count / width, rows.count / height);
-  });
-  const { width, height } = root.getBoundingClientRect();
-  const most = Math.sqrt(MOST_PIXELS / (width * height));
+  const crowded = rows.flatMap(({ views, panels }) =>
+    views.map(({ canvas }, n) => {
+      const { rows, columns } = panels[n].shown;
+      const { width, height } = canvas.getBoundingClientRect();
+      return Math.max(columns.count / width, rows.count / height);
+    }),
+  );
+  const { left, right, top, bottom } = boxAround(rows.map(({ root }) => root));
+  const most = Math.sqrt(MOST_PIXELS / ((right - left) * (bottom - top)));
   const steps = Math.min(Math.ceil(Math.max(...crowded, 1) / step), Math.floor(most / step));
   return step * Math.max(steps, 1);
+}
+
+/** The rectangle of the page that holds all of some elements. */
+function boxAround(elements) {
+  const boxes = elements.map((element) => element.getBoundingClientRect());
+  const [first, last] = [Math.min, Math.max].map((pick) => (side) => pick(...boxes.map((box) => box[side])));
+  return { left: first("left"), right: last("right"), top: first("top"), bottom: last("bottom") };
 }
 
 function drawPanel(pen, panel, view, at) {
@@ -97,21 +117,22 @@ function drawLegend(pen, { colours, ticks, blank, boundary }) {
 
 /** Draws on a canvas of its own what stands at a place of the page. */
 class Pen {
-  /** `parts` are the elements that the picture holds; `scale` its pixels per CSS pixel; `title` may be "". */
-  constructor(root, parts, scale, title) {
+  /** `parts` are the elements that the picture holds; `scale` its pixels per CSS pixel; `title` may be "".
+   *  `headed`: whether the parts have headings under it. */
+  constructor(root, parts, scale, title, headed) {
     const style = getComputedStyle(root);
     this.canvas = document.createElement("canvas");
     this.context = this.canvas.getContext("2d");
     const font = `600 ${TITLE.size * scale}px ${style.fontFamily}`;
-    this.context.font = font;
+    this.font = this.context.font = font;
     const titleWidth = this.context.measureText(title).width / scale;
-    const boxes = parts.map((part) => part.getBoundingClientRect());
-    const left = Math.min(...boxes.map((box) => box.left)) - MARGIN;
-    const top = Math.min(...boxes.map((box) => box.top)) - MARGIN - (title ? TITLE.height : 0);
+    const box = boxAround(parts);
+    const left = box.left - MARGIN;
+    const top = box.top - MARGIN - TITLE.height * ((title ? 1 : 0) + (headed ? 1 : 0));
     this.origin = { left, top };
     this.scale = scale;
-    const right = Math.max(...boxes.map((box) => box.right), left + MARGIN + titleWidth) + MARGIN;
-    const bottom = Math.max(...boxes.map((box) => box.bottom)) + MARGIN;
+    const right = Math.max(box.right, left + MARGIN + titleWidth) + MARGIN;
+    const bottom = box.bottom + MARGIN;
     this.canvas.width = Math.round((right - left) * scale);
     this.canvas.height = Math.round((bottom - top) * scale);
     this.text = style.color;
@@ -119,6 +140,13 @@ class Pen {
     this.fill({ x: 0, y: 0, width: this.canvas.width, height: this.canvas.height }, paper);
     Object.assign(this.context, { font, fillStyle: this.text });
     this.context.fillText(title, MARGIN * scale, (MARGIN + TITLE.size) * scale);
+  }
+
+  /** A heading in the font of the title, over an element. */
+  heading(text, element) {
+    const { x, y } = this.box(element);
+    Object.assign(this.context, { font: this.font, fillStyle: this.text, textBaseline: "alphabetic" });
+    this.context.fillText(text, x, y - (TITLE.height - TITLE.size) * this.scale);
   }
 
   /** The place of an element, or of a rectangle of the page, in whole picture pixels. */

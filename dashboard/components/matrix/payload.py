@@ -93,10 +93,11 @@ class Row:
     """Panels side by side on one colour scale and under one crosshair, and what is said of all of them.
 
     key: names the row for good. text_alternative: the sentence a reader hears instead of the picture.
-    title: over a saved picture; on the page a heading says it. height: of the plots in CSS pixels, None
-    for square ones. together: how many panels in a row belong together; no line ends between them where
-    there is room for one group. cell: the pinned query and key of a row that tells the page which cell is
-    pinned; (0, 0) is none.
+    title: over a saved picture; on the page a heading says it. heading: what it is beside others. beside:
+    keys of rows that one picture saves with this one, itself among them; the first names the file.
+    height: of the plots in CSS pixels, None for square ones. together: how many panels in a row belong
+    together; no line ends between them where there is room for one group. cell: the pinned query and key
+    of a row that tells the page which cell is pinned; (0, 0) is none.
     """
 
     panels: Sequence[Panel]
@@ -104,11 +105,18 @@ class Row:
     scale: Scale
     text_alternative: str
     title: str = ""
+    heading: str = ""
+    beside: Sequence[str] = ()
     row_label: str = "query position"
     column_label: str = "key position"
     height: int | None = None
     together: int = 1
     cell: tuple[int, int] | None = None
+
+    @property
+    def caption(self) -> str:
+        """The title of a picture of this row alone."""
+        return ", ".join(filter(None, (self.title, self.heading)))
 
 
 def encode(row: Row) -> bytes:
@@ -138,6 +146,8 @@ def row_header(row: Row, sent: Sequence[bytes]) -> dict[str, Any]:
             for panel, values in zip(row.panels, sent, strict=True)
         ],
     }
+    if row.heading:
+        header |= {"heading": row.heading, "beside": list(row.beside)}
     if row.cell is not None:
         header["cell"] = list(row.cell)
     return header

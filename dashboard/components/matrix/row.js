@@ -35,6 +35,10 @@ class Row {
   show(row) {
     ({ panels: this.panels, scale: this.scale, height: this.height, name: this.name } = row);
     ({ together: this.together, title: this.title } = row);
+    ({ heading: this.heading = "", beside: this.beside = [] } = row);
+    const saved = this.beside.length ? "Save PNG of this comparison" : "Save PNG of this row";
+    this.tools.png.title = saved;
+    this.tools.png.setAttribute("aria-label", saved);
     while (this.views.length > this.panels.length) this.views.pop().figure.remove();
     while (this.views.length < this.panels.length) this.addPanel();
     this.active = Math.min(this.active, this.panels.length - 1);
