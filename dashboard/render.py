@@ -88,7 +88,7 @@ class Renderer:
             st.caption(page.beside)
         for reason in dict.fromkeys(page.reasons.values()):
             st.info(plain(reason), icon=":material/info:")
-        self.blocks(page.blocks, st)
+        self.blocks(staged(page.blocks) if self.presenting else page.blocks, st)
 
     def blocks(self, blocks: Sequence[Block], place: Any) -> None:
         """Draw blocks under each other; a fault in one leaves the others, and is said in its place."""
@@ -180,13 +180,16 @@ class Renderer:
                 pass  # of the drawer and the export
             case Controls():
                 self._controls(block, place)
+            case Columns(stage=True) if self.presenting:
+                for part in block.parts:
+                    self.blocks(part, place)
             case Columns():
                 columns = place.columns(list(block.widths) or len(block.parts), gap="medium")
                 for column, part in zip(columns, block.parts, strict=True):
                     self.blocks(part, column)
 
     def _chart(self, chart: Chart, place: Any) -> None:
-        spec = theme.for_projector(chart.spec) if self.presenting else chart.spec
+        spec = theme.for_projector(chart.spec, chart.stage) if self.presenting else chart.spec
         spec = theme.titled(
             spec, chart.title, chart.subtitle(self.title), projected=self.presenting
         )
@@ -234,6 +237,11 @@ class Renderer:
         kind = kind_of(link.page)
         changed = session.current().changed(link.page, kind, link.changes)
         return state.to_query(changed, link.page, kind) or {state.VERSIONED: [state.VERSION]}
+
+
+def staged(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks of a page in the order in which they are presented."""
+    return sorted(blocks, key=lambda block: not (isinstance(block, Columns) and block.stage))
 
 
 def findings(

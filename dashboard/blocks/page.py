@@ -12,10 +12,14 @@ from dashboard.blocks.texts import Code, Data, Drawing, Findings, Formula, Metri
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Blocks beside each other, under each other on a phone. widths: of the columns, one another."""
+    """Blocks beside each other, under each other on a phone. widths: of the columns, one another.
+
+    stage: whether they come first while the page is presented, each as wide as the page.
+    """
 
     parts: Sequence[Sequence["Block"]]
     widths: Sequence[float] = ()
+    stage: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,8 @@ class Chart:
     of the range of all values; 0 for no names. alt: what a screen reader says in place of the title and the
     ends of the lines. sizes: what made it, for a saved picture. pinned: the names of A and B where both
     are in it. listed: whether its numbers are in the data;
-    not where a `Data` has them in full.
+    not where a `Data` has them in full. stage: its height in CSS pixels while the page is presented, 0 for
+    what its larger text takes beside its usual one.
     """
 
     key: str
@@ -44,6 +45,7 @@ class Chart:
     sizes: str = ""
     pinned: Names | None = None
     listed: bool = True
+    stage: int = 0
 
     @cached_property
     def spec(self) -> Spec:

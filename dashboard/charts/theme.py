@@ -226,10 +226,15 @@ def titled(spec: Spec, title: str, *below: str, projected: bool) -> Spec:
     return spec | taller | {"title": text, "config": config}
 
 
-def for_projector(spec: Spec) -> Spec:
-    """Return a specification with text large enough to be read in class, whatever sizes it sets itself."""
+def for_projector(spec: Spec, stage: int = 0) -> Spec:
+    """Return a specification with text large enough to be read in class, whatever sizes it sets itself.
+
+    stage: its height in CSS pixels, 0 for one that makes room for the larger text.
+    """
     larger: Spec = _without(spec, _OWN_SIZES)
-    if spec.get("autosize") != "pad":
+    if stage:
+        larger["height"] = stage
+    elif spec.get("autosize") != "pad":
         larger["height"] += _TALLER
     else:  # text stands outside of the area, and axes keep one unit
         scale = _STAGE_AREA / spec["width"]

@@ -126,6 +126,29 @@ def test_presented_table_shows_every_scheme_on_a_narrow_screen(visitor: Visit, w
     assert last["x"] + last["width"] <= width
 
 
+@pytest.mark.parametrize(
+    ("width", "height"), mostly([(1280, 720), (1024, 768), (1440, 900)], (1024, 768))
+)
+def test_presented_start_has_one_large_chart_first_and_whole_formulas(
+    visitor: Visit, width: int, height: int
+) -> None:
+    page = visitor(viewport={"width": width, "height": height}).open("?present=true")
+    chart = box_of(page.locator(".stVegaLiteChart").first)
+    assert chart["width"] > 0.9 * width
+    assert chart["height"] > 0.5 * height
+    assert chart["y"] + chart["height"] < page.evaluate(FLOOR)
+    cards = page.locator(".st-key-cards")
+    assert box_of(cards)["y"] > box_of(page.locator(".stVegaLiteChart").last)["y"]
+    assert page.evaluate(TOO_WIDE) == []
+
+
+def test_presented_number_of_a_check_is_the_largest_text_of_its_column(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1280, "height": 720}).open("check_my_encoding?present=true")
+    size = "one => parseFloat(getComputedStyle(one).fontSize)"
+    value = page.get_by_test_id("stMetricValue").locator("p").evaluate(size)
+    assert value >= 2 * page.get_by_test_id("stMetricLabel").locator("p").evaluate(size)
+
+
 def test_charts_of_a_and_b_stand_in_one_row_and_their_legends_name_both(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1440, "height": 900}).open(
         f"overview?base=2500&a={to_token(Setting())}"

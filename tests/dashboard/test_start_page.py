@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from dashboard import runs
-from dashboard.blocks import Block, Cards, Chart, Drawing, Formula, Page, Row, Text
+from dashboard.blocks import Block, Cards, Chart, Columns, Drawing, Formula, Page, Row, Text
 from dashboard.charts import loss, theme
 from dashboard.charts.lines import LABEL_GAP
 from dashboard.pages.start import diagram
 from dashboard.pages.start.page import Options, page
+from dashboard.render import staged
 from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc import SCHEMES
@@ -104,6 +105,13 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert rules.help == (
         f"A loss that is {held} higher is a perplexity that is 5% higher; {degraded} are 10%."
     )
+
+
+def test_charts_are_presented_before_the_cards(shown: Page) -> None:
+    first, *rest = staged(shown.blocks)
+    assert isinstance(first, Columns)
+    assert len(rest) == len(shown.blocks) - 1
+    assert rest == [block for block in shown.blocks if block is not first]
 
 
 def test_links_to_pages_have_the_names_of_the_menu() -> None:

@@ -34,6 +34,7 @@ from posenc.schemes import SchemeConfig
 USES = Uses(("schemes", "length", "device"), drawn=("base", "dim", "equal_width"))
 TITLE = "How Transformers know where words are"
 HEIGHT = 228
+STAGE = 430  # fills the first screen of a projector, 1,280 by 720
 LABEL_GAP = 0.17  # of the plot of such a chart, half of whose height are its legend and axis
 DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
 BADGES = {Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray"}
@@ -86,7 +87,7 @@ def page(setting: Setting, options: Options) -> Page:
             *notes.warnings(similarities),
             *badges,
             Cards("cards", cards),
-            Columns((_similarity(setting, similarities), _loss(measured))),
+            Columns((_similarity(setting, similarities), _loss(measured)), stage=True),
             Row((*learn, *map(Link, LINKS)), border=True, spread=True),
         ),
         guide=GUIDE,
@@ -149,6 +150,7 @@ def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> lis
             labels=LABEL_GAP,
             sizes=notes.sizes(setting),
             columns={"x": "distance", "y": "mean"},
+            stage=STAGE,
         ),
         Controls(("base", "dim", "equal_width")),
     ]
@@ -190,6 +192,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             draw=by_length,
             x="",
             columns=loss.COLUMNS,
+            stage=STAGE,
         ),
         Text(run_results.rules(), "caption", help=run_results.rules_in_percent()),
     ]
