@@ -436,6 +436,14 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     (of_alibi,) = of(maps, "alibi")[["closed form", "fitted matrix"]].to_numpy()
     said = any("ALiBi: no vectors of positions." in text for text in texts(page))
     assert said == (not np.isnan(of_alibi).all())
+    drawn_without = any(
+        "ALiBi has no vectors: drawn for vectors made here." in t for t in texts(page)
+    )
+    assert drawn_without == ("ALiBi" in pictures)
+    rows = [block for block in page.all_blocks if isinstance(block, Matrices)]
+    subtitles = {panel.title: panel.subtitle for row in rows for panel in row.panels}
+    made = {title for title, subtitle in subtitles.items() if "vectors made for this" in subtitle}
+    assert made == {*pictures} & {"ALiBi"}
     check_lines(claims, small)
     check_cards(page, maps, claims)
     exact = small["precision"] == "float32"

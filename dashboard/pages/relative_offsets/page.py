@@ -141,6 +141,7 @@ def page(setting: Setting, options: Options) -> Page:
         if not isinstance(request.build("cpu"), VectorScheme)
     )
     sizes = {kind: notes.panel_note(setting, kind, source) for kind, source in sources.items()}
+    sizes |= {kind: f"vectors made for this; {sizes[kind]}" for kind in without_vectors}
     return Page(
         title=TITLE,
         headline=data.headline(found, options.offset, without_vectors),
@@ -149,7 +150,12 @@ def page(setting: Setting, options: Options) -> Page:
             Columns(
                 (
                     [Controls(("offset",))],
-                    [Text(moved(maps, options.offset), help="\n\n".join(title_help))],
+                    [
+                        Text(
+                            moved(maps, options.offset, without_vectors),
+                            help="\n\n".join(title_help),
+                        )
+                    ],
                 ),
                 (2, 3),
             ),
@@ -198,8 +204,8 @@ def corners(maps: Mapping[str, OffsetMap]) -> dict[str, Tensor]:
     return {kind: found.corner for kind, found in maps.items() if found.corner is not None}
 
 
-def moved(maps: Mapping[str, OffsetMap], offset: int) -> str:
-    """Say what the drawn matrices do, and which schemes have none."""
+def moved(maps: Mapping[str, OffsetMap], offset: int, without_vectors: Collection[str] = ()) -> str:
+    """Say what the drawn matrices do, which schemes have none, and of which they move made vectors."""
     sentences = [rf"$M_{{{offset}}}$ moves the vector of every position by {offset}."]
     if drawn := corners(maps).values():
         sentences.append(f"Drawn: its first {max(map(len, drawn))} features.")
@@ -208,6 +214,9 @@ def moved(maps: Mapping[str, OffsetMap], offset: int) -> str:
         sentences.append(f"No exact matrix: {notes.names(none)}.")
     if unknown := tuple(kind for kind in undrawn if kind not in none):
         sentences.append(f"Matrix not computed: {notes.names(unknown)}.")
+    if made := tuple(kind for kind in corners(maps) if kind in without_vectors):
+        verb = "has" if len(made) == 1 else "have"
+        sentences.append(f"{notes.names(made)} {verb} no vectors: drawn for vectors made here.")
     return " ".join(sentences)
 
 
@@ -287,7 +296,7 @@ def _card(
     ]
     if claim == LINEAR:
         proof = {"theme": CLAIMS["linear_map"].theme}
-        blocks.append(Link("claims", "The proof, in Claims: a linear function of PE(pos)", proof))
+        blocks.append(Link("claims", "The proof, in Claims", proof))
     return blocks
 
 
