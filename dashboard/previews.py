@@ -62,6 +62,7 @@ def following(now: State, folder: str, blocks: Sequence[Block]) -> dict[str, Any
     if lost or rounded or folder in SLOW or not sliders or not any(map(_follows, blocks)):
         return None
     query = state.to_query(now, folder, kind)
+    query.pop(state.VERSIONED, None)  # which is not there where all is at its default
     return {
         "path": f"{_root()}/{folder}",
         "dials": {

@@ -211,6 +211,19 @@ def test_heads_that_go_with_the_width_alone_stay(browser: TestClient) -> None:
     assert notes[2:] == ["8 dimensions per head, base 10,000", "mean of 12 heads"]
 
 
+def test_pictures_of_a_slider_have_one_address_wherever_the_slider_is() -> None:
+    """Else the browser would ask for all of them again at each stop."""
+    now, kind = State(Setting()), kind_of("similarity")
+    queries = []
+    for changes in ({}, {"base": 500.0}, {"base": 20.0, "reference": 3}, {"reference": 3}):
+        changed = now.changed("similarity", kind, changes)
+        blocks = page_at(changed, "similarity").all_blocks
+        told = previews.following(changed, "similarity", blocks)
+        assert told is not None
+        queries.append(told["dials"]["base"]["query"])
+    assert queries == ["", "", "reference=3", "reference=3"]
+
+
 def test_an_exact_value_is_a_stop_of_its_own(browser: TestClient) -> None:
     now = State(SMALL.replace(base=1234.5))
     told = previews.following(now, "similarity", page_at(now, "similarity").all_blocks)

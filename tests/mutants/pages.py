@@ -35,6 +35,8 @@ MUTANTS_OF_PAGES = (
            ("session",)),
     Mutant("a picture that changed said to be the one that is there", "dashboard/previews.py",
            "and sent == sent_bytes(drawn)", "", ("previews",)),
+    Mutant("pictures asked for again at each stop", "dashboard/previews.py",
+           "query.pop(state.VERSIONED, None)", "pass", ("previews",)),
     Mutant("pictures beside a slider that the server drew elsewhere", "dashboard/previews.py",
            'query | {name: [drawn.replace(",", "")]}', "query", ("previews",)),
 )  # fmt: skip

@@ -15,7 +15,7 @@ const AT_ONCE = 8; // stops of one request
 const STYLE = `
 :root.ahead [data-testid=stMain] :is(
   .stMarkdown, .stVegaLiteChart:not(.follows), .stDataFrame, .stTable, .stMetric, .stImage
-) { opacity: 0.4; transition: opacity 0.1s 0.15s; }`;
+) { opacity: 0.4; transition: opacity 0.1s 0.3s; }`;
 
 let page = null; // of the last run: where to ask, and every slider that is followed
 let shown = null; // what the pictures in `ahead` show: a slider, its stop as text, and its query
