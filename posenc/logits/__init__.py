@@ -1,5 +1,7 @@
 """Attention logits and biases: what a layer's rule predicts, and what others were made by."""
 
+from posenc.logits.bias import BiasMatch, match_bias
+from posenc.logits.match import LogitMatch, match_logits
 from posenc.logits.rule import (
     Growth,
     LogitRule,
@@ -9,4 +11,15 @@ from posenc.logits.rule import (
     visible,
 )
 
-__all__ = ["Growth", "LogitRule", "predict_bias", "predict_logits", "rule_of_scheme", "visible"]
+__all__ = [
+    "BiasMatch",
+    "Growth",
+    "LogitMatch",
+    "LogitRule",
+    "match_bias",
+    "match_logits",
+    "predict_bias",
+    "predict_logits",
+    "rule_of_scheme",
+    "visible",
+]
