@@ -8,5 +8,6 @@ def test_my_positions():
 """
 
 from posenc.testing.assertion import assert_matches
+from posenc.testing.logits import assert_bias_matches, assert_logits_match
 
-__all__ = ["assert_matches"]
+__all__ = ["assert_bias_matches", "assert_logits_match", "assert_matches"]
