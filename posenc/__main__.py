@@ -1,4 +1,4 @@
-"""The command line: `posenc inspect`, `plan`, `identify`, `train`, `runs`, `export`, `app`,
+"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `train`, `runs`, `export`, `app`,
 `gallery`.
 """
 
@@ -20,6 +20,7 @@ _COMMANDS = {
     "inspect": "posenc.cli.plan:inspect_config",
     "plan": "posenc.cli.plan:plan_context",
     "identify": "posenc.cli.identify:identify_table",
+    "engines": "posenc.cli.engines:compare_engines",
     "app": "dashboard.__main__:start_app",
     "gallery": "dashboard.write_gallery:write_gallery",
 }

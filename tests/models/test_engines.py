@@ -404,8 +404,9 @@ def test_every_rule_names_its_file_and_release(engine: str) -> None:
     for link in source.links("deepseek_v3"):
         assert link.startswith("https://github.com/")
     every = engine_readings(preset_config("deepseek-v3"))
-    (line,) = [one for one in source_lines(every, "deepseek_v3") if one.startswith(f"{engine},")]
-    assert all(link in line for link in source.links("deepseek_v3"))
+    (line,) = [one for one in source_lines(every, "deepseek_v3") if one.startswith(f"{engine} (")]
+    assert all(path in line for path in source.paths("deepseek_v3"))
+    assert line.endswith(source.url)
 
 
 def test_bad_input_is_refused_in_one_sentence() -> None:

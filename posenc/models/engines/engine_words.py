@@ -122,8 +122,8 @@ def source_lines(readings: Sequence[EngineReading], model_type: str) -> list[str
     for name in names:
         source = SOURCES[name]
         how = "run in the tests" if name == REFERENCE else "read"
-        links = " ".join(source.links(model_type))
-        lines.append(f"{name}, {source.release}, {how}: {links}")
+        files = ", ".join(source.paths(model_type))
+        lines.append(f"{name} ({source.release}), {how}: {files} of {source.url}")
     return lines
 
 

@@ -32,10 +32,14 @@ class Source:
     files: tuple[str, ...]
     models: Mapping[str, str]
 
-    def links(self, model_type: str) -> tuple[str, ...]:
-        """Return the addresses of the files that a reading of this type rests on."""
+    def paths(self, model_type: str) -> tuple[str, ...]:
+        """Return the files that a reading of this type rests on."""
         own = self.models.get(model_type)
-        return tuple(self.url + path for path in (*self.files, *([own] if own else [])))
+        return (*self.files, *([own] if own else []))
+
+    def links(self, model_type: str) -> tuple[str, ...]:
+        """Return the addresses of these files."""
+        return tuple(self.url + path for path in self.paths(model_type))
 
 
 def _sources() -> dict[str, Source]:
