@@ -24,7 +24,7 @@ from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.facts import Fact, say
 from posenc.planner.methods import CONFIGURED, LARGER_BASE
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig, factor_reaching
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 
@@ -104,6 +104,7 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         None if old_block else Fact("no_old_keys", {}),
         _compared_base(plan, method),
         softmax_note(method),
+        static_cost(plan, method),
         not_served,
         not_in_llama_cpp,
     )
@@ -183,6 +184,28 @@ def softmax_note(method: MethodPlan) -> Fact | None:
     if method.softmax_weight and not isinstance(method.config, RopeYarnConfig):
         return Fact("softmax_kept", {"weight": method.softmax_weight})
     return None
+
+
+def static_cost(plan: ContextPlan, method: MethodPlan) -> Fact | None:
+    """Return how static YaRN multiplies logits of short texts, and the smallest factor for the target.
+
+    logits: (0.1 ln factor + 1)^2, the square of the attention factor (Peng et al. 2023, arXiv 2309.00071,
+    eq. 22). least, least_logits: the same at the smallest factor, the target over the trained length. None
+    without an attention factor, or where the model was trained with it.
+    """
+    config = method.config
+    was_trained = config == plan.kind.scheme and plan.trained_with_scaling
+    if not isinstance(config, RopeYarnConfig) or method.attention_factor == 1 or was_trained:
+        return None
+    least = max(1.0, factor_reaching(plan.reach, config.trained_length))
+    numbers = {
+        "logits": method.attention_factor**2,
+        "factor": config.factor,
+        "target": plan.reach,
+        "least": least,
+        "least_logits": config.replace(factor=least).attention_scaling() ** 2,
+    }
+    return Fact("static_cost_less" if config.factor > least else "static_cost", numbers)
 
 
 def _with_factor(block: dict[str, Any], factor: float) -> dict[str, Any]:
