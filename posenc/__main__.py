@@ -1,5 +1,5 @@
-"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `train`, `runs`, `export`, `app`,
-`gallery`.
+"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `pairs`, `train`, `runs`, `export`,
+`app`, `gallery`.
 """
 
 import importlib
@@ -21,6 +21,7 @@ _COMMANDS = {
     "plan": "posenc.cli.plan:plan_context",
     "identify": "posenc.cli.identify:identify_table",
     "engines": "posenc.cli.engines:compare_engines",
+    "pairs": "posenc.cli.pairs:rotary_pairs",
     "app": "dashboard.__main__:start_app",
     "gallery": "dashboard.write_gallery:write_gallery",
 }

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional
 
-from posenc.checkpoints.safetensors_file import read_header, read_tensor
+from posenc.checkpoints.safetensors_file import Header, read_header, read_tensor
 from posenc.errors import RunError
 from posenc.lab.evaluate import SCORED_SHARE, Variant, segment_ends
 from posenc.lab.model import Block, LanguageModel
@@ -66,6 +66,11 @@ def shipped_models() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in WEIGHTS.glob("*.safetensors")))
 
 
+def shipped_specification(run_id: str) -> Specification:
+    """Return the specification of a model that ships, without its weights."""
+    return _specification(read_header(WEIGHTS / f"{run_id}.safetensors"))
+
+
 @functools.lru_cache(maxsize=8)  # what ships never changes
 def shipped_model(run_id: str) -> TrainedModel:
     """Return the trained model of a run. Raises RunError where it does not ship."""
@@ -100,7 +105,7 @@ def to_bytes(trainer: Trainer) -> bytes:
 def from_bytes(content: bytes) -> TrainedModel:
     """Return the model of a file that `to_bytes` wrote."""
     header = read_header(content)
-    specification = Specification.from_record(json.loads(header.metadata["specification"]))
+    specification = _specification(header)
     scheme = specification.scheme.build(seed=specification.seed)
     vocabulary = TASKS[specification.task].vocabulary
     generator = generator_for(specification.seed, "weights")
@@ -108,6 +113,10 @@ def from_bytes(content: bytes) -> TrainedModel:
     model.load_state_dict({name: read_tensor(content, name).tensor for name in header.tensors})
     text = torch.tensor(list(header.metadata["text"].encode("latin-1")))
     return TrainedModel(specification, model.eval().requires_grad_(False), text.view(WINDOWS, -1))
+
+
+def _specification(header: Header) -> Specification:
+    return Specification.from_record(json.loads(header.metadata["specification"]))
 
 
 def layer_inputs(
@@ -128,8 +137,12 @@ def layer_inputs(
 def layer_projections(
     model: LanguageModel, layer: int
 ) -> tuple[Float[Tensor, "h d w"], Float[Tensor, "h d w"]]:
-    """Return the query and key projections of a layer, by head."""
+    """Return the query and key projections of a layer, by head, with the weights of the norm before them.
+
+    What they multiply is normalised, so that its norm is at most the square root of its width.
+    """
     block = model.blocks[layer]
     assert isinstance(block, Block)
-    queries, keys, _ = block.qkv.weight.detach().unflatten(0, (3, model.config.heads, -1))
+    weight = (block.qkv.weight * block.norm_attention.weight).detach()
+    queries, keys, _ = weight.unflatten(0, (3, model.config.heads, -1))
     return queries, keys

@@ -69,13 +69,17 @@ def test_layers_receive_what_their_attention_is_called_with(
 def test_projections_of_a_layer_give_its_queries_and_keys() -> None:
     spec = small_spec("rope", layers=2)
     model = train(spec, corpus_for(spec)).model
+    with torch.no_grad():
+        model.blocks[1].get_submodule("norm_attention").get_parameter("weight").mul_(1.5)
     x = torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(0))
     block = model.blocks[1]
     assert isinstance(block, Block)
     q, k, _ = block.queries_keys_values(x)
+    normalised = functional.layer_norm(x, (16,))
     for part, weight in zip((q, k), layer_projections(model, 1), strict=True):
-        wanted = torch.einsum("hdw,btw->bhtd", weight, block.norm_attention(x))
+        wanted = torch.einsum("hdw,btw->bhtd", weight, normalised)
         assert torch.allclose(part, wanted, atol=1e-5)
+    assert float(normalised.norm(dim=-1).max()) <= 4.0  # the square root of the width
 
 
 def test_the_models_that_ship_are_small_and_of_runs_that_ship() -> None:
