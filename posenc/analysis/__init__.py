@@ -112,5 +112,6 @@ from posenc.analysis.spectrum import (
     scheme_coverage,
     spectrum,
 )
+from posenc.analysis.table_shape import TableComparison, TableShape, compare_with_sinusoidal
 from posenc.analysis.word_order import OrderReading, RandomLayer, read_orders
 from posenc.schemes.alibi import expanding_shift
