@@ -18,19 +18,25 @@ from posenc.planner import (
     RANKING,
     RANKING_RULES,
     ContextPlan,
+    MemoryBudget,
     advice_of,
     assumed_sentences,
     at_inference,
+    budget_record,
+    budget_rows,
+    budget_sentence,
     layer_notes,
     left_out_sentences,
     length_rows,
     loss_by_position_script,
+    memory_budget,
     order_sentences,
     paste,
     plan,
     recommendation,
     warnings_of,
 )
+from posenc.planner.memory import NOT_COUNTED
 from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, NAMES, UNSCALED
 from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
 from posenc.planner.record import model_record, plan_record
@@ -84,7 +90,7 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
     name="plan", help="Plan a longer context for a model, from its config.json. - is stdin."
 )
 @_CONFIG
-@click.option("--context", required=True, type=int, help="Tokens to read.")
+@click.option("--context", type=int, help="Tokens to read.")
 @click.option(
     "--trained", type=int, help="Training length in tokens, where the config does not give it."
 )
@@ -106,15 +112,48 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
     type=click.Choice(NAMES),
     help=f"Print the script that measures a method; {CONFIGURED}: the checkpoint as it is.",
 )
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory of the weights and the KV cache, such as 24GiB: how many tokens fit? With or without "
+    "--context.",
+)
+@click.option("--weights", metavar="SIZE", help="Memory that the weights take, such as 16GiB.")
+@click.option("--batch", type=int, help="Sequences at a time, by default 1.")
 @_ASSUME
 @_JSON
 def plan_context(
-    config: str, context: int, trained: int | None, methods: str | None, search: bool,
-    script: str | None, assume: str | None, as_json: bool,
+    config: str, context: int | None, trained: int | None, methods: str | None, search: bool,
+    script: str | None, memory: str | None, weights: str | None, batch: int | None,
+    assume: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    if script and (as_json or methods is not None):
-        raise UsageError("--script goes with neither --json nor --methods.")
+    if context is None and memory is None:
+        raise UsageError("plan needs --context, the tokens to read, or --memory, such as 24GiB.")
+    if context is None and (trained is not None or methods is not None or search or script):
+        raise UsageError("--trained, --methods, --search and --script go with --context.")
+    if script and (as_json or methods is not None or memory is not None):
+        raise UsageError("--script goes with none of --json, --methods and --memory.")
+    if memory is None and (weights is not None or batch is not None):
+        raise UsageError("--weights and --batch go with --memory.")
     model, name = read_model(config, assume)
+    budget = None
+    if memory is not None:
+        budget = memory_budget(
+            model,
+            memory,
+            weights=0 if weights is None else weights,
+            batch=1 if batch is None else batch,
+            context=context,
+        )
+    of_memory = {} if budget is None else {"memory": budget_record(budget)}
+    if context is None:
+        if as_json:
+            answer = {"assumption": model.assumption, "name": name} | of_memory
+            click.echo(json.dumps(answer, indent=2))
+        else:
+            _print_assumptions(model, model.assumed)
+            _print_budget(budget)
+        return
     names = None if methods is None else [word.strip() for word in methods.split(",")]
     search = search or "base" in (script, *(names or ()))
     if search:
@@ -133,9 +172,12 @@ def plan_context(
     if script:
         click.echo(_script(context_plan, script))
     elif as_json:
-        click.echo(json.dumps(plan_record(context_plan), indent=2))
+        click.echo(json.dumps(plan_record(context_plan) | of_memory, indent=2))
     else:
         _print_plan(context_plan)
+        if budget is not None:
+            click.echo()
+        _print_budget(budget)
 
 
 def read_model(config: str, assume: str | None) -> tuple[ModelConfig, str]:
@@ -225,6 +267,20 @@ def _print_plan(plan: ContextPlan) -> None:
     )
     if plan.longer:
         _print_blocks(plan)
+
+
+def _print_budget(budget: MemoryBudget | None) -> None:
+    """Print how many tokens fit in a memory, in one sentence and by number type, if it is asked for."""
+    if budget is None:
+        return
+    click.echo(f"{budget_sentence(budget)}\n")
+    _print_table(
+        [
+            {name: f"{value:,}" if isinstance(value, int) else value for name, value in row.items()}
+            for row in budget_rows(budget)
+        ]
+    )
+    click.echo(f"\n{NOT_COUNTED}")
 
 
 def _print_ranking(plan: ContextPlan) -> None:

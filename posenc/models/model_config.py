@@ -14,7 +14,7 @@ from posenc.text import significant
 
 MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
 BLOCK = 16  # tokens that vLLM reserves at once by default
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
+NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}  # of a cached number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ def cache_gib(
     """
     check_count("length", length, 1, MAX_CONTEXT)
     numbers = model.cache_numbers(length, windows=windows, block=block)
-    return {name: numbers * size / 2**30 for name, size in _BYTES.items()}
+    return {name: numbers * size / 2**30 for name, size in NUMBER_BYTES.items()}
 
 
 def full_cache_note(model: ModelConfig, length: int) -> str:
@@ -186,7 +186,7 @@ def full_cache_note(model: ModelConfig, length: int) -> str:
             f"In whole blocks of {BLOCK} tokens, which vLLM reserves by default, it is up to {blocks} GiB "
             "in bfloat16."
         )
-    if state := model.cache_numbers(0) * _BYTES["bfloat16"]:
+    if state := model.cache_numbers(0) * NUMBER_BYTES["bfloat16"]:
         sentences.append(
             f"{significant(state / 2**20, 4)} MiB of the bfloat16 cache is state, whose size does not "
             "grow with the text; transformers and llama.cpp keep it in float32, up to twice as much."

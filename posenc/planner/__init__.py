@@ -6,6 +6,13 @@ a longer context, with the source of every statement.
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan, at_inference
 from posenc.planner.measuring import loss_by_position_script
+from posenc.planner.memory import (
+    MemoryBudget,
+    budget_record,
+    budget_rows,
+    budget_sentence,
+    memory_budget,
+)
 from posenc.planner.methods import METHODS, Method
 from posenc.planner.order import order_sentences, study_tables
 from posenc.planner.paste import Paste, paste
@@ -48,6 +55,7 @@ __all__ = [
     "Column",
     "ContextPlan",
     "LayerNote",
+    "MemoryBudget",
     "Method",
     "MethodPlan",
     "Paste",
@@ -56,11 +64,15 @@ __all__ = [
     "advice_of",
     "assumed_sentences",
     "at_inference",
+    "budget_record",
+    "budget_rows",
+    "budget_sentence",
     "layer_notes",
     "layer_rows",
     "left_out_sentences",
     "length_rows",
     "loss_by_position_script",
+    "memory_budget",
     "model_record",
     "order_sentences",
     "paste",

@@ -167,8 +167,11 @@ def test_wrong_argument_is_one_error_and_status_2(llama: str) -> None:
         ([*to_16_k, "--methods", "magic"], "magic"),
         ([*to_16_k, "--trained", "1"], "trained_length"),
         ([*to_16_k, "--script", "yarn_paper"], "YaRN as printed"),
-        ([*to_16_k, "--script", "yarn", "--json"], "neither --json nor --methods"),
-        ([*to_16_k, "--script", "yarn", "--methods", "linear"], "neither --json nor --methods"),
+        ([*to_16_k, "--script", "yarn", "--json"], "none of --json, --methods and --memory"),
+        (
+            [*to_16_k, "--script", "yarn", "--methods", "linear"],
+            "none of --json, --methods and --memory",
+        ),
         (["plan", llama], "--context"),
         (["plan", "nowhere.json", "--context", "16384"], "nowhere.json"),
         (["inspect", "nowhere.json"], "nowhere.json"),

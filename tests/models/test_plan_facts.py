@@ -11,6 +11,7 @@ import pytest
 from posenc.planner import (
     layers,
     left_out_sentences,
+    memory_budget,
     paste,
     plan,
     recommendation,
@@ -47,8 +48,9 @@ def words_of(code: object) -> set[str]:
         ("layers", layers),
         ("bound", module_of(recommendation)),
         ("paste", module_of(paste)),
+        ("memory", module_of(memory_budget)),
     ],
-    ids=["warnings", "assumed", "left out", "layers", "bound", "paste"],
+    ids=["warnings", "assumed", "left out", "layers", "bound", "paste", "memory"],
 )
 def test_every_template_is_of_a_fact(table: str, code: object) -> None:
     assert {*TEMPLATES[table]} <= words_of(code)

@@ -52,6 +52,10 @@ MUTANTS_OF_MODELS = (
     Mutant("llama.cpp told YaRN's start as its target", "planner/paste.py",
            "--yarn-orig-ctx {config.trained_length}",
            "--yarn-orig-ctx {int(config.trained_length * config.factor)}", ("emitted_blocks",)),
+    Mutant("a memory that holds a token more than fits", "planner/memory.py",
+           "return bisect_right(", "return 1 + bisect_right(", ("memory_budget",)),
+    Mutant("sequences that share one cache", "planner/memory.py",
+           "left // (batch * size)", "left // size", ("memory_budget",)),
     # The Hub.
     Mutant("a redirect to anywhere", "checkpoints/hub.py",
            "parts[:2] == home or (", "parts or (", ("hub",)),
