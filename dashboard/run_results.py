@@ -108,9 +108,16 @@ def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
             farthest=farthest(specification),
             by_position=Recall.by_position(specification.train_length),
         )
-    lines = f"Lines: mean of {seeds(curves)}; bands: lowest to highest seed."
-    lines = lines if any(curve.seeds > 1 for curve in curves) else "One seed each."
-    return lines if hardly else f"{_lowest_loss(curves)}{lines} {rules()}"
+    several = any(curve.seeds > 1 for curve in curves)
+    bands = "; bands: lowest to highest seed" if several else ""
+    length = count_of(specification.train_length, "token")
+    lines = (
+        f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}; thin lines: the same "
+        f"models with their text cut to the last {length}."
+    )
+    if hardly:
+        return lines
+    return " ".join(part for part in (_lowest_loss(curves), lines, rules()) if part)
 
 
 def beyond_loss(recall: Sequence[Curve] = ()) -> str:
@@ -260,7 +267,29 @@ def _lowest_loss(curves: Sequence[Curve]) -> str:
         return ""
     best, *others = (summary.label(curve, curves) for curve in lowest)
     tie = f", not clearly different from {listed(others)}" if others else ""
-    return f"Lowest loss at {count_of(length, 'token')}: {best}, {lowest[0].at(length):.2f}{tie}. "
+    return f"Lowest loss at {count_of(length, 'token')}: {best}, {lowest[0].at(length):.2f}{tie}."
+
+
+def lowest_cut(curves: Sequence[Curve]) -> str:
+    """Return that every model of the longest text is clearly worse than one whose text is cut, if so.
+
+    A model whose text is cut to its last L tokens has its loss at the training length L everywhere.
+    """
+    length = curves[0].specification.train_length
+    longest = max(point.x for curve in curves for point in curve.points)
+    cut = {curve: loss for curve in curves if (loss := curve.at(length)) is not None}
+    whole = {curve: loss for curve in curves if (loss := curve.at(longest)) is not None}
+    if longest == length or not cut or not whole:
+        return ""
+    best, lowest = min(cut, key=cut.__getitem__), min(whole, key=whole.__getitem__)
+    gap = summary.difference(best, lowest, length, longest)
+    if gap is None or not gap.counts or gap.mean > 0:
+        return ""
+    return (
+        f"**{summary.label(best, curves)} that sees only the last {length:,} tokens has a loss of "
+        f"{cut[best]:.2f}**, less than any model that sees {longest:,}: the lowest is "
+        f"{summary.label(lowest, curves)}, {whole[lowest]:.2f}."
+    )
 
 
 def judged(curve: Curve, curves: Sequence[Curve]) -> bool:

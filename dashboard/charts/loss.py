@@ -57,6 +57,7 @@ PERPLEXITY = "perplexity per byte"
 # What the data call columns of a frame of losses by context; those that only draw have no name.
 COLUMNS = {
     "x": "context length", "y": "loss", "read": "", "name": "", "early": "", "label": "", "label_y": "",
+    "cut": "",
 }  # fmt: skip
 
 
@@ -86,17 +87,30 @@ def points(curves: Sequence[Curve]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def _cut(curves: Sequence[Curve]) -> list[float]:
+    """Return for each point past training the loss of the same model on a text cut to that length."""
+    cut: list[float] = []
+    for curve in curves:
+        loss = summary.at_training_length(curve, curves)
+        past = (point.x >= curve.specification.train_length for point in curve.points)
+        cut += [loss if is_past and loss is not None else math.nan for is_past in past]
+    return cut
+
+
 def frame(
     curves: Sequence[Curve], *, perplexity: bool = False, gap: float = LABEL_GAP
 ) -> pd.DataFrame:
     """Return the points as they are drawn: with the name of their line, and its label at the last.
 
     label_y: the height of a label, which no other label covers. early: whether the line ends inside; then
-    its label ends where the line does. gap: what a label takes of the range of all values.
+    its label ends where the line does. cut: the loss of a text that is cut to the training length.
+    gap: what a label takes of the range of all values.
     """
     drawn, measure = points(curves), curves[0].measure
+    drawn["cut"] = _cut(curves) if measure == "context" else math.nan
     if perplexity:
-        values = {name: drawn[name].map(summary.perplexity) for name in ("y", "low", "high")}
+        columns = ("y", "low", "high", "cut")
+        values = {name: drawn[name].map(summary.perplexity) for name in columns}
         drawn = drawn.assign(**values)
     trained = drawn["read"] == TRAINED
     drawn["name"] = name = drawn["scheme"].where(trained, drawn["scheme"] + ", " + drawn["read"])
@@ -207,6 +221,9 @@ def _by_length(
         boundary_name("farthest in training" if measure == Recall.kind else "training length"),
         readout(names, x, axes.x, form, "name"),
     ]
+    if measure == "context":
+        cut = alt.Chart().mark_line(strokeWidth=1, tooltip=None, aria=False)
+        layers.append(cut.encode(y="cut:Q", opacity=alt.value(0.7), **own))
     if bands:
         band = alt.Chart().mark_area(opacity=0.15, tooltip=None)
         layers.insert(0, band.encode(y="low:Q", y2="high:Q", **own))

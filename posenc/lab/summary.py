@@ -111,11 +111,14 @@ class Difference:
         return (self.low > 0 or self.high < 0) and abs(self.mean) > NOTICED
 
 
-def difference(curve: Curve, other: Curve, x: int) -> Difference | None:
-    """Return one curve minus another at x, paired by trial; None where they share none."""
+def difference(curve: Curve, other: Curve, x: int, other_x: int | None = None) -> Difference | None:
+    """Return one curve at x minus another, paired by trial; None where they share none.
+
+    other_x: where the other one is read, at x if None.
+    """
     first, second = (
-        {trial: value for point in each.points if point.x == x for trial, value in point.by_trial}
-        for each in (curve, other)
+        {trial: value for point in each.points if point.x == at for trial, value in point.by_trial}
+        for each, at in ((curve, x), (other, x if other_x is None else other_x))
     )
     gaps = tuple(first[trial] - second[trial] for trial in sorted(first.keys() & second.keys()))
     if not gaps:

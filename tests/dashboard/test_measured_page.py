@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dashboard import pictures, runs
+from dashboard import pictures, run_results, runs
 from dashboard.blocks import Chart, Controls, Findings, Page, Text
+from dashboard.charts import loss
 from dashboard.charts.lines import LABEL_GAP
 from dashboard.charts.palette import COLOURS, STROKES
 from dashboard.pages.extrapolation.measured import OF_SHIPPED
@@ -25,7 +26,7 @@ from dashboard.pages.start.page import Options as StartOptions
 from dashboard.pages.start.page import page as start_page
 from dashboard.settings import Setting
 from posenc.errors import StoreUnavailable
-from posenc.lab import Run, Score, Specification, Store
+from posenc.lab import Run, Score, Specification, Store, curves
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.specification import name_of
 from posenc.lab.summary import comparison
@@ -153,6 +154,54 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
         "RoPE": 128, "RoPE, NTK-aware": 256, f"Learned, {CLAMPED}": 128,
     }  # fmt: skip
     assert block_of(shown, Findings, "measured").frame["loss"].equals(data(shown, CLASSES)["loss"])
+
+
+def shipped_64(*kinds: str) -> list[Run]:
+    """Return the runs that ship, of these schemes on text of 64 tokens."""
+    return [
+        run
+        for run in shipped_runs()
+        if (run.specification.task, run.specification.train_length) == ("language", 64)
+        and run.specification.scheme.kind in kinds
+    ]
+
+
+def test_thin_lines_are_the_losses_of_a_text_cut_to_the_training_length() -> None:
+    """By a plain loop over the shipped runs; a variant is cut to what its model has as trained."""
+    own = shipped_64("rope", "alibi")
+    losses: dict[str, list[float]] = {}
+    for run in own:
+        for score in run.scores:
+            if (score.measure, score.variant, score.x) == ("context", TRAINED, 64):
+                losses.setdefault(run.specification.scheme.label, []).append(score.value)
+    by_hand = {scheme: sum(values) / 3 for scheme, values in losses.items()}
+    compared = curves(own, "context")
+    for perplexity, unit in ((False, float), (True, math.exp)):
+        drawn = loss.frame(compared, perplexity=perplexity)
+        past = drawn[drawn["x"] >= 64]
+        assert past["cut"].to_list() == pytest.approx(
+            [unit(by_hand[scheme]) for scheme in past["scheme"]]
+        )
+        assert drawn[drawn["x"] < 64]["cut"].isna().all()
+    assert {*past["read"]} > {TRAINED}
+    assert loss.frame(curves(own, "position"))["cut"].isna().all()
+
+
+def test_page_says_that_a_text_that_is_cut_is_better_where_every_seed_says_so() -> None:
+    def sentence(*kinds: str) -> str:
+        return run_results.lowest_cut(curves(shipped_64(*kinds), "context"))
+
+    assert sentence("rope", "alibi") == (
+        "**RoPE that sees only the last 64 tokens has a loss of 1.17**, less than any model that sees "
+        "1,024: the lowest is ALiBi, 1.33."
+    )
+    assert sentence("rope") == (
+        "**RoPE that sees only the last 64 tokens has a loss of 1.17**, less than any model that sees "
+        "1,024: the lowest is RoPE, NTK-aware, 3.26."
+    )
+    assert sentence("transformer_xl", "rope") == ""  # 1.16 against 1.17: seeds differ as much
+    one_seed = [run for run in shipped_64("rope") if run.specification.seed == 0]
+    assert run_results.lowest_cut(curves(one_seed, "context")) == ""
 
 
 def test_picture_draws_variants_perplexity_and_positions_where_they_are_chosen(

@@ -34,8 +34,9 @@ STEPS = (
     "The models of a comparison share size, initial weights, data, order and steps; only the scheme "
     "differs. The same target tokens are scored at every context length, so a rising curve is not due to "
     "other targets. A band runs from the lowest seed to the highest. Compare losses at the training length "
-    "first: a flat curve with a higher loss is not better. A learned table ends at the training length; "
-    "repeating its last row is a variant. RoPE can be evaluated with other frequencies without "
+    "first: a flat curve with a higher loss is not better. A thin line is the same model with its text "
+    "cut to the training length: above it, more context does harm. A learned table ends at the training "
+    "length; repeating its last row is a variant. RoPE can be evaluated with other frequencies without "
     "more training."
 )
 DEFINITION = Definition(
@@ -169,7 +170,7 @@ def _picture(
 
 
 def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
-    """Return what loss leaves open, and what shipped models of the schemes that hold it recall."""
+    """Return whether cutting the text is better, what loss leaves open, and what models recall."""
     if curves[0].specification.task != Language.kind:
         return []
     holding = [
@@ -180,7 +181,8 @@ def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
     shipped = [info for infos in runs.comparisons(runs.shipped()).values() for info in infos]
     recall = [info for info in shipped if info.specification.task == Recall.kind]
     of_holding = runs.as_trained(runs.curves(runs.of_kinds(recall, holding), Recall.kind))
-    return [Text(run_results.beyond_loss(of_holding))]
+    texts = run_results.lowest_cut(curves), run_results.beyond_loss(of_holding)
+    return [Text(" ".join(text for text in texts if text))]
 
 
 def _numbers(
