@@ -166,7 +166,7 @@ class Stack(RowValues):
     def _check_per_layer(self) -> None:
         """Note the keys of per_layer_config that no layer reads."""
         section = self.record.raw("per_layer_config")[1]
-        parts = section.items() if isinstance(section, dict) else ()
+        parts = section.items() if self.own_keys and isinstance(section, dict) else ()
         for index, part in parts:
             for name, value in part.items() if isinstance(part, dict) else ():
                 is_read = index.isdecimal() and (int(index), name) in self.own_keys

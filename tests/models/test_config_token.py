@@ -162,6 +162,24 @@ def test_config_token_keeps_null_values_and_named_layers() -> None:
     assert read_config({"model_type": "mistral"}).main.kv_heads == 8
 
 
+def test_an_object_that_no_class_reads_is_named_whole_and_leaves_its_token_alike() -> None:
+    """Where the class reads own numbers of layers, those that it does not read are named one by one."""
+    layers = {"per_layer_config": {"1": {"head_dim": 256}}}
+    with pytest.raises(
+        ConfigFileError, match=r"^per_layer_config bears on position and is not read"
+    ):
+        read_config(LLAMA | layers)
+    model = read_config(LLAMA | layers, "llama")
+    assert model.ignored == ("per_layer_config",)
+    assert read_config_token(config_token(LLAMA | layers, "llama")) == model
+    read = {
+        "model_type": "gemma4_text", "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }  # fmt: skip
+    with pytest.raises(ConfigFileError, match=r"^per_layer_config\.7\.head_dim bears on position"):
+        read_config(read | {"per_layer_config": {"7": {"head_dim": 256}}})
+
+
 BOMB = packed(b'{"model_type": "llama", "x": "' + b"a" * (MAX_TOKEN_CONTENT + 1) + b'"}')
 GOOD = config_token(LLAMA)
 BAD_TOKENS = {
