@@ -27,13 +27,14 @@ from dashboard.blocks import (
 from dashboard.pages.train.plan import (
     PRESETS,
     Options,
+    Preset,
     preset_changes,
     runs_of,
     script,
     with_fitting_width,
 )
 from dashboard.settings import Setting
-from dashboard.text import plain
+from dashboard.text import listed, plain
 from posenc.errors import PosencError
 from posenc.lab import summary
 from posenc.lab.corpus import Corpus
@@ -44,10 +45,6 @@ from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 USES = Uses(("schemes", "base"), schemes=False)
-# The shortest preset teaches a model less than byte pairs know.
-HELP = {
-    "10 seconds": "To see how training works. So short a run says nothing about the schemes yet."
-}
 MAX_LINKS = 20  # to comparisons trained here
 GUIDE = (
     "One background process trains at low priority; other jobs are queued. A job continues when you "
@@ -122,11 +119,21 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
             f"preset_{name}",
             name.capitalize(),
             partial(preset_changes, setting, name),
-            icon="check" if values.items() <= vars(options).items() else "",
-            help=HELP.get(name, ""),
+            icon="check" if preset.values.items() <= vars(options).items() else "",
+            help=_measured(preset),
         )
-        for name, (values, _) in PRESETS.items()
+        for name, preset in PRESETS.items()
     ]
+
+
+def _measured(preset: Preset) -> str:
+    """Say what models of a preset's sizes have shown."""
+    length = preset.values["run_length"]
+    rises = [f"{rise:.2f} nats with {SCHEMES[kind].label}" for kind, rise in preset.rises.items()]
+    return (
+        f"Models of these sizes, after {preset.measured_steps:,} steps: from {length} to {16 * length:,} "
+        f"tokens of context the loss rises by {listed(rises)}."
+    )
 
 
 def _width(asked: int, fitting: Options) -> list[Block]:
