@@ -14,7 +14,8 @@ from dashboard.script import uploaded
 from dashboard.settings import Setting
 from dashboard.state import State
 from dashboard.text import listed, plain
-from posenc import __version__
+from posenc import __version__, fields
+from posenc.schemes import SCHEMES
 
 ON_A_SERVER = ("train",)  # pages that show what a server does
 LEFT_OUT = (
@@ -65,12 +66,27 @@ def page_at(now: State, folder: str) -> Page:
             f"A and B have one result here: nothing on this page depends on {controls_of_both}."
         )
         above.append(Text(sentence, "caption"))
+    if a is not None and uses.schemes and (without := _without_base(b, a)):
+        above.append(Text(without, "caption"))
     if lead:
         above.append(Text(plain(lead), "warning"))
     if a is not None and (other := _assumption(a, uses)) and other != lead:
         above.append(Text(f"Pinned setting, A: {plain(other)}", "warning"))
     script = page.script and partial(_whole_script, b, lead, page.script)
     return replace(page, above=(*above, *page.above), script=script)
+
+
+def _without_base(b: Setting, a: Setting) -> str:
+    """Return why schemes are the same in A and B where the base alone differs, "" elsewhere."""
+    kinds = [kind for kind in b.schemes if "base" not in fields.rules(SCHEMES[kind])]
+    if not kinds or b == a or b.replace(base=a.base) != a:
+        return ""
+    names = listed([SCHEMES[kind].label for kind in kinds])
+    verb, them = ("have", "them") if len(kinds) > 1 else ("has", "it")
+    return (
+        "The base sets the frequencies of sines and cosines. "
+        f"{names} {verb} none, so A and B are the same for {them}."
+    )
 
 
 def _whole_script(setting: Setting, lead: str, script: Callable[[], str]) -> str:

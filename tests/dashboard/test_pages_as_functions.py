@@ -305,6 +305,22 @@ def test_a_beside_b_changes_nothing_of_b(folder: str) -> None:
             )
 
 
+def test_schemes_without_a_base_are_named_where_a_and_b_differ_in_it_alone() -> None:
+    def above(b: Setting, a: Setting, folder: str = "pca") -> list[str]:
+        page = all_pages.page_at(State(b, a), folder)
+        return [block.text for block in page.above if isinstance(block, Text)]
+
+    a, rule = Setting(), "The base sets the frequencies of sines and cosines."
+    none = f"{rule} Learned and ALiBi have none, so A and B are the same for them."
+    for folder in ("pca", "similarity", "encoding", "at_a_glance"):
+        assert above(Setting(base=500.0), a, folder) == [none]
+    one = above(Setting(base=500.0, schemes=("rope", "alibi")), a)
+    assert one == [f"{rule} ALiBi has none, so A and B are the same for it."]
+    assert above(Setting(base=500.0, schemes=("rope",)), a) == []
+    assert above(Setting(base=500.0, heads=4), a) == []
+    assert above(Setting(), a) == []
+
+
 def test_page_that_nothing_of_a_and_b_changes_says_so() -> None:
     said = "A and B have one result here: nothing on this page depends on the base."
     for half, told in (("measured", True), ("formula", False)):
