@@ -198,6 +198,30 @@ def test_wavelengths_are_those_of_the_pairs_and_stand_once_in_the_data() -> None
     assert titles == ["Wavelength of each pair", "First entries", "Waves"]
 
 
+@pytest.mark.parametrize(
+    ("kinds", "sentences"),
+    [
+        (("rope",), ["In RoPE a column is a wave"]),
+        (
+            ("learned", "alibi"),
+            ["In Learned every position has a row of its own", "In ALiBi a cell is"],
+        ),
+        (("none", "t5", "fire"), ["In T5 bias and FIRE a cell is"]),
+        (("rope_sections",), []),  # its pairs turn by row and column
+        (("none",), []),
+    ],
+)
+def test_matrices_are_explained_by_what_their_columns_are(
+    kinds: tuple[str, ...], sentences: list[str]
+) -> None:
+    found = texts(page(Setting(schemes=kinds, dim=64, heads=2, length=16), Options()))
+    explained = [text for text in found if text.startswith("In ")]
+    assert len(explained) == bool(sentences)
+    for text in explained:
+        assert all(sentence in text for sentence in sentences)
+        assert text.count("In ") == len(sentences)
+
+
 def test_clocks_and_matrices_of_a_stand_beside_those_of_b() -> None:
     sizes: dict[str, Any] = {"dim": 32, "heads": 2, "length": 24}
     b = page(Setting(**sizes, train_length=12, schemes=("rope", "alibi")), Options())

@@ -78,6 +78,11 @@ class SchemeEncoding:
     features: tuple[str, ...] = ()
     untrained: str = ""
 
+    @property
+    def is_table(self) -> bool:
+        """Whether its columns have numbers for names: no formula makes them."""
+        return bool(self.features) and self.features[0].isdigit()
+
 
 @dataclass(frozen=True)
 class Encodings:

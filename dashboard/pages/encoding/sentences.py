@@ -94,6 +94,25 @@ def turns(read: Encodings) -> str:
     )
 
 
+def grids(read: Encodings) -> str:
+    """Say what a matrix shows: waves down the positions, rows of a table, or a bias."""
+    shown = read.with_matrix
+    waves = [SCHEMES[kind].label for kind in shown if kind in read.with_pairs]
+    tables = [SCHEMES[kind].label for kind, each in shown.items() if each.is_table]
+    biases = [SCHEMES[kind].label for kind, each in shown.items() if not each.features]
+    parts = []
+    if waves:
+        parts.append(
+            f"In {listed(waves)} a column is a wave down the positions; those of slow pairs hardly change "
+            "from row to row."
+        )
+    if tables:
+        parts.append(f"In {listed(tables)} every position has a row of its own, by no formula.")
+    if biases:
+        parts.append(f"In {listed(biases)} a cell is added to the logit of its query and key.")
+    return " ".join(parts)
+
+
 def ratios(read: Encodings) -> str:
     """Say by which factor each pair is slower than the pair before it, where that is one factor."""
     parts = []

@@ -66,6 +66,8 @@ def matrices(read: Encodings) -> list[Block]:
         alone.append([Text(f"**{title}**"), chart])
     if alone:
         rows.append(Columns([*alone, *([[]] if len(alone) == 1 else [])]))
+    if seen := sentences.grids(read):
+        rows.insert(0, Text(seen, "caption", both="grids"))
     return rows + [
         Text(
             f"{SCHEMES[kind].label} adds no numbers, so there is no matrix. {SCHEMES[kind].summary}",
@@ -106,7 +108,7 @@ def _panel(read: Encodings, kind: str) -> Panel:
     scheme, setting = read.schemes[kind], read.setting
     assert scheme.matrix is not None
     order = ", ".join(scheme.features[:3]) + (", ..." if len(scheme.features) > 3 else "")
-    named = bool(scheme.features) and not scheme.features[0].isdigit()
+    named = bool(scheme.features) and not scheme.is_table
     cut = sentences.cut(scheme, asked=setting.length)
     note = notes.panel_note(setting, kind, scheme.provenance)
     return Panel(
