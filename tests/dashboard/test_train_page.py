@@ -136,6 +136,7 @@ def test_help_of_a_preset_states_what_its_models_have_shown() -> None:
         assert rise(measured[kind], 64) == pytest.approx(stated, abs=0.005)
 
 
+@pytest.mark.timeout(1_200)
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["30 seconds", "2 minutes"])
 def test_models_of_a_preset_show_what_its_help_states(name: str, tmp_path: Path) -> None:
