@@ -253,8 +253,8 @@ def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     return row | {
         "evaluated to": last.x,
         "loss at the end": last.mean,
-        "lowest seed there": last.low,
-        "highest seed there": last.high,
+        "lowest seed": last.low,
+        "highest seed": last.high,
         "seeds": curve.seeds,
     }
 

@@ -41,3 +41,9 @@ def test_table_that_goes_on_beyond_a_phone_has_a_shadow_at_its_edge(
     ground = page.get_by_test_id("stApp").evaluate("one => getComputedStyle(one).backgroundColor")
     assert ground in table.evaluate("one => getComputedStyle(one).backgroundImage")
     assert barriers(page) == []
+
+
+def test_table_of_measured_schemes_shows_all_its_columns_on_a_small_laptop(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1280, "height": 720}).open("extrapolation")
+    scroller = page.locator(".stDataFrame .dvn-scroller")
+    assert scroller.evaluate("one => one.scrollWidth - one.clientWidth") <= 1
