@@ -51,6 +51,7 @@ from dashboard.text import number, plain
 DIAL = 135  # CSS pixels of a slider beside others
 PICTURES = (Chart, Matrices, Clocks, Table)
 MENU = 340  # of a closed menu of models in a page, whose name must not be cut
+END = 8  # pixels at the right of a chart, where its own menu would cut the last letter of a line's name
 LONG_NAME = 18  # letters of a name that needs a wide column
 SMALLEST_IN_FULL, THOUSAND = 1e-4, 1e3  # of numbers that a table writes with three digits
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
@@ -196,6 +197,8 @@ class Renderer:
         # The name by which a preview finds the chart (components/preview/charts.js).
         spec = spec | {"params": [*spec.get("params", ()), {"name": "chart", "value": chart.key}]}
         width = "content" if "width" in chart.spec else "stretch"
+        if width == "stretch":
+            spec |= {"padding": {"right": END}}
         place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.spoken)
 
     def _drawer(self, drawer: Drawer, place: Any, **look: Any) -> None:

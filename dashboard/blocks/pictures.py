@@ -81,10 +81,13 @@ class Chart:
         return self.alt or f"{self.title}. {lines.ends(self.drawn)}".strip()
 
     def subtitle(self, page: str) -> str:
-        """Return the line under the title of a saved picture. page: the title of its page."""
+        """Return the line under the title of a saved picture. page: the title of its page.
+
+        What made the picture comes first, because a narrow picture cuts the end of the line.
+        """
         if self.pinned is None or not self.sizes:
-            return "; ".join(filter(None, (page, self.sizes)))
-        return f"{page}; B: {self.sizes}; {self.pinned['A']}"
+            return "; ".join(filter(None, (self.sizes, page)))
+        return f"B: {self.sizes}; {self.pinned['A']}; {page}"
 
     def numbers(self) -> pd.DataFrame:
         """The rows in full, under the names that people read."""

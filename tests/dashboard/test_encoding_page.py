@@ -250,7 +250,7 @@ def test_places_on_the_frequency_scale_are_the_nearest_pairs_each_once() -> None
 def test_saved_pictures_name_the_numbers_that_made_them() -> None:
     b = page(Setting(dim=256, base=500.0, train_length=64), Options(tab=WAVELENGTHS))
     sizes = "base 500, dimension 256, training length 64"
-    assert chart(b, "wavelengths").subtitle("Encoding") == f"Encoding; {sizes}"
+    assert chart(b, "wavelengths").subtitle("Encoding") == f"{sizes}; Encoding"
     clocks: Clocks = block_of(b, Clocks, "clocks")
     assert [face.subtitle for face in clocks.faces] == [
         "256 dimensions, base 500; training length 64",
@@ -259,7 +259,7 @@ def test_saved_pictures_name_the_numbers_that_made_them() -> None:
     a = page(Setting(dim=256, base=9_000.0, train_length=64), Options(tab=WAVELENGTHS))
     both = compare.pages(b, a, {"A": "A: base 9,000", "B": "B: base 500"}, ["base"])
     assert chart(both, "wavelengths").subtitle("Encoding") == (
-        f"Encoding; B: {sizes}; A: base 9,000"
+        f"B: {sizes}; A: base 9,000; Encoding"
     )
 
 
