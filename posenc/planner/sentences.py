@@ -5,7 +5,7 @@ from typing import NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
 from posenc.planner.context_plan import ContextPlan
-from posenc.planner.evidence import Benchmark, Training
+from posenc.planner.evidence import DERIVATIVES, Benchmark, Training
 from posenc.planner.facts import TEMPLATES, Fact, say, say_template
 from posenc.planner.layers import layer_facts
 from posenc.planner.ranking import MEASURED_LIMIT, NEAR
@@ -125,7 +125,8 @@ class Advice(NamedTuple):
     method: label of the highest-ranked method, "" where no source reports one. short: the expected change
     on short context. sentence: what is known. source: of the sentence. equal: labels of the methods that
     share its rank. reports: each source that read the factor after this training, and how much training
-    that was; () where the makers of the model recommend the method, or no factor was reported.
+    that was; () where the makers of the model recommend the method, or no factor was reported. effective:
+    to which length RULER found that models work that others extended from this one by the method.
     """
 
     title: str
@@ -135,6 +136,7 @@ class Advice(NamedTuple):
     source: str
     equal: tuple[str, ...] = ()
     reports: tuple[str, ...] = ()
+    effective: tuple[str, ...] = ()
 
 
 def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
@@ -154,6 +156,8 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
     sentence, source = first.statements[0] if first.advice is None else first.statements[-1]
     numbers = {"unseen": first.pairs.unseen_count, "statement": sentence}
     reports = first.method.evidence.reporting(training, first.factor) if not first.advice else ()
+    kind = first.method.kind
+    derived = [one for one in DERIVATIVES if one.kind == kind and one.is_of(plan.model)]
     return Advice(
         title=title,
         method=first.method.label,
@@ -165,4 +169,5 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
             say("advice", Fact("after" if one.amount else "untrained", vars(one)))
             for one in reports
         ),
+        effective=tuple(say("advice", Fact("effective", vars(one))) for one in derived),
     )

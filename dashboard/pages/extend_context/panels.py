@@ -84,6 +84,8 @@ def advice(read: PlannerRead) -> list[Block]:
             unseen = f"{pairs.unseen_count} of {count_of(len(pairs.before), 'pair')}"
             verb = "reaches" if pairs.unseen_count == 1 else "reach"
             cell.append(Text(f"Risk: {unseen} still {verb} angles that training never showed."))
+        if choice.effective:
+            cell.append(Text("  \n".join(map(plain, choice.effective)), "caption"))
         reported = [f"Reported {plain(report)}" for report in choice.reports]
         cell.append(Text("  \n".join(reported) or f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell
