@@ -135,8 +135,8 @@ def beyond_loss(recall: Sequence[Curve] = ()) -> str:
     shares = listed([f"{summary.label(curve, recall)} {end.mean:.0%}" for curve, end in ends])
     length = recall[0].specification.train_length
     return (
-        f"{sentence} Recall over {ends[0][1].x:,} tokens, trained on {length}: {shares}; a rule that knows "
-        f"the question's position alone: {Recall.by_position(length):.0%}."
+        f"{sentence} Recall at {recall_distances([curve for curve, _ in ends])}: {shares}; a rule that "
+        f"knows the question's position alone: {Recall.by_position(length):.0%}."
     )
 
 
