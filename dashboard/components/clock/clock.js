@@ -100,7 +100,7 @@ class WavesView {
     this.cursor = this.rule("now");
     const axis = make("div", "axis", figure);
     make("span", "", axis, "0");
-    make("span", "", axis, "sine solid, cosine dotted");
+    make("span", "", axis, "sin solid, cos dotted");
     make("span", "", axis, whole(this.last));
   }
 
