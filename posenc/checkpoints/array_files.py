@@ -63,13 +63,7 @@ def read_number_table(source: FileSource, tensor: str | None = None) -> NumberTa
             if tensor is not None:
                 raise CheckpointError("A .npy file holds one array, which has no name.")
             return _npy(file.read(0, file.size))
-    try:
-        header = read_header(source)
-    except PickleRefused:
-        raise
-    except CheckpointError as error:
-        reason = str(error).replace("not a .safetensors", "neither a .npy nor a .safetensors")
-        raise CheckpointError(reason) from None
+    header = _header(source)
     if tensor is not None:
         readable_entry(header, tensor)
         sines = name_of_sines(tensor)
@@ -104,7 +98,41 @@ def cosines_and_sines(table: Tensor) -> tuple[Tensor, Tensor] | None:
     return (cache[..., 0], cache[..., 1]) if cache.ndim == 3 and cache.shape[-1] == 2 else None
 
 
+def read_array(source: FileSource) -> Tensor:
+    """Return the array of a .npy file, or the only tensor of a .safetensors file, as it is.
+
+    source: the file's bytes or its path. Raises CheckpointError, as NoPositionTable for several tensors.
+    """
+    with opened(source) as file:
+        if file.size >= len(_MAGIC) and file.read(0, len(_MAGIC)) == _MAGIC:
+            return _array(file.read(0, file.size))
+    header = _header(source)
+    names = [*header.tensors]
+    if len(names) != 1:
+        listed = first_of([printable_name(name) for name in names], 4)
+        raise NoPositionTable(f"The file must hold one array, got {len(names):,}: {listed}.")
+    return read_tensor(source, names[0]).tensor
+
+
+def _header(source: FileSource) -> Header:
+    try:
+        return read_header(source)
+    except PickleRefused:
+        raise
+    except CheckpointError as error:
+        reason = str(error).replace("not a .safetensors", "neither a .npy nor a .safetensors")
+        raise CheckpointError(reason) from None
+
+
 def _npy(content: bytearray) -> NumberTable:
+    table = _array(content)
+    pair = table.squeeze()
+    if pair.ndim == 3 and len(pair) == 2 and not table.is_complex():
+        return NumberTable(pair[0], pair[1], "", ("Two tables: taken as cosines, then sines.",))
+    return _split(table, "")
+
+
+def _array(content: bytearray) -> Tensor:
     stream = io.BytesIO(content)
     try:
         read_array_header = _HEADER_READERS[np.lib.format.read_magic(stream)]
@@ -131,11 +159,7 @@ def _npy(content: bytearray) -> NumberTable:
             f"The array's shape {shape} takes {data_bytes:,} bytes, but the file holds {len(data):,}."
         )
     array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
-    table = torch.from_numpy(array.astype(dtype.newbyteorder("="), order="C", copy=True))
-    pair = table.squeeze()
-    if pair.ndim == 3 and len(pair) == 2 and not table.is_complex():
-        return NumberTable(pair[0], pair[1], "", ("Two tables: taken as cosines, then sines.",))
-    return _split(table, "")
+    return torch.from_numpy(array.astype(dtype.newbyteorder("="), order="C", copy=True))
 
 
 def _single(source: FileSource, name: str) -> NumberTable:

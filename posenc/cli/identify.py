@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from posenc.checkpoints.array_files import NumberTable, read_number_table
+from posenc.cli.identify_logits import print_bias, print_logits
 from posenc.cli.plan import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
@@ -33,40 +34,79 @@ from posenc.identification.sentences import (
 )
 from posenc.schemes.base import SchemeConfig
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MOST_TEXT = 2**26  # characters of a file of positions
 
 
 @click.command(
     name="identify",
-    help="Say which scheme made the table in a .npy or .safetensors file. The exit status is 2 "
-    "if a file cannot be read or is refused and, with --config, 1 if the table deviates from the model's.",
+    help="Say which scheme made the table in a .npy or .safetensors file, or which softmax scale, bias and "
+    "mask made attention logits. The exit status is 2 if a file cannot be read or is refused and, with "
+    "--config, 1 if the numbers deviate from the model's.",
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=_FILE, required=False)
 @click.option("--tensor", help="Its name, where a .safetensors file holds several tables.")
 @click.option(
     "--sines",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="A file of the sines, where FILE holds the cosines.",
 )
 @click.option(
     "--before",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="Queries or keys before the rotation, where FILE holds the same after it: positions x "
     "features, or 2 x positions x features with queries first.",
 )
 @click.option("--config", help="A config.json: does the table belong to this model? - is stdin.")
 @click.option(
     "--positions",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="A text file with the position expected of every row, such as 0 1 2 0 1 2 of two packed "
     "documents; with --config.",
 )
+@click.option(
+    "--logits",
+    type=_FILE,
+    help="In place of FILE, attention logits, heads x queries x keys, or the weights after the softmax; "
+    "with --queries and --keys.",
+)
+@click.option("--queries", type=_FILE, help="Of the logits: heads x queries x head width.")
+@click.option("--keys", type=_FILE, help="Of the logits: heads x keys x head width.")
+@click.option(
+    "--rotated/--not-rotated",
+    default=None,
+    help="Whether queries and keys are rotated already; without it, either is tried.",
+)
+@click.option("--bias", type=_FILE, help="In place of FILE, a bias, heads x queries x keys.")
+@click.option(
+    "--first-head",
+    default=0,
+    show_default=True,
+    help="Of the layer, where logits or a bias are those of a tensor-parallel rank.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every number in full, as JSON.")
 def identify_table(
-    file: Path, tensor: str | None, sines: Path | None, before: Path | None, config: str | None,
-    positions: Path | None, as_json: bool,
+    file: Path | None, tensor: str | None, sines: Path | None, before: Path | None, config: str | None,
+    positions: Path | None, logits: Path | None, queries: Path | None, keys: Path | None,
+    rotated: bool | None, bias: Path | None, first_head: int, as_json: bool,
 ) -> None:  # fmt: skip
+    if (file is not None) + (logits is not None) + (bias is not None) != 1:
+        raise UsageError("Give one of FILE, --logits and --bias.")
     model = None if config is None else read_model(config, None)[0]
+    if file is None:
+        if tensor or sines or before or positions:
+            raise UsageError("--tensor, --sines, --before and --positions go with FILE.")
+        with fixed_threads(1):
+            is_right = (
+                print_bias(bias, model, first_head, as_json)
+                if logits is None
+                else print_logits(logits, queries, keys, model, rotated, first_head, as_json)
+            )
+        raise click.exceptions.Exit(0 if is_right else 1)
+    if queries or keys or rotated is not None or first_head:
+        raise UsageError(
+            "--queries, --keys, --rotated and --first-head go with --logits or --bias."
+        )
     schemes = None if model is None else {kind.name: kind.scheme for kind in model.layer_kinds}
     if before is not None and (sines is not None or tensor is not None):
         raise UsageError("--before goes with neither --sines nor --tensor.")

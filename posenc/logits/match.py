@@ -1,6 +1,7 @@
 """Whether logits are those of a layer's rule, and where not, what is wrong with them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -58,6 +59,11 @@ def match_logits(
         same = tuple(one.vectors[0] for one in found if one.belongs == best.belongs)
         return replace(best, vectors=same)
     return comparison.match(comparison.nearest(right[0]), explained=False)
+
+
+def nearest(matches: Mapping[str, LogitMatch]) -> str:
+    """Return the name of the match that belongs, else of one that is explained, else the first."""
+    return min(matches, key=lambda name: (not matches[name].belongs, not matches[name].explained))
 
 
 class _Comparison:

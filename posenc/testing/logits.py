@@ -12,7 +12,7 @@ from posenc.hook_arguments import is_real
 from posenc.logits.bias import BiasMatch, match_bias
 from posenc.logits.bias_sentences import bias_sentences
 from posenc.logits.facts import LogitMatch
-from posenc.logits.match import match_logits
+from posenc.logits.match import match_logits, nearest
 from posenc.logits.rule import LogitRule, rule_of_scheme
 from posenc.logits.sentences import match_sentences
 from posenc.models.config_json import HasToDict
@@ -50,9 +50,8 @@ def assert_logits_match(
     inputs that do not fit.
     """
     rules = _rules(layer, kind, produced, queries)
-    first = next(iter(rules.values()))
     if not isinstance(produced, Tensor):
-        queries, keys = _vectors(first, queries, keys)
+        queries, keys = _vectors(next(iter(rules.values())), queries, keys)
         with torch.no_grad():
             made = produced(queries, keys)
         if not is_real(made):
@@ -66,10 +65,11 @@ def assert_logits_match(
         name: match_logits(rule, queries, keys, produced, rotated=rotated, first_head=first_head)
         for name, rule in rules.items()
     }
-    if belonging := next((match for match in matches.values() if match.belongs), None):
-        return belonging
-    nearest = sorted(matches, key=lambda name: not matches[name].explained)
-    raise AssertionError(_failure({name: match_sentences(matches[name]) for name in nearest}))
+    first = nearest(matches)
+    if matches[first].belongs:
+        return matches[first]
+    names = [first, *(name for name in matches if name != first)]
+    raise AssertionError(_failure({name: match_sentences(matches[name]) for name in names}))
 
 
 def assert_bias_matches(
@@ -146,9 +146,9 @@ def _name(produced: object) -> str:
 
 
 def _failure(sentences: Mapping[str, list[str]]) -> str:
-    """Return what differs from the nearest kind of layer, then from others where that is something else."""
+    """Return what differs from the first kind of layer, then from others where that is something else."""
     texts = {name: " ".join(each) for name, each in sentences.items()}
-    nearest, *others = texts
-    unlike = [name for name in others if texts[name] != texts[nearest]]
-    text = texts[nearest] if not unlike else f"{texts[nearest]} That is against {nearest} layers."
+    first, *others = texts
+    unlike = [name for name in others if texts[name] != texts[first]]
+    text = texts[first] if not unlike else f"{texts[first]} That is against {first} layers."
     return " ".join([text, *(f"Against {name} layers: {texts[name]}" for name in unlike)])
