@@ -57,10 +57,18 @@ def config_token(source: ConfigSource, assume: str | None = None) -> str:
 
 def read_config_token(token: str) -> ModelConfig:
     """Return the model of a token of `config_token`. Raises ConfigFileError."""
+    return read_record(*token_content(token)).model
+
+
+def token_content(token: str) -> tuple[dict[str, Any], str | None]:
+    """Return the keys that a token holds, and the model type that was assumed, None for its own.
+
+    Raises ConfigFileError.
+    """
     record = read_object(_unpack(token))
-    assume = Record(record).get(ASSUMED, TEXT)
+    assume: str | None = Record(record).get(ASSUMED, TEXT)
     record.pop(ASSUMED, None)
-    return read_record(record, assume).model
+    return record, assume
 
 
 def _unpack(token: str) -> bytes:

@@ -3,7 +3,7 @@
 from dashboard import models
 from dashboard.blocks import Block, Controls, Definition, Drawer, Page, Text, Uses
 from dashboard.cache import cached
-from dashboard.pages.extend_context import data, model, panels
+from dashboard.pages.extend_context import data, engines, model, panels
 from dashboard.pages.extend_context.options import Options as Options
 from dashboard.settings import Setting, chosen_model
 from dashboard.text import plain
@@ -52,6 +52,7 @@ def page(setting: Setting, options: Options) -> Page:
             *panels.warnings(read),
             *panels.beside_scalings(read),
             *panels.sources(read),
+            *engines.drawer(token, options.context),
             *about(setting),
             *panels.numbers(read, options),
         ),
