@@ -1,7 +1,8 @@
 """Text to paste: config blocks of two generations, and options of three servers.
 
 vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension". Its --rope-scaling is
-gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays.
+gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays. Its context: config/model.py
+of 0.33.0, where YaRN's factor no longer multiplies max_position_embeddings, which must be the target.
 SGLang: python/sglang/srt/utils/hf_transformers of sgl-project/sglang at 0067b4fe: overrides replace keys of
 the config (config.py); get_context_length multiplies by a factor only without the original length.
 Both compute LongRoPE's attention factor from their own context unless short_mscale and long_mscale name it:
@@ -39,7 +40,6 @@ _LONGROPE_IN_GGUF = ("phi3", "phimoe")  # whose attention factor it writes, too
 _YARN_IN_VLLM = ("DeepseekV2Config", "DeepseekV3Config", "DeepseekV32Config")
 # Types whose class leaves an absent head_dim null, which fails in some of transformers' scalings.
 _HEAD_DIM_UNSET = ("minimax", "ministral", "mixtral")
-_VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,11 @@ def _servers(
     if row_class in _YARN_IN_VLLM and rope_type not in ("default", "yarn"):
         return {}, Fact("read_as_yarn", {})
     keys = {"rope_parameters": block}
-    counted = config.kind in _VLLM_COUNTS_FACTOR
+    counted = config.kind == "rope_linear"  # both multiply the context by its factor
     overrides = _overrides(plan, keys if counted else keys | sizes)
     vllm = f"vllm serve MODEL --hf-overrides '{overrides}' --max-model-len {plan.target}"
     if len(plan.model.layer_kinds) > 1:
         return {"vllm": vllm}, Fact("kinds_not_in_sglang", {})
-    counted = config.kind == "rope_linear"
-    overrides = _overrides(plan, keys if counted else keys | sizes)
     sglang = (
         f"python -m sglang.launch_server --model-path MODEL --json-model-override-args "
         f"'{overrides}' --context-length {plan.target}"

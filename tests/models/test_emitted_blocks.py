@@ -387,8 +387,16 @@ def test_vllm_command_holds_the_block_and_the_length_once(name: str) -> None:
     assert flags["--max-model-len"] == str(TARGET)
     overrides = json.loads(flags["--hf-overrides"])
     assert overrides["rope_parameters"] == pasted.rope_parameters["rope_parameters"]
-    # vLLM multiplies the context by the factor of linear and YaRN; the others have to be told it.
-    assert ("max_position_embeddings" in overrides) == (name in ("ntk", "llama3"))
+    # _get_and_verify_max_len of vLLM 0.33.0 multiplies the context by the factor of linear alone; before,
+    # it took YaRN's original length times its factor. Both must reach the target, or vLLM refuses it.
+    block, trained = (
+        overrides["rope_parameters"],
+        preset_config("llama-3-8b")["max_position_embeddings"],
+    )
+    context = overrides.get("max_position_embeddings", trained)
+    assert context * (block["factor"] if name == "linear" else 1) == TARGET
+    if name == "yarn":
+        assert block["original_max_position_embeddings"] * block["factor"] == TARGET
 
 
 @pytest.mark.parametrize("name", ["linear", "yarn", "llama3"])
