@@ -17,6 +17,7 @@ SECTIONS = {
         ("relative_offsets", "Relative offsets", "arrow_range"),
         ("extrapolation", "Extrapolation", "trending_up"),
         ("train", "Train", "model_training"),
+        ("inside_model", "Inside a model", "biotech"),
     ],
     "Your model": [
         ("extend_context", "Extend a model's context", "straighten"),

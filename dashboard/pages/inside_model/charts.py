@@ -1,0 +1,57 @@
+"""Charts of Inside a model: a line per head."""
+
+import functools
+
+import altair as alt
+
+from dashboard.charts import theme
+from dashboard.charts.palette import DASHES, PALETTE
+
+_LEGEND = alt.Legend(title=None, orient="top", symbolStrokeWidth=2.5, **theme.LEGEND_LINE)
+
+
+@functools.cache
+def by_pair(names: tuple[str, ...], y_title: str) -> theme.Spec:
+    """Return lines over rotary pairs, and where pairs begin that never complete a turn.
+
+    Frame: name, x, y; boundary, where there is one.
+    """
+    x = alt.X(
+        "x:Q",
+        title="rotary pair (0 is the fastest)",
+        scale=alt.Scale(nice=False, zero=True),
+        axis=alt.Axis(tickMinStep=1, format="d"),
+    )
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=True))
+    return _lines(names, x, y, "pair", "no full turn in training")
+
+
+@functools.cache
+def by_distance(names: tuple[str, ...]) -> theme.Spec:
+    """Return lines of attention weight over distance, and the training length. Frame: as `by_pair`."""
+    x = alt.X("x:Q", title="query-key distance (tokens)", scale=alt.Scale(nice=False, zero=True))
+    y = alt.Y(
+        "y:Q",
+        title="mean attention weight",
+        scale=alt.Scale(type="log", nice=False),
+        axis=theme.powers_of_ten(),
+    )
+    return _lines(names, x, y, "distance", "training length")
+
+
+def _lines(names: tuple[str, ...], x: alt.X, y: alt.Y, x_title: str, boundary: str) -> theme.Spec:
+    colours = alt.Scale(domain=names, range=[PALETTE[n % len(PALETTE)] for n in range(len(names))])
+    strokes = alt.Scale(domain=names, range=[DASHES[n % len(DASHES)] for n in range(len(names))])
+    line = (
+        alt.Chart()
+        .mark_line(interpolate="linear", strokeWidth=2, description="a line per head", tooltip=None)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("name:N", scale=colours, legend=_LEGEND),
+            strokeDash=alt.StrokeDash("name:N", scale=strokes, legend=_LEGEND),
+        )
+    )
+    readout = theme.readout(names, x, x_title, ".3g", "name", every=True)
+    layers = (line, theme.boundary_rule(), theme.boundary_name(boundary), readout)
+    return theme.in_order(theme.spec_of(alt.layer(*layers).properties(height=theme.HEIGHT)))

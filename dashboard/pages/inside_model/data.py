@@ -1,0 +1,214 @@
+"""Numbers of Inside a model: bounds and contributions of pairs, and where heads look."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+
+from dashboard.cache import cached
+from dashboard.charts import frames
+from posenc.analysis import (
+    AttentionUse,
+    PairNorms,
+    PairUse,
+    TableComparison,
+    attention_use,
+    attention_weights,
+    compare_with_sinusoidal,
+    cut_pairs,
+    pair_norms,
+    pair_use,
+    slow_pairs,
+)
+from posenc.lab.evaluate import SCORED_SHARE, Variant, variants
+from posenc.lab.shipped_models import layer_inputs, layer_projections, shipped_model
+from posenc.schemes import SCHEMES
+from posenc.schemes.learned import Learned
+from posenc.schemes.rope import Rope
+from posenc.text import count_of
+
+# What a cut is called: its rule and the share of pairs that stays.
+CUTS = {
+    "p-RoPE, fastest three quarters": ("fastest", 0.75),
+    "partial rotary, half": ("spread", 0.5),
+    "partial rotary, quarter": ("spread", 0.25),
+    "conversion to latent attention, half": ("largest", 0.5),
+    "conversion to latent attention, quarter": ("largest", 0.25),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """What one layer does with a text. length: tokens of the text. name: of the variant that reads it.
+
+    norms, pairs: of a layer that rotates. input_norm: the most that an input of the projections has.
+    loss: of the whole model, in nats per byte.
+    """
+
+    length: int
+    name: str
+    heads: AttentionUse
+    norms: PairNorms | None
+    pairs: PairUse | None
+    input_norm: float
+    loss: float
+
+
+def variant_of(run_id: str, times: int, reading: str) -> tuple[Variant, int]:
+    """Return the variant in which a model reads a text of so many training lengths, and its tokens.
+
+    A variant that there is not, as a scaling within the training length, is that of the model as trained.
+    """
+    trained = shipped_model(run_id)
+    specification = trained.specification
+    length = times * specification.train_length
+    own = [*variants(trained.model, length, specification.train_length, specification.scalings)]
+    named = {variant.name: variant for variant in own}
+    return named.get(reading, own[0]), length
+
+
+@cached
+def layer(run_id: str, index: int, times: int, reading: str) -> Layer:
+    """Return what a layer does with the last tokens of the model's text. index: from 0."""
+    trained = shipped_model(run_id)
+    variant, length = variant_of(run_id, times, reading)
+    inputs = [*layer_inputs(trained.model, trained.window(length), variant)][index]
+    scored = max(1, trained.specification.train_length // SCORED_SHARE)
+    norms, pairs = None, None
+    with torch.inference_mode():
+        if isinstance(inputs.scheme, Rope):
+            norms = pair_norms(*layer_projections(trained.model, index), inputs.scheme.config)
+            pairs = pair_use(inputs.queries, inputs.keys, inputs.scheme)
+        weights = attention_weights(inputs.queries, inputs.keys, inputs.scheme)
+        return Layer(
+            length, variant.name, attention_use(weights, scored), norms, pairs,
+            trained.specification.model.width**0.5, trained.loss(variant, length),
+        )  # fmt: skip
+
+
+@cached
+def table_of(run_id: str) -> TableComparison | None:
+    """Return a model's learned table beside the sinusoidal one, None for a model without such a table."""
+    scheme = shipped_model(run_id).model.scheme
+    return compare_with_sinusoidal(scheme.weight) if isinstance(scheme, Learned) else None
+
+
+def table_frame(comparison: TableComparison, column: str) -> pd.DataFrame:
+    """Return a line of the learned and one of the sinusoidal table. column: norms or similarity."""
+    shapes = {"learned": comparison.table, "sinusoidal": comparison.sinusoidal}
+    curves = {
+        kind: shape.norms if column == "norms" else shape.similarity
+        for kind, shape in shapes.items()
+    }
+    return frames.lines(
+        {kind: (np.arange(len(values)), values.numpy()) for kind, values in curves.items()}
+    )
+
+
+def components_table(comparison: TableComparison) -> pd.DataFrame:
+    """Return how much of the variance of each table its first components explain."""
+    shapes = {"learned": comparison.table, "sinusoidal": comparison.sinusoidal}
+    return pd.DataFrame(
+        [
+            {
+                "table": SCHEMES[kind].label,
+                **{f"PC{n + 1} (%)": 100 * float(shape.explained[n]) for n in range(3)},
+                "mean norm": float(shape.norms.mean()),
+            }
+            for kind, shape in shapes.items()
+        ]
+    )
+
+
+def head_names(count: int) -> tuple[str, ...]:
+    """Return what the heads of a layer are called, counted from 1."""
+    return tuple(f"head {head + 1}" for head in range(count))
+
+
+def pair_frame(values: torch.Tensor, first_slow: int | None) -> pd.DataFrame:
+    """Return a line per head over pairs. first_slow: the first pair without a full turn, None for none."""
+    boundary = np.nan if first_slow is None else float(first_slow)
+    pairs = np.arange(values.shape[1])
+    parts = [
+        {"name": name, "x": pairs, "y": row.numpy(), "boundary": boundary}
+        for name, row in zip(head_names(len(values)), values, strict=True)
+    ]
+    return frames.stacked(parts, ["name", "x", "y", "boundary"])
+
+
+def distance_frame(use: AttentionUse, train_length: int) -> pd.DataFrame:
+    """Return a line per head over distances, and one of equal weights."""
+    n = use.by_distance.shape[1]
+    boundary = float(train_length) if train_length < n else np.nan
+    seen = np.arange(n - use.queries, n)  # positions of the queries
+    even = np.array([np.mean(1 / (seen[seen >= distance] + 1)) for distance in range(n)])
+    rows = {**dict(zip(head_names(len(use.by_distance)), use.by_distance.numpy(), strict=True))}
+    parts = [
+        {"name": name, "x": np.arange(n), "y": values, "boundary": boundary}
+        for name, values in (*rows.items(), ("equal weights", even))
+    ]
+    return frames.stacked(parts, ["name", "x", "y", "boundary"])
+
+
+def heads_table(use: AttentionUse) -> pd.DataFrame:
+    """Return entropy, weight on the first token and mean distance of each head, and of equal weights."""
+    names = head_names(len(use.entropy))
+    return pd.DataFrame(
+        {
+            "head": [*names, "equal weights"],
+            "entropy (nats)": [*use.entropy.tolist(), use.even_entropy],
+            "on the first token (%)": [
+                *(100 * use.first_token).tolist(), 100 * use.even_first_token,
+            ],
+            "mean distance (tokens)": [*use.distance.tolist(), use.even_distance],
+        }
+    )  # fmt: skip
+
+
+def readings_table(run_id: str, index: int) -> pd.DataFrame:
+    """Return loss, entropy and weight on the first token at each length, in every way to evaluate it."""
+    trained = shipped_model(run_id)
+    rows = []
+    for times in (1, 2, 4):
+        specification = trained.specification
+        length = times * specification.train_length
+        for variant in variants(
+            trained.model, length, specification.train_length, specification.scalings
+        ):
+            found = layer(run_id, index, times, variant.name)
+            rows.append(
+                {
+                    "text": f"{count_of(length, 'token')}, {variant.name}",
+                    "loss (nats)": found.loss,
+                    "entropy (nats)": float(found.heads.entropy.mean()),
+                    "of equal weights": found.heads.even_entropy,
+                    "on the first token (%)": 100 * float(found.heads.first_token.mean()),
+                    "mean distance (tokens)": float(found.heads.distance.mean()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def cuts_table(norms: PairNorms, train_length: int) -> pd.DataFrame:
+    """Return which share of pairs and of bounds each cut takes."""
+    named = {"no full turn in training": slow_pairs(norms, train_length)}
+    named |= {name: cut_pairs(norms, rule, share) for name, (rule, share) in CUTS.items()}
+    return pd.DataFrame(
+        [
+            {
+                "without rotation": name,
+                "pairs (%)": 100 * (1 - float(cut.kept.double().mean())),
+                "of the bounds (%)": 100 * cut.share,
+                "least of a head (%)": 100 * float(cut.shares.min()),
+                "most of a head (%)": 100 * float(cut.shares.max()),
+            }
+            for name, cut in named.items()
+        ]
+    )
+
+
+def first_slow(norms: PairNorms, train_length: int) -> int | None:
+    """Return the first pair that completes no turn in training, None where all do."""
+    slow = (~slow_pairs(norms, train_length).kept[0]).nonzero().flatten()
+    return int(slow[0]) if len(slow) else None

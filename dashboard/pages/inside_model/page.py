@@ -1,0 +1,239 @@
+"""Inside a model: which rotary pairs a trained model uses, and where its heads look."""
+
+from functools import partial
+
+from dashboard.blocks import (
+    Block,
+    Chart,
+    Columns,
+    Controls,
+    Definition,
+    Findings,
+    Link,
+    Page,
+    Text,
+    Uses,
+    line_chart,
+)
+from dashboard.cache import cached
+from dashboard.charts import lines
+from dashboard.pages.inside_model import charts, data
+from dashboard.pages.inside_model.data import Layer
+from dashboard.pages.inside_model.options import MODELS
+from dashboard.pages.inside_model.options import Options as Options
+from dashboard.script import whole_script
+from dashboard.settings import Setting
+from dashboard.text import number, plain
+from posenc.analysis import attention_use, pair_norms, pair_use
+from posenc.lab.evaluate import TRAINED
+from posenc.lab.shipped_models import shipped_model
+
+USES = Uses((), schemes=False)
+TITLE = "Inside a model"
+GUIDE = (
+    "Left: the most that each rotary pair of a head can add to a logit, from the weights alone; the layer "
+    "normalises its inputs, so that their norm is known. Right: the mean size of what it did add on a "
+    "text that the model was not trained on. Pairs right of the dashed line never complete a turn within "
+    "the training length, so that longer texts show them angles that training never did.\n\n"
+    "Below: how attention falls with distance, over the last tokens of the text. A head far under the "
+    "line of equal weights at long distances looks at near tokens. Entropy says over how many tokens a "
+    "head spreads: e to the power of the entropy is that number. A large share on the first token means "
+    "that a head parks its attention there (an attention sink: Xiao et al. 2023, arXiv 2309.17453).\n\n"
+    "These are models of 3 layers and 0.6 million parameters. Barbero et al. 2024, arXiv 2410.06205, "
+    "figures 2 to 4, show the same norms of Gemma 7B: most lie in the slowest pairs. For a model of your "
+    "own, see `posenc.models.read_projections` in the code below."
+)
+DEFINITION = Definition(
+    r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "
+    r"\|x\|\,\|y\|",
+    "$A_m$ and $B_m$ are the two rows of pair m in the query and the key projection of a head, $R_m$ its "
+    "rotation, s the softmax scale and a the attention factor. The norms of the rows are spectral. Some "
+    "angle of $R_m$ reaches the bound.",
+    (pair_norms, pair_use, attention_use),
+)
+IMPORTS = """
+import posenc
+from posenc.analysis import attention_use, attention_weights, pair_norms
+from posenc.lab.evaluate import variants
+from posenc.lab.shipped_models import layer_inputs, layer_projections, shipped_model
+"""
+SCRIPT = """
+spec = trained.specification
+length = times * spec.train_length
+ways = {way.name: way for way in variants(trained.model, length, spec.train_length, spec.scalings)}
+way = ways.get(reading, next(iter(ways.values())))
+inputs = [*layer_inputs(trained.model, trained.window(length), way)][layer - 1]
+weights = attention_weights(inputs.queries, inputs.keys, inputs.scheme)
+use = attention_use(weights, spec.train_length // 4)
+print("head,entropy,first_token,distance")
+for head, row in enumerate(zip(use.entropy, use.first_token, use.distance), 1):
+    print(head, *(value.item() for value in row), sep=",")
+if isinstance(inputs.scheme.config, posenc.RopeConfig):
+    queries, keys = layer_projections(trained.model, layer - 1)
+    # Of a checkpoint: posenc.models.read_projections(checkpoint, model, layer - 1).
+    width = spec.model.width**0.5  # the norm of normalised inputs
+    bounds = pair_norms(queries, keys, inputs.scheme.config).at_most(width, width)
+    print("head,pair,bound")
+    for head, row in enumerate(bounds.tolist(), 1):
+        for pair, bound in enumerate(row):
+            print(head, pair, bound, sep=",")
+"""
+
+
+@cached
+def page(setting: Setting, options: Options) -> Page:
+    """Return the page; its numbers depend on the options alone."""
+    specification = shipped_model(options.trained).specification
+    found = data.layer(options.trained, options.layer - 1, int(options.times), options.reading)
+    rotates = found.norms is not None
+    asked = ("trained", "layer", "times", *(("reading",) if rotates else ()))
+    return Page(
+        title=TITLE,
+        headline=headline(found, specification.train_length),
+        blocks=(
+            Controls(asked),
+            *_notes(found, options),
+            *(_pairs(found, options, specification.train_length) if rotates else ()),
+            *_table(options),
+            *_heads(found, options, specification.train_length),
+            Link("extrapolation"),
+        ),
+        guide=GUIDE,
+        definition=DEFINITION,
+        script=partial(script, options),
+    )
+
+
+def headline(found: Layer, train_length: int) -> str:
+    """Say which share of the bounds slow pairs hold, or how far heads look where nothing rotates."""
+    sink = 100 * float(found.heads.first_token.max())
+    near, far = float(found.heads.distance.min()), float(found.heads.distance.max())
+    looks = (
+        f"The heads of this layer look {number(near)} to {number(far)} tokens back on average; up to "
+        f"{number(sink)}% of a head's attention is on the first token."
+    )
+    if found.norms is None:
+        return looks
+    table = data.cuts_table(found.norms, train_length)
+    share, pairs = table["of the bounds (%)"].iloc[0], table["pairs (%)"].iloc[0]
+    if pairs == 0:
+        return f"Every rotary pair completes a turn within the training length. {looks}"
+    return (
+        f"{number(pairs)}% of the rotary pairs never complete a turn in training; they hold "
+        f"{number(share)}% of what pairs can add to logits. {looks}"
+    )
+
+
+def _notes(found: Layer, options: Options) -> list[Block]:
+    """Say that a scaling needs a longer text, where one is chosen within the training length."""
+    if found.norms is None or options.reading in (TRAINED, found.name):
+        return []
+    return [Text("A scaling acts past the training length alone; choose a longer text.", "caption")]
+
+
+def _pairs(found: Layer, options: Options, train_length: int) -> list[Block]:
+    """Return what pairs can add and did add, and what cuts would take."""
+    assert found.norms is not None
+    assert found.pairs is not None
+    bounds = found.norms.at_most(found.input_norm, found.input_norm)
+    slow = data.first_slow(found.norms, train_length)
+    names = data.head_names(len(found.norms.queries))
+    pictures: list[list[Block]] = [
+        [
+            Text(title, "heading"),
+            Chart(
+                key=key,
+                title=f"{title}, layer {options.layer}",
+                frame=data.pair_frame(values, slow),
+                names=names,
+                draw=partial(charts.by_pair, y_title=y_title),
+                columns={"name": "head", "x": "pair", "y": y_title},
+                sizes=MODELS[options.trained],
+            ),
+        ]
+        for key, title, values, y_title in (
+            ("bounds", "What pairs can add", bounds, "most added to a logit"),
+            ("contributions", "What pairs did add", found.pairs.contributions, "mean size added"),
+        )
+    ]
+    return [
+        Columns(pictures),
+        Text("Pairs that lose their rotation", "heading"),
+        Findings("cuts", data.cuts_table(found.norms, train_length), CUT_HELP),
+    ]
+
+
+def _table(options: Options) -> list[Block]:
+    """Return norms and similarity of a learned table beside those of the sinusoidal table."""
+    comparison = data.table_of(options.trained)
+    if comparison is None:
+        return []
+    pictures: list[list[Block]] = [
+        [
+            Text(title, "heading"),
+            *line_chart(
+                key=column,
+                title=title,
+                frame=data.table_frame(comparison, column),
+                names=("learned", "sinusoidal"),
+                draw=partial(lines.by_offset, x_title=x_title, y_title=y_title, band=False),
+                columns={"x": x_title, "y": y_title},
+                sizes=MODELS[options.trained],
+            ),
+        ]
+        for column, title, x_title, y_title in (
+            ("norms", "Norm of each row", "position", "norm"),
+            ("similarity", "Similarity of rows", "distance", "mean cosine"),
+        )
+    ]
+    return [
+        Columns(pictures),
+        Findings("components", data.components_table(comparison)),
+        Link("pca"),
+    ]
+
+
+CUT_HELP = {
+    "of the bounds (%)": "Share of the sum of all bounds of the layer that belongs to these pairs.",
+    "without rotation": "p-RoPE: Barbero et al. 2024, arXiv 2410.06205. Partial rotary keeps pairs at even "
+    "distances. A conversion to latent attention keeps the pairs with the largest norms of each head (Ji "
+    "et al. 2025, arXiv 2502.14837).",
+}
+
+
+def _heads(found: Layer, options: Options, train_length: int) -> list[Block]:
+    """Return attention by distance, and entropy and first token of each head and of each length."""
+    frame = data.distance_frame(found.heads, train_length)
+    names = (*data.head_names(len(found.heads.entropy)), "equal weights")
+    return [
+        Text("Where heads look", "heading"),
+        Chart(
+            key="by_distance",
+            title=f"Attention by distance, layer {options.layer}",
+            frame=frame,
+            names=names,
+            draw=charts.by_distance,
+            columns={"name": "head", "x": "distance", "y": "weight"},
+            sizes=MODELS[options.trained],
+        ),
+        Text(
+            plain(
+                f"Mean of the last {found.heads.queries} tokens of 8 texts of {found.length:,} tokens "
+                "each, which the model was not trained on."
+            ),
+            "caption",
+        ),
+        Text("By head", "heading"),
+        Findings("heads", data.heads_table(found.heads)),
+        Text("By length of the text", "heading"),
+        Findings("readings", data.readings_table(options.trained, options.layer - 1)),
+    ]
+
+
+def script(options: Options) -> str:
+    """Return the script that prints the numbers of the heads and of the pairs."""
+    values = (
+        f"trained = shipped_model({options.trained!r})\n"
+        f"layer, times, reading = {options.layer}, {options.times}, {options.reading!r}"
+    )
+    return whole_script(IMPORTS, values, SCRIPT)

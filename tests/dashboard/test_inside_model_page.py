@@ -1,0 +1,138 @@
+"""Inside a model: its numbers against the stored weights, read and computed in other ways."""
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from dashboard.blocks import Controls, Findings
+from dashboard.pages.inside_model import page as inside_model
+from dashboard.pages.inside_model.options import MODELS, Options
+from dashboard.settings import Setting
+from posenc.lab.evaluate import Variant
+from posenc.lab.shipped_models import WEIGHTS, layer_inputs, shipped_model
+from tests.dashboard.called_pages import numbers, texts
+
+ROTARY = [run_id for run_id, label in MODELS.items() if label.startswith("RoPE")]
+OTHER = [run_id for run_id in MODELS if run_id not in ROTARY]
+HEADS, HEAD_WIDTH, WIDTH = 4, 32, 128
+
+
+def table(options: Options, key: str) -> "dict[str, list[float]]":
+    page = inside_model.page(Setting(), options)
+    (found,) = [
+        block for block in page.all_blocks if isinstance(block, Findings) and block.key == key
+    ]
+    rows = found.frame.set_index(str(found.frame.columns[0]))
+    return {
+        str(name): list(map(float, row))
+        for name, row in zip(rows.index, rows.to_numpy(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("run_id", ROTARY)
+@pytest.mark.parametrize("layer", [1, 3])
+def test_bounds_are_products_of_singular_values_of_the_stored_rows(run_id: str, layer: int) -> None:
+    page = inside_model.page(Setting(), Options(trained=run_id, layer=layer))
+    stored = safetensors.torch.load((WEIGHTS / f"{run_id}.safetensors").read_bytes())
+    block = f"blocks.{layer - 1}"
+    weight = (
+        stored[f"{block}.qkv.weight"].double() * stored[f"{block}.norm_attention.weight"].double()
+    )
+    frame = numbers(page, "bounds")
+    for head in range(HEADS):
+        drawn = frame[frame["head"] == f"head {head + 1}"].iloc[:, 2].to_list()
+        for pair, value in enumerate(drawn):
+            rows = [head * HEAD_WIDTH + 2 * pair, head * HEAD_WIDTH + 2 * pair + 1]
+            query, key = (
+                np.linalg.svd(weight[[row + part * WIDTH for row in rows]].numpy())[1][0]
+                for part in (0, 1)
+            )
+            assert value == pytest.approx(query * key * WIDTH / HEAD_WIDTH**0.5, rel=1e-5)
+    contributed = numbers(page, "contributions").iloc[:, 2].to_numpy()
+    assert (contributed <= frame.iloc[:, 2].to_numpy()).all()
+    assert contributed.min() > 0
+
+
+@pytest.mark.parametrize("run_id", MODELS)
+def test_heads_are_those_of_a_plain_softmax(run_id: str) -> None:
+    trained = shipped_model(run_id)
+    length = trained.specification.train_length
+    inputs = [*layer_inputs(trained.model, trained.window(length), Variant("as trained"))][1]
+    scores = inputs.scheme.scores(inputs.queries, inputs.keys).double().numpy()
+    found = table(Options(trained=run_id), "heads")
+    for head in range(HEADS):
+        entropies, firsts, distances = [], [], []
+        for window in range(len(scores)):
+            for i in range(length - length // 4, length):
+                weights = np.exp(scores[window, head, i, : i + 1])
+                weights /= weights.sum()
+                entropies.append(-(weights * np.log(weights)).sum())
+                firsts.append(100 * weights[0])
+                distances.append((weights * (i - np.arange(i + 1))).sum())
+        wanted = [np.mean(entropies), np.mean(firsts), np.mean(distances)]
+        assert found[f"head {head + 1}"] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("run_id", MODELS)
+def test_losses_are_those_of_the_model_on_its_own_text(run_id: str) -> None:
+    trained = shipped_model(run_id)
+    length = trained.specification.train_length
+    found = table(Options(trained=run_id), "readings")
+    losses = []
+    for window in trained.text:
+        tokens = window[-length - 1 :]
+        with torch.inference_mode():
+            logits = trained.model(tokens[None, :-1])[0].double()
+        chances = logits.log_softmax(-1)[torch.arange(length), tokens[1:]]
+        losses.append(-chances[-length // 4 :].mean().item())
+    assert found[f"{length} tokens, as trained"][0] == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_a_scaling_is_offered_where_pairs_rotate_and_said_to_need_a_longer_text() -> None:
+    for run_id, offered in ((ROTARY[0], True), *((one, False) for one in OTHER)):
+        page = inside_model.page(Setting(), Options(trained=run_id))
+        (controls,) = [block for block in page.all_blocks if isinstance(block, Controls)]
+        assert ("reading" in controls.names) == offered
+    short = inside_model.page(Setting(), Options(trained=ROTARY[0], reading="NTK-aware"))
+    assert any("acts past the training length alone" in text for text in texts(short))
+    longer = Options(trained=ROTARY[0], reading="NTK-aware", times="2")
+    assert not any("acts past" in text for text in texts(inside_model.page(Setting(), longer)))
+    plain = Options(trained=ROTARY[0], times="2")
+    assert table(longer, "heads") != table(plain, "heads")
+
+
+def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
+    options = Options(trained=ROTARY[0])
+    page = inside_model.page(Setting(), options)
+    frame = numbers(page, "bounds")
+    length = shipped_model(ROTARY[0]).specification.train_length
+    turns = length * 10_000.0 ** (-2 * frame["pair"] / HEAD_WIDTH) / (2 * np.pi)
+    bounds = frame.iloc[:, 2]
+    share, pairs, *_ = (table(options, "cuts")["no full turn in training"][n] for n in (1, 0))
+    assert share == pytest.approx(100 * bounds[turns < 1].sum() / bounds.sum())
+    assert pairs == pytest.approx(100 * (turns < 1).mean())
+
+
+@pytest.mark.parametrize("run_id", [*ROTARY[:1], *OTHER[:1]])
+def test_the_script_prints_the_numbers_of_the_page(run_id: str) -> None:
+    options = Options(trained=run_id)
+    page = inside_model.page(Setting(), options)
+    assert page.script is not None
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(page.script(), {})
+    lines = printed.getvalue().splitlines()
+    assert lines[0] == "head,entropy,first_token,distance"
+    found = table(options, "heads")
+    for head in range(HEADS):
+        entropy, first, distance = map(float, lines[1 + head].split(",")[1:])
+        assert found[f"head {head + 1}"] == pytest.approx([entropy, 100 * first, distance])
+    bounds = [float(line.split(",")[2]) for line in lines[6:]]
+    if run_id in ROTARY:
+        assert bounds == pytest.approx(numbers(page, "bounds").iloc[:, 2].to_list())
+    else:
+        assert not bounds
