@@ -99,22 +99,20 @@ def attention_use(weights: Float[Tensor, "b h n n"], queries: int | None = None)
     queries: how many of the last queries count; None is all. Raises SchemeArgumentError for weights that
     are not causal or do not sum to 1.
     """
-    weights = weights.detach().cpu().double()
     n = weights.shape[-1]
     count = n if queries is None else check_count("queries", queries, 1, n)
-    if not torch.allclose(weights.sum(-1), torch.ones((), dtype=torch.float64), atol=1e-3) or bool(
-        weights.triu(1).any()
-    ):
+    at = torch.arange(n - count, n)
+    rows = weights.detach()[..., n - count :, :].cpu().double()  # b, h, queries, n
+    distances = at[:, None] - torch.arange(n)
+    seen = distances >= 0
+    whole = torch.ones((), dtype=torch.float64)
+    if not torch.allclose(rows.sum(-1), whole, atol=1e-3) or bool(rows[..., ~seen].any()):
         raise SchemeArgumentError(
             "weights must be those of causal attention: each row sums to 1, and no key after the query has "
             "any."
         )
-    mean = weights[..., n - count :, :].mean(0)  # h, queries, n
-    at = torch.arange(n - count, n)
-    distances = at[:, None] - torch.arange(n)
-    seen = distances >= 0
-    logs = torch.where(weights > 0, weights.log(), 0.0)
-    entropy = -(weights * logs).sum(-1)[..., n - count :].mean((0, 2))
+    mean = rows.mean(0)
+    entropy = -torch.special.xlogy(rows, rows).sum(-1).mean((0, 2))
     by_distance = torch.zeros(len(mean), n, dtype=torch.float64)
     by_distance.index_add_(1, distances[seen], mean[:, seen])
     by_distance /= torch.bincount(distances[seen], minlength=n)

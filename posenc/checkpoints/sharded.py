@@ -50,17 +50,22 @@ class Checkpoint:
     _headers: dict[str, Header] = field(default_factory=dict)
 
     def entry(self, name: str) -> TensorEntry:
-        """Return a tensor's type and shape. Raises CheckpointError where it is missing."""
-        return readable_entry(self._header(name), name)
+        """Return a tensor's type and shape.
 
-    def read(self, name: str) -> TensorRead:
-        """Return one tensor. Raises CheckpointError, also for numbers of 8 bits or less."""
-        entry = self.entry(name)
-        if BITS[entry.dtype] <= 8:
+        Raises CheckpointError where it is missing or cannot be read, as numbers of 8 bits or less.
+        """
+        header = self._header(name)
+        entry = header.tensors.get(name)
+        if entry is not None and BITS[entry.dtype] <= 8:
             raise CheckpointError(
                 f"Tensor {printable_name(name)} holds {entry.dtype}, numbers of {BITS[entry.dtype]} bits, "
                 "which mean nothing without their scales; a checkpoint in 16 or 32 bits is read."
             )
+        return readable_entry(header, name)
+
+    def read(self, name: str) -> TensorRead:
+        """Return one tensor. Raises CheckpointError as `entry` does."""
+        self.entry(name)
         with self.open_file(self.files[name]) as source:
             return read_tensor(source, name)
 

@@ -225,6 +225,12 @@ BAD: dict[str, tuple[dict[str, Any], bytes, str]] = {
                     for part, rows in (("q", 16), ("k", 8))}),
         "numbers of 8 bits, which mean nothing without their scales",
     ),
+    "whole numbers of 8 bits": (
+        {},
+        checkpoint({NAME.format(0, part): ("I8", (rows, 16), bytes(16 * rows))
+                    for part, rows in (("q", 16), ("k", 8))}),
+        "numbers of 8 bits, which mean nothing without their scales",
+    ),
     "packed": (
         {}, file_of({"model.layers.0.self_attn.q_proj.qweight": torch.ones(2, 16)}),
         "packed in 8 bits or less",

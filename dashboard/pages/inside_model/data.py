@@ -1,6 +1,7 @@
 """Numbers of Inside a model: bounds and contributions of pairs, and where heads look."""
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,12 @@ from posenc.analysis import (
     slow_pairs,
 )
 from posenc.lab.evaluate import SCORED_SHARE, Variant, variants
-from posenc.lab.shipped_models import layer_inputs, layer_projections, shipped_model
+from posenc.lab.shipped_models import (
+    LayerInputs,
+    layer_inputs,
+    layer_projections,
+    shipped_model,
+)
 from posenc.schemes import SCHEMES
 from posenc.schemes.learned import Learned
 from posenc.schemes.rope import Rope
@@ -39,20 +45,29 @@ CUTS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """What one layer does with a text. length: tokens of the text. name: of the variant that reads it.
+class Heads:
+    """Where the heads of a layer look in a text.
 
-    norms, pairs: of a layer that rotates. input_norm: the most that an input of the projections has.
-    loss: of the whole model, in nats per byte.
+    length: tokens of the text. name: of the variant that reads it. loss: of the whole model, in nats per
+    byte.
     """
 
     length: int
     name: str
-    heads: AttentionUse
-    norms: PairNorms | None
-    pairs: PairUse | None
-    input_norm: float
+    use: AttentionUse
     loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What the rotary pairs of a layer can add to logits, and did add in a text.
+
+    bounds (heads, pairs): for the inputs of the layer, whose norm is known.
+    """
+
+    norms: PairNorms
+    bounds: torch.Tensor
+    use: PairUse
 
 
 def variant_of(run_id: str, times: int, reading: str) -> tuple[Variant, int]:
@@ -69,22 +84,37 @@ def variant_of(run_id: str, times: int, reading: str) -> tuple[Variant, int]:
 
 
 @cached
-def layer(run_id: str, index: int, times: int, reading: str) -> Layer:
-    """Return what a layer does with the last tokens of the model's text. index: from 0."""
+def heads(run_id: str, index: int, times: int, reading: str) -> Heads:
+    """Return where a layer looks from the last tokens of the model's text. index: from 0."""
     trained = shipped_model(run_id)
     variant, length = variant_of(run_id, times, reading)
-    inputs = [*layer_inputs(trained.model, trained.window(length), variant)][index]
+    inputs = _inputs(run_id, index, times, reading)
     scored = max(1, trained.specification.train_length // SCORED_SHARE)
-    norms, pairs = None, None
     with torch.inference_mode():
-        if isinstance(inputs.scheme, Rope):
-            norms = pair_norms(*layer_projections(trained.model, index), inputs.scheme.config)
-            pairs = pair_use(inputs.queries, inputs.keys, inputs.scheme)
         weights = attention_weights(inputs.queries, inputs.keys, inputs.scheme)
-        return Layer(
-            length, variant.name, attention_use(weights, scored), norms, pairs,
-            trained.specification.model.width**0.5, trained.loss(variant, length),
-        )  # fmt: skip
+    use = attention_use(weights, scored)
+    return Heads(length, variant.name, use, trained.loss(variant, length))
+
+
+@cached
+def pairs(run_id: str, index: int, times: int, reading: str) -> Pairs | None:
+    """Return what the pairs of a layer can add and did add, None for a layer without rotation."""
+    trained = shipped_model(run_id)
+    inputs = _inputs(run_id, index, times, reading)
+    if not isinstance(inputs.scheme, Rope):
+        return None
+    norms = pair_norms(*layer_projections(trained.model, index), inputs.scheme.config)
+    norm = trained.specification.model.width**0.5
+    with torch.inference_mode():
+        use = pair_use(inputs.queries, inputs.keys, inputs.scheme)
+    return Pairs(norms, norms.at_most(norm, norm), use)
+
+
+def _inputs(run_id: str, index: int, times: int, reading: str) -> LayerInputs:
+    """Return what the attention of a layer receives."""
+    trained = shipped_model(run_id)
+    variant, length = variant_of(run_id, times, reading)
+    return next(islice(layer_inputs(trained.model, trained.window(length), variant), index, None))
 
 
 @cached
@@ -176,15 +206,15 @@ def readings_table(run_id: str, index: int) -> pd.DataFrame:
         for variant in variants(
             trained.model, length, specification.train_length, specification.scalings
         ):
-            found = layer(run_id, index, times, variant.name)
+            found = heads(run_id, index, times, variant.name)
             rows.append(
                 {
                     "text": f"{count_of(length, 'token')}, {variant.name}",
                     "loss (nats)": found.loss,
-                    "entropy (nats)": float(found.heads.entropy.mean()),
-                    "of equal weights": found.heads.even_entropy,
-                    "on the first token (%)": 100 * float(found.heads.first_token.mean()),
-                    "mean distance (tokens)": float(found.heads.distance.mean()),
+                    "entropy (nats)": float(found.use.entropy.mean()),
+                    "of equal weights": found.use.even_entropy,
+                    "on the first token (%)": 100 * float(found.use.first_token.mean()),
+                    "mean distance (tokens)": float(found.use.distance.mean()),
                 }
             )
     return pd.DataFrame(rows)

@@ -18,7 +18,7 @@ from dashboard.blocks import (
 from dashboard.cache import cached
 from dashboard.charts import lines
 from dashboard.pages.inside_model import charts, data
-from dashboard.pages.inside_model.data import Layer
+from dashboard.pages.inside_model.data import Heads, Pairs
 from dashboard.pages.inside_model.options import MODELS
 from dashboard.pages.inside_model.options import Options as Options
 from dashboard.script import whole_script
@@ -84,16 +84,16 @@ if isinstance(inputs.scheme.config, posenc.RopeConfig):
 def page(setting: Setting, options: Options) -> Page:
     """Return the page; its numbers depend on the options alone."""
     specification = shipped_model(options.trained).specification
-    found = data.layer(options.trained, options.layer - 1, int(options.times), options.reading)
-    rotates = found.norms is not None
-    asked = ("trained", "layer", "times", *(("reading",) if rotates else ()))
+    place = options.trained, options.layer - 1, int(options.times), options.reading
+    found, pairs = data.heads(*place), data.pairs(*place)
+    asked = ("trained", "layer", "times", *(("reading",) if pairs else ()))
     return Page(
         title=TITLE,
-        headline=headline(found, specification.train_length),
+        headline=headline(found, pairs, specification.train_length),
         blocks=(
             Controls(asked),
-            *_notes(found, options),
-            *(_pairs(found, options, specification.train_length) if rotates else ()),
+            *(_notes(found, options) if pairs else ()),
+            *(_pairs(pairs, options, specification.train_length) if pairs else ()),
             *_table(options),
             *_heads(found, options, specification.train_length),
             Link("extrapolation"),
@@ -104,38 +104,35 @@ def page(setting: Setting, options: Options) -> Page:
     )
 
 
-def headline(found: Layer, train_length: int) -> str:
+def headline(found: Heads, pairs: Pairs | None, train_length: int) -> str:
     """Say which share of the bounds slow pairs hold, or how far heads look where nothing rotates."""
-    sink = 100 * float(found.heads.first_token.max())
-    near, far = float(found.heads.distance.min()), float(found.heads.distance.max())
+    sink = 100 * float(found.use.first_token.max())
+    near, far = float(found.use.distance.min()), float(found.use.distance.max())
     looks = (
         f"The heads of this layer look {number(near)} to {number(far)} tokens back on average; up to "
         f"{number(sink)}% of a head's attention is on the first token."
     )
-    if found.norms is None:
+    if pairs is None:
         return looks
-    table = data.cuts_table(found.norms, train_length)
-    share, pairs = table["of the bounds (%)"].iloc[0], table["pairs (%)"].iloc[0]
-    if pairs == 0:
+    table = data.cuts_table(pairs.norms, train_length)
+    share, slow = table["of the bounds (%)"].iloc[0], table["pairs (%)"].iloc[0]
+    if slow == 0:
         return f"Every rotary pair completes a turn within the training length. {looks}"
     return (
-        f"{number(pairs)}% of the rotary pairs never complete a turn in training; they hold "
+        f"{number(slow)}% of the rotary pairs never complete a turn in training; they hold "
         f"{number(share)}% of what pairs can add to logits. {looks}"
     )
 
 
-def _notes(found: Layer, options: Options) -> list[Block]:
+def _notes(found: Heads, options: Options) -> list[Block]:
     """Say that a scaling needs a longer text, where one is chosen within the training length."""
-    if found.norms is None or options.reading in (TRAINED, found.name):
+    if options.reading in (TRAINED, found.name):
         return []
     return [Text("A scaling acts past the training length alone; choose a longer text.", "caption")]
 
 
-def _pairs(found: Layer, options: Options, train_length: int) -> list[Block]:
+def _pairs(found: Pairs, options: Options, train_length: int) -> list[Block]:
     """Return what pairs can add and did add, and what cuts would take."""
-    assert found.norms is not None
-    assert found.pairs is not None
-    bounds = found.norms.at_most(found.input_norm, found.input_norm)
     slow = data.first_slow(found.norms, train_length)
     names = data.head_names(len(found.norms.queries))
     pictures: list[list[Block]] = [
@@ -152,8 +149,8 @@ def _pairs(found: Layer, options: Options, train_length: int) -> list[Block]:
             ),
         ]
         for key, title, values, y_title in (
-            ("bounds", "What pairs can add", bounds, "most added to a logit"),
-            ("contributions", "What pairs did add", found.pairs.contributions, "mean size added"),
+            ("bounds", "What pairs can add", found.bounds, "most added to a logit"),
+            ("contributions", "What pairs did add", found.use.contributions, "mean size added"),
         )
     ]
     return [
@@ -201,10 +198,10 @@ CUT_HELP = {
 }
 
 
-def _heads(found: Layer, options: Options, train_length: int) -> list[Block]:
+def _heads(found: Heads, options: Options, train_length: int) -> list[Block]:
     """Return attention by distance, and entropy and first token of each head and of each length."""
-    frame = data.distance_frame(found.heads, train_length)
-    names = (*data.head_names(len(found.heads.entropy)), "equal weights")
+    frame = data.distance_frame(found.use, train_length)
+    names = (*data.head_names(len(found.use.entropy)), "equal weights")
     return [
         Text("Where heads look", "heading"),
         Chart(
@@ -218,13 +215,13 @@ def _heads(found: Layer, options: Options, train_length: int) -> list[Block]:
         ),
         Text(
             plain(
-                f"Mean of the last {found.heads.queries} tokens of 8 texts of {found.length:,} tokens "
+                f"Mean of the last {found.use.queries} tokens of 8 texts of {found.length:,} tokens "
                 "each, which the model was not trained on."
             ),
             "caption",
         ),
         Text("By head", "heading"),
-        Findings("heads", data.heads_table(found.heads)),
+        Findings("heads", data.heads_table(found.use)),
         Text("By length of the text", "heading"),
         Findings("readings", data.readings_table(options.trained, options.layer - 1)),
     ]
