@@ -1,5 +1,5 @@
-"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `pairs`, `train`, `runs`, `export`,
-`app`, `gallery`.
+"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `pairs`, `attention`, `train`, `runs`,
+`export`, `app`, `gallery`.
 """
 
 import importlib
@@ -22,6 +22,7 @@ _COMMANDS = {
     "identify": "posenc.cli.identify:identify_table",
     "engines": "posenc.cli.engines:compare_engines",
     "pairs": "posenc.cli.pairs:rotary_pairs",
+    "attention": "posenc.cli.captured:captured_attention",
     "app": "dashboard.__main__:start_app",
     "gallery": "dashboard.write_gallery:write_gallery",
 }
