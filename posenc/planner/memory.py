@@ -22,6 +22,9 @@ MAX_BATCH = 65_536
 MAX_MEMORY = 10**6 * UNITS["TiB"]
 TYPE = "bfloat16"  # of the sentence; the table has every number type
 NOT_COUNTED: str = TEMPLATES["memory"]["not_counted"]
+RESERVATION_HELP: dict[str, str] = {
+    column["title"]: column["help"] for column in TEMPLATES["reservations"].values()
+}
 
 
 @dataclass(frozen=True)

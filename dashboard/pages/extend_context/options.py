@@ -8,6 +8,7 @@ from dashboard.settings import Setting
 from dashboard.settings.labelled import LabelledMultiChoice
 from posenc import fields, limits
 from posenc.planner import METHODS
+from posenc.planner.memory import MAX_BATCH, SIZE, SIZE_IN_WORDS
 from posenc.planner.methods import CONFIGURED_LABEL, DEFAULT_METHODS
 from posenc.planner.tables import COVERAGE, TRADE_OFFS
 from posenc.text import with_advanced
@@ -59,6 +60,22 @@ class Options:
     form: str = fields.Choice(
         options=(TRANSFORMERS_5, TRANSFORMERS_4, VLLM, SGLANG, LLAMA_CPP), label="Form to paste"
     ).field(TRANSFORMERS_5)
+    fits_memory: bool = fields.Flag(label="Tokens that fit in a memory").field(False)
+    memory: str = fields.Word(
+        pattern=SIZE,
+        in_words=SIZE_IN_WORDS,
+        label="Memory",
+        help="Of the weights and the KV cache together, such as 24GiB or 80GB.",
+    ).field("24GiB")
+    weights: str = fields.Word(
+        pattern=SIZE,
+        in_words=SIZE_IN_WORDS,
+        label="Weights",
+        help="What the weights take of it, such as 16GiB: 2 bytes per parameter in bfloat16.",
+    ).field("0GiB")
+    batch: int = fields.IntRange(
+        low=1, high=MAX_BATCH, label="Sequences at a time", help="Each has a KV cache of its own."
+    ).field(1)
     searched: str = fields.Word(
         pattern=r"(\d+ .+)?",
         in_words="a target and the name of a model, for which the base is searched",

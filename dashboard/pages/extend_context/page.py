@@ -3,7 +3,7 @@
 from dashboard import models
 from dashboard.blocks import Block, Controls, Definition, Drawer, Page, Text, Uses
 from dashboard.cache import cached
-from dashboard.pages.extend_context import data, engines, model, panels
+from dashboard.pages.extend_context import data, engines, memory, model, panels
 from dashboard.pages.extend_context.options import Options as Options
 from dashboard.settings import Setting, chosen_model
 from dashboard.text import plain
@@ -58,7 +58,7 @@ def page(setting: Setting, options: Options) -> Page:
         ),
         guide=guide(read) if read.plan.trained is not None else "",
         definition=DEFINITION if read.plan.trained is not None else None,
-        script=lambda: data.script(setting, options),
+        script=lambda: data.script(setting, options) + memory.script(options),
     )
 
 

@@ -20,7 +20,7 @@ from dashboard.blocks import (
     Tabs,
     Text,
 )
-from dashboard.pages.extend_context import charts, data
+from dashboard.pages.extend_context import charts, data, memory
 from dashboard.pages.extend_context.data import PlannerRead
 from dashboard.pages.extend_context.options import (
     BOUND,
@@ -98,7 +98,8 @@ def advice(read: PlannerRead) -> list[Block]:
 def paste_and_cache(read: PlannerRead, options: Options) -> list[Block]:
     """Return what to paste beside the KV cache, the lengths of the model and its layers."""
     scaled = read.scaled
-    costs = [*cache(read), *lengths(read), *layers(read)]
+    fits = memory.drawer(read.plan, options)
+    costs = [*cache(read), fits, *lengths(read), *layers(read)]
     if not scaled:
         return costs
     return [Columns((_paste(read.plan, scaled, options), costs), (2, 1))]
