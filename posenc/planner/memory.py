@@ -120,7 +120,8 @@ def _tokens(model: ModelConfig, numbers: int, reservation: Reservation) -> int:
 
 def budget_sentence(budget: MemoryBudget) -> str:
     """Return in one sentence how many tokens fit in bfloat16, and whether that is the context."""
-    tokens, context = budget.tokens["tokens"][TYPE], budget.context
+    fits = {name: tokens[TYPE] for name, tokens in budget.tokens.items()}
+    tokens, least, context = fits["tokens"], min(fits.values()), budget.context
     left = budget.memory - budget.weights
     numbers: dict[str, Any] = {
         "memory": _size_text(budget.memory),
@@ -128,6 +129,8 @@ def budget_sentence(budget: MemoryBudget) -> str:
         "left": _size_text(left),
         "one_token": _size_text(budget.one_token),
         "tokens": tokens,
+        "least": least,
+        "where": Fact("in_windows" if least == fits["every_token"] else "in_blocks", {}),
         "context": context,
         "sequences": Fact("one_sequence" if budget.batch == 1 else "each_sequence", vars(budget)),
     }
@@ -135,12 +138,14 @@ def budget_sentence(budget: MemoryBudget) -> str:
         word = "no_memory"
     elif not tokens:
         word = "no_token"
-    elif tokens == MAX_CONTEXT:
-        word = "every_length"
     elif context is None:
-        word = "no_context"
+        word = "every_length" if least == MAX_CONTEXT else "no_context"
+    elif tokens < context:
+        word = "part_of_context"
+    elif least < context:
+        word = "whole_context_alone"
     else:
-        word = "whole_context" if tokens >= context else "part_of_context"
+        word = "every_length" if least == MAX_CONTEXT else "whole_context"
     return say("memory", Fact(word, numbers))
 
 

@@ -160,10 +160,21 @@ def test_budget_is_said_in_one_sentence() -> None:
     assert said(memory_budget(llama, "1MiB", batch=9)) == (
         "Nothing fits: 1 MiB are left, and one token of each of 9 sequences takes 1.125 MiB in bfloat16."
     )
-    # A cache of windows alone never grows past them.
-    windows = read_config(published_config("mistral-7b-v0.1"))
+    # A cache of windows alone never grows past them; a server may keep every token all the same.
+    windows = read_config(published_config("mistral-7b-v0.1"))  # a context of 32,768
     assert said(memory_budget(windows, "1GiB")) == (
-        "1 GiB hold 16,777,216 tokens of one sequence in bfloat16, the most that are counted."
+        "1 GiB hold the context of 32,768 tokens of one sequence in bfloat16, but only 8,192 tokens on a "
+        "server that keeps every token of layers with a window."
+    )
+    assert said(memory_budget(windows, "5GiB")) == (
+        "5 GiB hold the context of 32,768 tokens of one sequence in bfloat16, and up to 16,777,216."
+    )
+    assert said(memory_budget(windows, "2TiB")) == (
+        "2,048 GiB hold 16,777,216 tokens of one sequence in bfloat16, the most that are counted."
+    )
+    assert said(memory_budget(llama, 131_072 * 8_200, context=8_200)) == (
+        "1.001 GiB hold the context of 8,200 tokens of one sequence in bfloat16, but only 8,192 tokens in "
+        "vLLM's blocks of 16."
     )
     without = dataclasses.replace(llama, context=None)
     assert said(memory_budget(without, "1GiB")) == (
