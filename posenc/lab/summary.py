@@ -6,15 +6,14 @@ import json
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-
-from scipy.special import stdtrit
 
 from posenc import fields
 from posenc.lab.evaluate import TRAINED, Score
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification, Trial
+from posenc.lab.statistics import PairedMean, paired_mean
 from posenc.lab.tasks import Recall
 from posenc.notebook import Shown, View
 
@@ -24,7 +23,6 @@ HELD = math.log(1.05)
 NOTICED = math.log(
     1.01
 )  # nats: perplexity 1.01 times, the smallest difference of two schemes that counts
-CONFIDENCE = 0.95  # of the interval of a difference
 LEARNED = 0.9  # accuracy within the training distances from which recall counts as learned
 
 
@@ -94,15 +92,9 @@ class Curve(Shown):
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Loss of one scheme minus that of another, paired by trial: runs of a trial share their data.
+class Difference(PairedMean):
+    """Loss of one scheme minus that of another, paired by trial: runs of a trial share their data."""
 
-    low, high: Student's t interval of the mean at CONFIDENCE, infinite for one seed.
-    """
-
-    mean: float
-    low: float
-    high: float
     by_trial: tuple[float, ...]
 
     @property
@@ -121,13 +113,7 @@ def difference(curve: Curve, other: Curve, x: int, other_x: int | None = None) -
         for each, at in ((curve, x), (other, x if other_x is None else other_x))
     )
     gaps = tuple(first[trial] - second[trial] for trial in sorted(first.keys() & second.keys()))
-    if not gaps:
-        return None
-    mean, half = statistics.fmean(gaps), math.inf
-    if len(gaps) > 1:
-        quantile = float(stdtrit(len(gaps) - 1, (1 + CONFIDENCE) / 2))
-        half = quantile * statistics.stdev(gaps) / math.sqrt(len(gaps))
-    return Difference(mean, mean - half, mean + half, gaps)
+    return Difference(**asdict(paired_mean(gaps)), by_trial=gaps) if gaps else None
 
 
 def lowest(compared: Iterable[Curve], x: int) -> list[Curve]:

@@ -1,0 +1,67 @@
+"""How sure a measured difference is: intervals, p-values and what a design can detect.
+
+Pairs of trials that share weights and data differ less than trials that share nothing, so differences are
+taken within pairs. Their mean has Student's t interval. A bootstrap interval of few pairs is too narrow: of
+4,000 samples from a normal distribution, one called 95% held the mean in 84% for five pairs and in 67% for
+three, Student's in 95% for both.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.special import nctdtrinc, stdtr, stdtrit
+
+CONFIDENCE = 0.95  # of the interval of a difference
+POWER = 0.8  # the chance to find the smallest difference that a design can detect
+
+
+@dataclass(frozen=True)
+class PairedMean:
+    """The mean of differences within pairs.
+
+    low, high: Student's t interval at CONFIDENCE, infinite for one pair. p: the two-sided p-value of a mean
+    of 0, 1 for one pair.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+def paired_mean(differences: Sequence[float]) -> PairedMean:
+    """Return the mean of differences within pairs, at least one, with what is known of it."""
+    mean, count = statistics.fmean(differences), len(differences)
+    if count == 1:
+        return PairedMean(mean, -math.inf, math.inf, 1.0)
+    error = statistics.stdev(differences) / math.sqrt(count)
+    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
+    p = float(mean == 0) if error == 0 else 2 * float(stdtr(count - 1, -abs(mean) / error))
+    return PairedMean(mean, mean - half, mean + half, p)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number: Holm 1979, Scand. J. Statist. 6, 65-70.
+
+    Whoever calls a difference real where the corrected value is at most 0.05 is wrong about one or more of
+    all of them in at most 5% of tables.
+    """
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def detectable(deviation: float, pairs: int, tests: int = 1) -> float:
+    """Return the smallest mean difference that a table would find with the chance POWER.
+
+    deviation: the standard deviation of a difference within a pair. pairs: at least 2. tests: how many
+    differences the table has; Holm's first step compares with (1 - CONFIDENCE) / tests.
+    """
+    level = (1 - CONFIDENCE) / tests
+    critical = float(stdtrit(pairs - 1, 1 - level / 2))
+    # The other tail of a noncentral t at this distance is below 1e-6.
+    return float(nctdtrinc(pairs - 1, 1 - POWER, critical)) * deviation / math.sqrt(pairs)

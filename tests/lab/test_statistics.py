@@ -1,0 +1,67 @@
+"""Statistics of paired trials, against scipy.stats and simulations."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from posenc.lab.statistics import detectable, holm, paired_mean
+
+GAPS = [-0.02, 0.01, 0.05, 0.03, 0.02]
+
+
+def test_mean_of_pairs_has_student_s_interval_and_p_value() -> None:
+    found = paired_mean(GAPS)
+    expected = scipy.stats.ttest_1samp(GAPS, 0.0)
+    interval = expected.confidence_interval(0.95)
+    assert (found.mean, found.p) == pytest.approx((np.mean(GAPS), expected.pvalue), rel=1e-12)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-12)
+
+
+def test_one_pair_says_nothing_and_equal_pairs_everything() -> None:
+    one = paired_mean([0.3])
+    assert (one.mean, one.low, one.high, one.p) == (0.3, -math.inf, math.inf, 1.0)
+    equal, none = paired_mean([0.25, 0.25]), paired_mean([0.0, 0.0])
+    assert (equal.low, equal.high, equal.p) == (0.25, 0.25, 0.0)
+    assert (none.low, none.high, none.p) == (0.0, 0.0, 1.0)
+
+
+def test_holm_corrects_by_the_number_that_is_left() -> None:
+    """By hand: 4 * 0.005, 3 * 0.01, then 2 * 0.03, and 0.04, which may not be below the one before."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_holm_is_wrong_in_one_table_of_twenty_where_nothing_differs() -> None:
+    draw = np.random.default_rng(0)
+    tables = draw.uniform(size=(4_000, 9))
+    wrong = np.mean([min(holm(table.tolist())) <= 0.05 for table in tables])
+    assert 0.04 < wrong < 0.06  # three standard errors are 0.0103
+
+
+@pytest.mark.parametrize(("pairs", "tests"), [(3, 1), (5, 1), (5, 21)])
+def test_detectable_difference_is_found_in_four_of_five_simulated_tables(
+    pairs: int, tests: int
+) -> None:
+    draw = np.random.default_rng(pairs)
+    size = detectable(0.02, pairs, tests)
+    samples = draw.normal(size, 0.02, size=(20_000, pairs))
+    p_values = scipy.stats.ttest_1samp(samples, 0.0, axis=1).pvalue
+    assert np.mean(p_values <= 0.05 / tests) == pytest.approx(0.8, abs=0.01)
+
+
+def test_student_s_interval_holds_the_mean_where_a_bootstrap_of_few_pairs_does_not() -> None:
+    """The figures of the module, from fewer samples."""
+    draw, chosen = np.random.default_rng(1), random.Random(1)
+    samples = draw.normal(size=(1_000, 5))
+    student = [(one := paired_mean(row.tolist())).low <= 0 <= one.high for row in samples]
+    boot = []
+    for row in samples:
+        means = [np.mean(chosen.choices(row.tolist(), k=5)) for _ in range(200)]
+        low, high = np.quantile(means, [0.025, 0.975])
+        boot.append(low <= 0 <= high)
+    assert np.mean(student) == pytest.approx(0.95, abs=0.021)
+    assert np.mean(boot) == pytest.approx(0.84, abs=0.035)
