@@ -13,6 +13,7 @@ from posenc.identification.deviations import Alternative, Deviation
 from posenc.identification.facts import Size
 from posenc.identification.frequency_fit import EXACT, RECIPES, Hypothesis, Precision
 from posenc.identification.positions import Cause
+from posenc.identification.predict import Allowed, TableRecipe, first_difference
 from posenc.identification.scalings import ntk_scalings, scaling_words
 from posenc.identification.search import nearest_fit, rounder_bases
 from posenc.identification.sentences import fit_sentence
@@ -62,6 +63,15 @@ def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
     fit = nearest_fit(table, "table", Precision(torch.float32), [3])
     assert fit.hypothesis.base == 1e4
     assert fit.residual < 1e-6
+
+
+def test_no_table_has_the_angles_of_positions_past_the_largest_number_of_float16() -> None:
+    recipe = TableRecipe(torch.ones(1), torch.tensor([False]), angle=torch.float16)
+    places = torch.tensor([65_504, 65_536])  # the second is infinite in float16
+    table = torch.full((2, 1), math.cos(65_504.0), dtype=torch.float64)
+    difference = first_difference(table, recipe, places, Allowed(0.01))
+    assert difference is not None
+    assert (difference.first.row, difference.share) == (1, 0.5)
 
 
 def test_numbers_that_rounded_angles_make_are_not_called_those_of_exact_angles() -> None:
