@@ -54,20 +54,17 @@ CAUSES = {
     "step counts "
     "anew",
     "padding filled": "the first {0:,} rows stand for position {1:,}, as padding that is filled, "
-    "and the text "
-    "begins in row {0:,} at position 0",
-    "reset": "positions begin again at 0 in row {row:,} ({0:,} parts), as of packed documents",
-    "reset evenly": "positions begin again at 0 in row {row:,} ({0:,} parts), as of packed "
-    "documents or of a "
-    "cache of {1:,} rows that wraps",
+    "and the text begins in row {0:,} at position {2:,}",
+    "reset": "positions begin again at {2:,} in row {row:,} ({0:,} parts), as of packed documents",
+    "reset evenly": "positions begin again at {2:,} in row {row:,} ({0:,} parts), as of packed "
+    "documents or of a cache of {1:,} rows that wraps",
     "context-parallel slice": "the rows are the two slices of rank {0:,} of {1:,} in context "
     "parallelism; the "
     "second begins in row {row:,}",
-    "counted twice": "row {row:,} stands for position {0:,}: the {1:,} rows before it are counted twice",
-    "jumps ahead": "row {1:,} stands for position {0:,}: the positions between are skipped",
-    "goes back": "row {1:,} stands for position {0:,}: positions go on from the number of rows "
-    "kept, as after "
-    "an eviction",
+    "counted twice": "row {row:,} stands for position {0:,}: the {row:,} rows before it are counted twice",
+    "jumps ahead": "row {row:,} stands for position {0:,}: the positions between are skipped",
+    "goes back": "row {row:,} stands for position {0:,}: positions go on from the number of rows "
+    "kept, as after an eviction",
 }
 # By the word of a `Mistake`: what is wrong with frequencies or columns.
 MISTAKES = {

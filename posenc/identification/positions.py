@@ -194,7 +194,7 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
     runs, begin = runs_of(found - int(expected[0])), int(expected[0])
     last, second = runs[-1], runs[min(1, len(runs) - 1)]
     if len(runs) == 1:
-        if (last.step, last.position) == (-1, 0):
+        if (last.step, last.position) == (-1, -2 * begin):
             return Cause("negated", 0)
         if (last.step, last.position) == (-1, len(found) - 1):
             return Cause("reversed", 0)
@@ -204,22 +204,25 @@ def _of_text(found: Int[Tensor, " t"], expected: Int[Tensor, " t"], first: int) 
     if len(runs) == 2 and (runs[0].step, last.step) == (0, 1):
         joined = runs[0].position == 0 and last.position == 1  # with the first position of the text
         if last.position == 0 or joined:
-            return Cause("padding filled", 0, (last.row - joined, begin + runs[0].position))
+            return Cause("padding filled", 0, (last.row - joined, begin + runs[0].position, begin))
     if last.step == 0 and len(runs) == 2:
         return Cause("stuck", last.row, (begin + last.position,))
-    if all((run.step, run.position) == (1, 0) for run in runs):
+    again = {begin + run.position for run in runs[1:]}
+    if runs[0].position == 0 and {run.step for run in runs} == {1} and again in ({0}, {begin}):
         even = len({run.length for run in runs[:-1]}) == 1 and last.length <= runs[0].length
-        return Cause("reset", second.row, (len(runs), runs[0].length if even else 0))
+        size = runs[0].length if even and begin == 0 else 0
+        return Cause("reset", second.row, (len(runs), size, *again))
     if (slices := _slices(runs)) is not None:
         return Cause("context-parallel slice", second.row, slices)
     if len(runs) > max(8, len(found) // 4) or second.row != first:
         return Cause("other", first, (int(found[first]), int(expected[first])))
     numbers = (begin + second.position, begin + second.row)
-    if second.position == -second.row and second.row in _SIGNED:
-        return Cause("signed", second.row, (*numbers, _SIGNED[second.row]))
-    if second.position < 0:
+    here, there = numbers
+    if here == -there and there in _SIGNED:
+        return Cause("signed", second.row, (*numbers, _SIGNED[there]))
+    if here < 0:
         return Cause("other", first, numbers)
-    if second.position == 2 * second.row:
+    if second.position == 2 * second.row and second.row > 1:
         return Cause("counted twice", second.row, numbers)
     word = "jumps ahead" if second.position > second.row else "goes back"
     return Cause(word, second.row, numbers)

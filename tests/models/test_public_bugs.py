@@ -369,6 +369,31 @@ CASES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
         turned(rows(range(32), range(64, 96))), ROPE, None,
         "counted twice", "Row 32 stands for position 64: the 32 rows before it are counted twice",
     ),
+    "positions that end at a power of two": (
+        turned((torch.arange(60) + 2**20 - 30) % 2**20), ROPE, 2**20 - 30 + torch.arange(60),
+        "reset", "Positions begin again at 0 in row 30 (2 parts), as of packed documents.",
+    ),
+    "positions that jump ahead in a late text": (
+        turned(rows(range(7, 37), range(50, 80))), ROPE, torch.arange(7, 67),
+        "jumps ahead", "Row 30 stands for position 50: the positions between are skipped",
+    ),
+    "positions in 16 bits in a late text": (
+        turned(torch.arange(32_700, 32_800).to(torch.int16)), ROPE, torch.arange(32_700, 32_800),
+        "signed", "kept in 16 bits with a sign, so that row 68 stands for position -32,768, not for 32,768",
+    ),
+    "a late text that begins again": (
+        turned(rows(range(7, 37), range(7, 37))), ROPE, torch.arange(7, 67),
+        "reset", "Positions begin again at 7 in row 30 (2 parts), as of packed documents.",
+    ),
+    "padding before a late text": (
+        turned(rows(range(1, 2), range(1, 2), range(1, 2), range(7, 60))), ROPE, torch.arange(7, 63),
+        "padding filled", "3 rows stand for position 1, as padding that is filled, and the text begins in "
+        "row 3 at position 7",
+    ),
+    "a position that is skipped": (
+        turned(rows(range(1), range(2, 64))), ROPE, None,
+        "jumps ahead", "Row 1 stands for position 2: the positions between are skipped",
+    ),
     "an eviction": (
         turned(rows(range(100), range(80, 120))), ROPE, None,
         "goes back", "Row 100 stands for position 80: positions go on from the number of rows kept",
