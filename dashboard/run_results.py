@@ -1,7 +1,7 @@
 """Measured results of trained models as sentences and tables: losses in three classes, accuracies."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -10,6 +10,7 @@ from dashboard.text import listed
 from posenc.lab import summary
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluate import TRAINED
+from posenc.lab.runs import RunInfo
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, Effect
 from posenc.lab.tasks import Copy, Language, Recall
@@ -57,20 +58,21 @@ class HardlyLearned(NamedTuple):
         )
 
 
-def hardly_learned(curves: Sequence[Curve], corpus: Corpus | None) -> HardlyLearned | None:
+def hardly_learned(curves: Sequence[Curve], infos: Iterable[RunInfo]) -> HardlyLearned | None:
     """Return the losses by which models as trained have learned less than byte pairs, None for others.
 
-    corpus: what they learned, None for a task without a text, or for a text that is not here.
+    infos: of their runs, on one text or on none.
     """
+    pair_loss = next((info.pair_loss for info in infos if info.pair_loss is not None), None)
     losses = [
         loss
         for curve in curves
         if curve.variant == TRAINED
         and (loss := curve.at(curve.specification.train_length)) is not None
     ]
-    if corpus is None or not losses or min(losses) < corpus.pair_loss:
+    if pair_loss is None or not losses or min(losses) < pair_loss:
         return None
-    return HardlyLearned(min(losses), corpus.pair_loss)
+    return HardlyLearned(min(losses), pair_loss)
 
 
 def headline(curves: Sequence[Curve], hardly: HardlyLearned | None) -> str:

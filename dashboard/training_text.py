@@ -44,14 +44,6 @@ def held(key: str) -> TrainingText:
     return text
 
 
-def corpus_with(sha256: str) -> Corpus | None:
-    """Return the corpus of this hash, None for a text that this server does not hold."""
-    for text in [*_held.values()]:
-        if hashlib.sha256(text.content).hexdigest() == sha256:  # as from_text names it
-            return text.corpus
-    return corpus if (corpus := standard_library()).sha256 == sha256 else None
-
-
 def corpus_of(key: str) -> Corpus:
     """Return the corpus of a key, "" for Python's sources. Raises CorpusError as `held` does."""
     return held(key).corpus if key else standard_library()

@@ -201,7 +201,12 @@ def run_once(
                 with fixed_threads(specification.threads):
                     scores = evaluate(trained.model, trained.task, specification, passed)
         run = Run(
-            specification, trained.stopped, trained.seconds, tuple(scores), tuple(trained.losses)
+            specification,
+            trained.stopped,
+            trained.seconds,
+            tuple(scores),
+            tuple(trained.losses),
+            pair_loss=None if corpus is None else corpus.pair_loss,
         )
         learned = {
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
@@ -54,11 +54,16 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class RunInfo:
-    """A run without its numbers, quick to read. stopped: why it stopped early, None if it did not."""
+    """A run without its numbers, quick to read.
+
+    stopped: why it stopped early, None if it did not. pair_loss: of its text, as `Corpus.pair_loss`; None
+    for a task without a text, and for files of earlier versions.
+    """
 
     specification: Specification
     stopped: str | None
     seconds: float
+    pair_loss: float | None = field(default=None, kw_only=True)
 
     @property
     def run_id(self) -> str:
@@ -99,6 +104,7 @@ def to_parquet(run: Run) -> bytes:
         "specification": run.specification.record,
         "stopped": run.stopped,
         "seconds": run.seconds,
+        "pair_loss": run.pair_loss,
     }
     schema = _SCHEMA.with_metadata({_METADATA: json.dumps(note).encode()})
     buffer = io.BytesIO()
@@ -154,7 +160,13 @@ def _info(schema: pa.Schema, run_id: str | None) -> RunInfo:
         stopped = note["stopped"]
         if not isinstance(stopped, str | None):
             raise RunError("The file is no readable run: it does not say how it ended.")
-        return RunInfo(specification, stopped, float(note["seconds"]))
+        pair_loss = note.get("pair_loss")
+        return RunInfo(
+            specification,
+            stopped,
+            float(note["seconds"]),
+            pair_loss=None if pair_loss is None else float(pair_loss),
+        )
 
 
 @contextlib.contextmanager

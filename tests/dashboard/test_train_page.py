@@ -390,6 +390,17 @@ def test_models_that_have_hardly_learned_get_no_verdict(job_folder: Path) -> Non
     assert table["breaks at"].isna().all()
 
 
+def test_models_that_have_hardly_learned_get_no_verdict_once_their_text_is_gone(
+    job_folder: Path,
+) -> None:
+    text = CORPUS.train.numpy().tobytes()
+    specification = runs_of(Setting(schemes=("rope",)), SMALL, from_text("gone.txt", text))[0]
+    run_once(specification, from_text("gone.txt", text), Store())
+    own = extrapolation.Options(comparison=comparison(specification), own_runs=True)
+    measured = extrapolation.page(Setting(schemes=("rope",)), own)
+    assert "These models have hardly learned" in measured.headline
+
+
 def test_board_says_who_started_a_job_where_the_proxy_names_them_and_all_may_stop_it(
     job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

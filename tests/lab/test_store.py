@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from posenc.checkpoints.file_store import ENVIRONMENT
+from posenc.checkpoints.sources import RESULTS
 from posenc.errors import RunError, RunOfAnotherVersion, StoreUnavailable
 from posenc.lab import Run, Score, Store, run_once
 from posenc.lab.run_once import checkpoint_of
@@ -86,6 +87,14 @@ def test_numbers_that_are_not_finite_survive_the_file() -> None:
     assert [struct.pack("<d", score.value) for score in back.scores] == as_bits
     assert [score.x for score in back.scores] == list(range(6))
     assert (back.stopped, back.seconds, back.specification) == ("It stopped.", 1.25, small_spec())
+
+
+def test_loss_of_byte_pairs_survives_the_file_and_earlier_files_have_none() -> None:
+    for loss in (2.5, None):
+        run = Run(small_spec(), None, 1.0, (), (), pair_loss=loss)
+        assert from_parquet(to_parquet(run)).pair_loss == loss
+    shipped = Store(RESULTS)
+    assert shipped.info(shipped.ids()[0]).pair_loss is None
 
 
 def test_small_file_of_long_texts_is_refused_before_it_fills_the_memory() -> None:

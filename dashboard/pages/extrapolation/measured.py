@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from dashboard import notes, run_charts, run_descriptions, run_results, runs, training_text
+from dashboard import notes, run_charts, run_descriptions, run_results, runs
 from dashboard.blocks import (
     Block,
     Controls,
@@ -84,9 +84,7 @@ def page(setting: Setting, options: Options) -> Page:
         compared = shipped
     shown = runs.of_kinds(compared, kinds)
     curves = runs.curves(shown, run_results.measure(shown[0].specification)) if shown else []
-    is_own = any(info.run_id not in ids for info in shown)  # what ships has learned
-    corpus = training_text.corpus_with(shown[0].specification.corpus) if is_own else None
-    hardly = run_results.hardly_learned(curves, corpus)
+    hardly = run_results.hardly_learned(curves, shown)
     answer = run_results.headline(curves, hardly)
     if not shown:
         where = "in this comparison" if compared else "on this server"

@@ -65,7 +65,7 @@ DEFINITION = Definition(
 def page(setting: Setting, options: Options) -> Page:
     """Return the page, which depends on the runs that are there, so that it is never cached."""
     fitting = with_fitting_width(options)
-    planned, corpus, said = _planned(setting, fitting)
+    planned, said = _planned(setting, fitting)
     stored = {info.run_id for info in runs.read_infos(runs.all_ids())}
     finished = [run for run in planned if run.run_id in stored]
     left = [run for run in planned if run.run_id not in stored]
@@ -80,7 +80,7 @@ def page(setting: Setting, options: Options) -> Page:
         *said,
         *([Live("start_training", start)] if planned else []),
     )
-    picture = _result(finished, len(planned), corpus) if finished else _example(setting.schemes)
+    picture = _result(finished, len(planned)) if finished else _example(setting.schemes)
     return Page(
         title="Train",
         headline=f"Train one small model per scheme ({notes.names(setting.schemes)}) and evaluate it "
@@ -95,21 +95,19 @@ def page(setting: Setting, options: Options) -> Page:
     )
 
 
-def _planned(
-    setting: Setting, options: Options
-) -> tuple[list[Specification], Corpus | None, list[Text]]:
-    """Return the runs, their text, and what has to be said of both; no runs where a text is refused."""
+def _planned(setting: Setting, options: Options) -> tuple[list[Specification], list[Text]]:
+    """Return the runs, and what has to be said of them and their text; no runs where one is refused."""
     try:
         language = options.task == Language.kind
         corpus = training_text.corpus_of(options.training_text) if language else None
         planned = runs_of(setting, options, corpus)
         planned[0].make_task(corpus)
     except PosencError as error:
-        return [], None, [Text(plain(str(error)), "error")]
+        return [], [Text(plain(str(error)), "error")]
     if corpus is None or not corpus.replaced:
-        return planned, corpus, []
+        return planned, []
     sentence = f"{corpus.replaced:,} bytes were not UTF-8 and became U+FFFD."
-    return planned, corpus, [Text(sentence, "info")]
+    return planned, [Text(sentence, "info")]
 
 
 def _presets(setting: Setting, options: Options) -> list[Block]:
@@ -154,20 +152,20 @@ def _own_text(options: Options) -> list[Block]:
     return [Live("training_text", {"held": options.training_text})]
 
 
-def _result(finished: Sequence[Specification], planned: int, corpus: Corpus | None) -> list[Block]:
+def _result(finished: Sequence[Specification], planned: int) -> list[Block]:
     """Return what the finished runs of a plan measured, and the link to all of it.
 
-    planned: number of runs. corpus: what they learned, None for a task without a text.
+    planned: number of runs.
     """
     some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
     infos = runs.read_infos(run.run_id for run in finished)
     curves = runs.curves(infos, run_results.measure(finished[0]))
-    hardly = run_results.hardly_learned(curves, corpus)
+    hardly = run_results.hardly_learned(curves, infos)
     return [
         Text(f"Trained{some}.", "caption"),
         Text(f"**{run_results.headline(curves, hardly)}**"),
         *([run_charts.by_length("trained", curves)] if curves else []),
-        *([Text(run_results.beyond_loss())] if corpus is not None else []),
+        *([Text(run_results.beyond_loss())] if finished[0].task == Language.kind else []),
         *_link(finished, "Open in Extrapolation"),
     ]
 
