@@ -126,7 +126,8 @@ class Advice(NamedTuple):
     on short context. sentence: what is known. source: of the sentence. equal: labels of the methods that
     share its rank. reports: each source that read the factor after this training, and how much training
     that was; () where the makers of the model recommend the method, or no factor was reported. effective:
-    to which length RULER found that models work that others extended from this one by the method.
+    to which length RULER found that models work that others extended from this one by the method, each with
+    its source.
     """
 
     title: str
@@ -136,7 +137,7 @@ class Advice(NamedTuple):
     source: str
     equal: tuple[str, ...] = ()
     reports: tuple[str, ...] = ()
-    effective: tuple[str, ...] = ()
+    effective: tuple[tuple[str, str], ...] = ()
 
 
 def advice_of(plan: ContextPlan) -> tuple[Advice, ...]:
@@ -169,5 +170,7 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
             say("advice", Fact("after" if one.amount else "untrained", vars(one)))
             for one in reports
         ),
-        effective=tuple(say("advice", Fact("effective", vars(one))) for one in derived),
+        effective=tuple(
+            (say("advice", Fact("effective", vars(one))), one.source) for one in derived
+        ),
     )

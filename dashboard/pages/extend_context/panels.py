@@ -85,7 +85,9 @@ def advice(read: PlannerRead) -> list[Block]:
             verb = "reaches" if pairs.unseen_count == 1 else "reach"
             cell.append(Text(f"Risk: {unseen} still {verb} angles that training never showed."))
         if choice.effective:
-            cell.append(Text("  \n".join(map(plain, choice.effective)), "caption"))
+            lengths_of_others = "; ".join(sentence for sentence, _ in choice.effective)
+            help = "\n\n".join(plain(source) for _, source in choice.effective)
+            cell.append(Text(f"By RULER: {plain(lengths_of_others)}.", "caption", help=help))
         reported = [f"Reported {plain(report)}" for report in choice.reports]
         cell.append(Text("  \n".join(reported) or f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell
