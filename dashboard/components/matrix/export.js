@@ -142,11 +142,11 @@ class Pen {
     this.context.fillText(title, MARGIN * scale, (MARGIN + TITLE.size) * scale);
   }
 
-  /** A heading in the font of the title, over an element. */
+  /** A heading in the font of the title, over an element and no wider. */
   heading(text, element) {
-    const { x, y } = this.box(element);
+    const { x, y, width } = this.box(element);
     Object.assign(this.context, { font: this.font, fillStyle: this.text, textBaseline: "alphabetic" });
-    this.context.fillText(text, x, y - (TITLE.height - TITLE.size) * this.scale);
+    this.context.fillText(text, x, y - (TITLE.height - TITLE.size) * this.scale, width);
   }
 
   /** The place of an element, or of a rectangle of the page, in whole picture pixels. */
