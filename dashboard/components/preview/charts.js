@@ -3,7 +3,7 @@
 // A chart is drawn by Streamlit, which offers no way to it. Vega notes what it draws on the elements of its
 // SVG, and from there its view is reached. Where a later version does not, charts wait for the server.
 
-const ARRIVING = 400; // milliseconds in which Streamlit hands on what has arrived
+const ARRIVING = 400; // milliseconds in which Streamlit draws what has arrived
 
 const awaited = new Map(); // by chart: the rows that it shall show
 const touched = new Map(); // by chart: its element and view, and the rows that the server sent
@@ -48,20 +48,25 @@ function followCharts(pictures) {
     if (rows) awaited.set(name, rows);
     else element.classList.add("follows");
   }
-  if (!drawing && awaited.size) requestAnimationFrame(drawNext);
-  drawing = awaited.size > 0;
+  if (!drawing) drawAwaited();
 }
 
-async function drawNext() {
-  const [name] = awaited.keys();
-  const rows = awaited.get(name);
-  awaited.delete(name);
-  const chart = chartsInWindow().get(name);
-  if (chart) await pour(name, chart, rows);
-  drawing = awaited.size > 0;
-  if (drawing) requestAnimationFrame(drawNext);
+async function drawAwaited() {
+  drawing = true;
+  try {
+    while (awaited.size) {
+      await new Promise(requestAnimationFrame);
+      const [[name, rows] = []] = awaited; // none where the slider was released meanwhile
+      awaited.delete(name);
+      const chart = chartsInWindow().get(name);
+      if (chart) await pour(name, chart, rows);
+    }
+  } finally {
+    drawing = false;
+  }
 }
 
+/** Show rows in a chart, and note those that it had from the server. */
 async function pour(name, { element, view }, rows) {
   if (touched.get(name)?.view !== view) {
     // Copied by name: a spread would keep the mark by which Vega knows a row.
@@ -86,15 +91,16 @@ async function pour(name, { element, view }, rows) {
   }
 }
 
-/** Show the rows that the server sent, unless newer ones are on their way. */
+/** Show the rows that the server sent. Where the page has followed, Streamlit is about to replace them; it
+ *  passes over a chart of which it last sent the same, which then shows what we poured into it. */
 function settleCharts(arrived) {
   awaited.clear();
-  const restore = () => {
-    for (const [name, chart] of touched) {
-      pour(name, chart, chart.sent);
-      chart.element.classList.remove("follows");
-    }
-    if (!drawing) touched.clear();
-  };
   if (touched.size) setTimeout(restore, arrived ? ARRIVING : 0);
+}
+
+function restore() {
+  if (document.documentElement.classList.contains("ahead")) return; // the slider has moved on
+  for (const [name, chart] of touched) pour(name, chart, chart.sent);
+  touched.clear();
+  for (const element of document.querySelectorAll(".follows")) element.classList.remove("follows");
 }

@@ -3,7 +3,8 @@
 // Streamlit tells the server of a slider when it is released. Until then the pictures come from
 // previews.py, for some stops at once, asked for when the pointer or the focus comes to the slider. They
 // are those that the page draws at these stops, so nothing changes when the page follows. What has not
-// caught up is pale. A slider tells its stop as text, `aria-valuetext`: by mouse, touch and keys alike.
+// caught up turns pale where the server takes longer than usual. A slider tells its stop as text,
+// `aria-valuetext`: by mouse, touch and keys alike.
 //
 // Matrices and clocks enter themselves in `pictures`, and show what the server sends unless `ahead` names
 // them. Charts are Streamlit's (charts.js).
@@ -26,7 +27,8 @@ const known = new Map(); // by slider: the query of its pictures, and the pictur
 const stopOf = (name) =>
   document.querySelector(`.st-key-${name} [aria-valuetext]`)?.getAttribute("aria-valuetext") ?? null;
 
-/** The pictures of a slider by stop, as far as they are here; null where the server has none. */
+/** The pictures of a slider by stop, as far as they are here; null for a stop that was refused. Where
+ *  anything but the slider has changed they are others. */
 function picturesOf(name) {
   const { query } = page.dials[name];
   if (known.get(name)?.query !== query) known.set(name, { query, stops: new Map() });
