@@ -360,12 +360,47 @@ def test_llama_3s_factors_are_written_to_gguf_for_llama_alone() -> None:
     assert frequencies(read["vLLM"]) == pytest.approx(llama3_loop(5e5, 128))
 
 
+def test_some_files_build_plain_rope_of_every_block() -> None:
+    block = YARN_BLOCK | {"original_max_position_embeddings": 8_192}
+    scaled = {"max_position_embeddings": 32_768, "rope_scaling": block}
+    moe = readings(of_type("qwen3_moe", head_dim=128) | scaled)
+    assert frequencies(moe["MLX"]) == pytest.approx(plain_loop(5e5, 128))
+    assert frequencies(moe["SGLang"]) == pytest.approx(ggml_yarn_loop(5e5, 128, 4, 8_192))
+    mixtral = readings(of_type("mixtral", head_dim=128) | scaled)
+    for name in ("MLX", "SGLang"):
+        assert frequencies(mixtral[name]) == pytest.approx(plain_loop(5e5, 128))
+        assert mixtral[name].attention_factor == 1
+    for name in ("transformers 5", "transformers 4", "vLLM", "llama.cpp"):
+        assert frequencies(mixtral[name]) == pytest.approx(ggml_yarn_loop(5e5, 128, 4, 8_192))
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_gpt_oss_keeps_the_ends_of_its_ramp_but_in_llama_cpp_and_mlx(is_given: bool) -> None:
+    config = preset_config("gpt-oss-20b")
+    if not is_given:  # the class's own block, which MLX's class has not
+        del config["rope_scaling"]
+    read = readings(config)
+    whole = ggml_yarn_loop(150_000, 64, 32, 4_096)
+    mlx = whole if is_given else plain_loop(150_000, 64)
+    assert frequencies(read["MLX"]) == pytest.approx(mlx)
+    assert frequencies(read["llama.cpp"]) == pytest.approx(whole)
+    ends = [64 * math.log(4_096 / (n * 2 * math.pi)) / (2 * math.log(150_000)) for n in (32, 1)]
+    shares = [min(max((m - ends[0]) / (ends[1] - ends[0]), 0), 1) for m in range(32)]
+    plain = plain_loop(150_000, 64)
+    kept = [f / 32 * share + f * (1 - share) for f, share in zip(plain, shares, strict=True)]
+    for name in ("transformers 5", "transformers 4", "vLLM", "SGLang"):
+        assert frequencies(read[name]) == pytest.approx(kept)
+        assert read[name].attention_factor == pytest.approx(0.1 * math.log(32) + 1)
+
+
 def test_an_engine_without_a_rule_that_was_read_has_no_numbers() -> None:
     read = readings(of_type("olmo2"))
     assert read["transformers 5"].has_numbers
     for name in ALL[1:]:
         assert not read[name].is_read
         assert read[name].inv_freq is None
+    unknown = readings(of_type("nothing_known", rope_scaling=LLAMA3_BLOCK), assume="llama")
+    assert [unknown[name].is_read for name in ALL] == [True] + [False] * 5
     rows = engine_rows([*read.values()])
     assert "not read" in json.dumps(rows)
     assert differences([*read.values()]) == ()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from posenc.models.family import FAMILIES
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.rope_numbers import NEW, OLD
 from posenc.models.rope_types import DEFAULT, ROPE_TYPES, SHARE_KEY, THETA, TRAINED
@@ -68,13 +69,20 @@ class ConfigView:
         """The block rope_scaling as it stands in the file, {} without one or in local layers."""
         return {} if self.is_local else dict(self.content.get(OLD) or {})
 
+    @property
+    def own_block(self) -> Block:
+        """The block that the class takes without one in the config, {} for most classes."""
+        rope = FAMILIES.get(self.model_type, {}).get("rope", {})
+        block: Block = rope.get("blocks", {}).get("", {})
+        return block
+
     @cached_property
     def standard_block(self) -> Block:
         """The block rope_parameters of these layers after `standardize_rope_params` of transformers 5."""
         block: dict[str, Any] = {}
         if self.rope_type != DEFAULT:
             new = self.content.get(NEW) or {}
-            block = dict(new.get(self.kind.block_name) or new) or dict(self.old_block)
+            block = dict(new.get(self.kind.block_name) or new or self.old_block or self.own_block)
         block |= {"rope_type": self.rope_type, THETA: self.scheme.base}
         if self.rope_type != DEFAULT:
             block["factor"] = getattr(self.scheme, "factor", 1.0)

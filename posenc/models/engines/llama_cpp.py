@@ -13,7 +13,7 @@ from posenc.models.engines.config_view import SERVED_BY_TYPE, Block, ConfigView
 from posenc.models.engines.reading import EngineReading, Refusal
 from posenc.models.rope_types import DEFAULT, FACTOR_LISTS, THETA, TRAINED
 
-_LLAMA3_WRITTEN = ("llama", "mistral")  # whose converter writes the factors of llama3
+_LLAMA3_WRITTEN = ("llama", "mistral", "mixtral")  # whose converter writes the factors of llama3
 _LONGROPE_WRITTEN = ("phi3",)  # whose converter writes LongRoPE's lists and attention factor
 _LAYERS_OF_27B = 62  # by which Gemma 3's softmax scale is chosen
 
@@ -23,7 +23,8 @@ def llama_cpp(view: ConfigView) -> EngineReading:
     block, rope_type = view.standard_block, view.rope_type
     if rope_type not in SERVED_BY_TYPE:
         return EngineReading(engine="llama.cpp", kind=view.kind, is_read=False)
-    if rope_type == "yarn" and TRAINED not in {*view.old_block, *view.content, *_new_keys(view)}:
+    given = {*view.content, *(_new_keys(view) or view.old_block or view.own_block)}
+    if rope_type == "yarn" and TRAINED not in given:
         return EngineReading(
             engine="llama.cpp", kind=view.kind, refused=Refusal("missing", TRAINED)
         )

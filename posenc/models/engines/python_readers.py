@@ -18,17 +18,21 @@ from posenc.models.rope_types import DEFAULT, FACTOR_LISTS, TRAINED
 from posenc.schemes.rope import rope_frequencies
 
 _LISTS: tuple[Literal["short", "long"], ...] = ("short", "long")
-_TYPE_FIRST = ("llama", "qwen2", "qwen3", "deepseek_v3")  # classes of transformers 4 by `type`
-# MLX's own default of rope_theta; Qwen 3's class has none and needs the key.
+# Classes of transformers 4 that put `type` over rope_type.
+_TYPE_FIRST = ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "deepseek_v3")
+# MLX's own default of rope_theta; the classes of Qwen 3 have none and need the key.
 _MLX_BASES = {
     "llama": 10_000.0,
     "mistral": 10_000.0,
     "qwen2": 1_000_000.0,
+    "mixtral": 1_000_000.0,
     "phi3": 10_000.0,
+    "gpt_oss": 150_000.0,
     "gemma3_text": 1_000_000.0,
     "deepseek_v3": 10_000.0,
 }
 _MLX_LOCAL_BASE = 10_000.0
+_MLX_PLAIN = ("mixtral", "qwen3_moe")  # whose files build plain RoPE of every block
 _MLX_TRAINED = {"yarn": 4_096, "llama3": 8_192}  # where the block gives no length
 _PHI3_CONTEXT, _PHI3_TRAINED = 131_072, 4_096  # of MLX's class; the second of transformers', too
 _PHI3_BLOCK = {"type", *FACTOR_LISTS}
@@ -73,7 +77,8 @@ class _OldKeys:
 
 def transformers_4(view: ConfigView) -> EngineReading:
     """Return what transformers 4 makes of a config."""
-    block, rope_type = view.old_block, _old_type(view)
+    block = view.old_block or view.own_block
+    rope_type = _old_type(view, block)
     refused = _old_refusal(view, block, rope_type)
     if refused is not None:
         return EngineReading(engine="transformers 4", kind=view.kind, refused=refused)
@@ -107,7 +112,7 @@ def transformers_4(view: ConfigView) -> EngineReading:
 
 def mlx(view: ConfigView) -> EngineReading:
     """Return what MLX makes of a config."""
-    block = view.old_block
+    block = {} if view.model_type in _MLX_PLAIN else view.old_block
     if view.model_type == "phi3":
         word = str(block.get("type", DEFAULT))
         rope_type = "longrope" if word == "su" else word
@@ -176,9 +181,8 @@ def _reading(
     )
 
 
-def _old_type(view: ConfigView) -> str:
+def _old_type(view: ConfigView, block: Block) -> str:
     """Return the type as transformers 4 reads it: in some classes `type` is put over rope_type."""
-    block = view.old_block
     names = ("type", "rope_type") if view.model_type in _TYPE_FIRST else ("rope_type", "type")
     word = next((block[name] for name in names if block.get(name)), DEFAULT)
     if view.model_type == "phi3" and word in ("su", "yarn"):

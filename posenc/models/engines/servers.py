@@ -17,6 +17,11 @@ from posenc.models.engines.reading import EngineName, EngineReading, Growth, Ref
 from posenc.models.rope_types import DEFAULT, FACTOR_LISTS, THETA, TRAINED
 
 _MULTIPLIES_CONTEXT = ("linear", "dynamic")
+_GPT_OSS_KEYS = (  # that vLLM's file hands on of the block, as YaRN
+    "rope_theta", "rope_type", "factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
+    "truncate",
+)  # fmt: skip
+_SGLANG_PLAIN = ("mixtral",)  # whose file builds plain RoPE of every block
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ def vllm(view: ConfigView) -> EngineReading:
     """Return what vLLM makes of a config."""
     if view.is_latent and view.rope_type != DEFAULT and TRAINED not in view.standard_block:
         return EngineReading(engine="vLLM", kind=view.kind, refused=Refusal("missing", TRAINED))
+    if view.model_type == "gpt_oss":
+        return _of_gpt_oss(view)
     reading = _reading(view, _VLLM)
     if reading.rope_type != "longrope":
         return reading
@@ -51,6 +58,19 @@ def vllm(view: ConfigView) -> EngineReading:
     served = view.started or max(context, view.length)
     reading = _with_factors(reading, view, is_long=served > trained)
     return replace(reading, context=context, chosen_by="served")
+
+
+def _of_gpt_oss(view: ConfigView) -> EngineReading:
+    """Return what vLLM makes of a config of gpt-oss, whose file makes YaRN of every block."""
+    if view.rope_type != "yarn":
+        return EngineReading(engine="vLLM", kind=view.kind, is_read=False)
+    block = {
+        name: view.standard_block[name] for name in _GPT_OSS_KEYS if name in view.standard_block
+    }
+    missing = next((name for name in ("beta_fast", "beta_slow") if name not in block), None)
+    if missing is not None:
+        return EngineReading(engine="vLLM", kind=view.kind, refused=Refusal("missing", missing))
+    return replace(_reading(view, _VLLM), attention_factor=_vllm_attention(block))
 
 
 def sglang(view: ConfigView) -> EngineReading:
@@ -101,6 +121,8 @@ def _reading(view: ConfigView, rules: _Rules) -> EngineReading:
     block, rope_type = view.standard_block, view.rope_type
     if rope_type not in SERVED_BY_TYPE:
         return EngineReading(engine=rules.engine, kind=view.kind, is_read=False)
+    if rules.engine == "SGLang" and view.model_type in _SGLANG_PLAIN:
+        rope_type, block = DEFAULT, {**block, THETA: float(int(block[THETA]))}
     scaling = "yarn" if view.is_latent and rope_type != DEFAULT else rope_type
     if view.is_latent:
         block = {**block, "truncate": True}  # a key that DeepSeek's class does not take
