@@ -64,6 +64,17 @@ OTHER_MUTANTS = (
            "    yield from _other_bases(scheme, length, bases)\n", "",
            ("model_match.py::"
             "test_first_sentence_names_another_base_or_exponent_without_a_search",)),
+    Mutant("the last digits of least squares taken for those of a base", "identification/frequency_fit.py",
+           "        if low <= math.log(base / hypothesis.base) <= high:", "        if False:",
+           ("model_match.py::test_unusual_base_is_named_with_its_own_digits",)),
+    Mutant("what is no number taken for what was expected", "identification/predict.py",
+           "wrong = ~(off <= limit)", "wrong = off.nan_to_num(0.0, 0.0) > limit",
+           ("identification_parts.py::"
+            "test_no_table_has_the_angles_of_positions_past_the_largest_number_of_float16",)),
+    Mutant("the first rows of a late text counted from position 0", "identification/positions.py",
+           "numbers = (begin + second.position, begin + second.row)",
+           "numbers = (second.position, second.row)",
+           ("public_bugs.py::test_cause_is_found_and_named_in_the_first_sentence",)),
     Mutant("any number of rows left out", "identification/differences.py",
            "if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
