@@ -19,7 +19,7 @@ from posenc.frequencies import Layout
 from posenc.identification import Identification, identify
 from posenc.identification import match_model as compare
 from posenc.identification.clauses import deviation_sentence
-from posenc.identification.sentences import headline, match_sentences
+from posenc.identification.sentences import alternative_sentences, headline, match_sentences
 from posenc.models.presets import MODELS
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -211,6 +211,23 @@ def test_few_rows_of_16_bits_tell_a_scaling_by_the_sines_of_slow_pairs(rows: int
     assert result.hypothesis.config is not None
     assert result.hypothesis.config.replace(layout=config.layout) == config
     assert result.hypothesis.others == ()
+
+
+def test_scalings_whose_ramps_have_the_same_ends_are_both_named() -> None:
+    """Of 8 pairs, YaRN's ramp (Peng et al. 2023) ends at the same whole pairs for two trained lengths."""
+
+    def ends(length: int) -> tuple[int, int]:
+        slow, fast = (8 * math.log(length / (2 * math.pi * turns), 1e4) for turns in (32, 1))
+        return math.floor(slow), math.ceil(fast)
+
+    assert ends(2_048) == ends(4_096) != ends(8_192)
+    config = config_of("rope_yarn", dim=16, factor=4.0, trained_length=4_096, layout="half")
+    assert isinstance(config, RopeConfig)
+    result = identify(*cache(config))
+    assert "YaRN by 4, trained length 4,096" in headline(result)
+    assert alternative_sentences(result) == [
+        "It may also be RoPE YaRN (YaRN by 4, trained length 2,048)."
+    ]
 
 
 @pytest.mark.parametrize(
