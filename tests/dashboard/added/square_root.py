@@ -11,7 +11,7 @@ from posenc.device import widest_dtype
 from posenc.latex import Writer
 from posenc.schemes.base import HEADS
 from posenc.schemes.sizes import Sizes
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn_parameter, source_field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class SquareRoot(Trainable):
     def __init__(self, config: SquareRootConfig, generator: torch.Generator) -> None:
         super().__init__(config)
         self.heads = config.heads
-        self.log_slope = drawn(generator, config.heads)
+        self.log_slope = drawn_parameter(generator, config.heads)
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         slope = self.log_slope.to(offsets.device, widest_dtype(offsets.device)).exp()
