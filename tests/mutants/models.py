@@ -25,6 +25,11 @@ MUTANTS_OF_MODELS = (
     Mutant("a method that the runs refute told as usable", "planner/ranking.py",
            "if factor <= evidence.untrained_to and confirmed:",
            "if factor <= evidence.untrained_to:", ("plan_advice",)),
+    Mutant("a card that cites continued training for light fine-tuning", "planner/evidence.py",
+           "one for one in self.reports if one.training == training and one.factor >= factor",
+           "one for one in self.reports if one.factor >= factor",
+           ("planner_page.py::"
+            "test_a_card_of_advice_cites_only_sources_that_trained_as_little_and_says_how_much",)),
     Mutant("makers' advice past their factor", "planner/evidence.py",
            'return same and least <= getattr(config, "factor", 1.0) <= self.factor', "return same",
            ("ranking",)),

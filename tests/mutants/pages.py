@@ -5,6 +5,13 @@ from tests.mutants.runs import Mutant
 MUTANTS_OF_PAGES = (
     Mutant("the pinned setting and the current one exchanged", "dashboard/charts/overlay.py",
            '(("B", b), ("A", a))', '(("A", b), ("B", a))', ("compare",)),
+    Mutant("points of a scheme on the lines of B alone", "dashboard/charts/overlay.py",
+           "lines = schemes * len(SETTINGS) + (", "lines = schemes + 0 * (",
+           ("compare.py::test_lines_of_both_have_a_few_points_with_the_shape_of_their_scheme",)),
+    Mutant("a page compared by what it does not read", "dashboard/all_pages.py",
+           "if not changed and (state.differing(b, a) or", "if not changed and (",
+           ("pages_as_functions.py::"
+            "test_a_model_that_is_extended_is_compared_by_model_and_never_by_the_base_of_other_pages",)),
     Mutant("the difference of matrices the other way round", "dashboard/compare.py",
            "for panel in (b, a)))", "for panel in (a, b)))", ("compare",)),
     Mutant("a pinned setting without its own fields of schemes", "dashboard/state.py",
