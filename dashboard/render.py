@@ -39,7 +39,7 @@ from dashboard.blocks import (
     Text,
 )  # fmt: skip
 from dashboard.charts import theme
-from dashboard.charts.frames import arrow, filled
+from dashboard.charts.frames import filled
 from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
 from dashboard.live import checking, training
@@ -199,7 +199,7 @@ class Renderer:
         width = "content" if "width" in chart.spec else "stretch"
         if width == "stretch":
             spec |= {"padding": {"right": END}}
-        place.vega_lite_chart(chart.sent, spec, key=chart.key, width=width, alt=chart.spoken)
+        place.vega_lite_chart(chart.drawn, spec, key=chart.key, width=width, alt=chart.spoken)
 
     def _drawer(self, drawer: Drawer, place: Any, **look: Any) -> None:
         toggle: Any = "rerun"
@@ -277,7 +277,7 @@ def findings(
     names = frame.iloc[:, 0]
     if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
         columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
-    place.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
+    place.dataframe(frame, hide_index=True, column_config=columns, placeholder="–")
 
 
 def _needs_words(numbers: "pd.Series[float]") -> bool:

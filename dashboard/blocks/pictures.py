@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dashboard.blocks.texts import Text
 from dashboard.charts import frames, lines, overlay
@@ -55,12 +54,12 @@ class Chart:
 
     @cached_property
     def drawn(self) -> pd.DataFrame:
-        """The frame as it is drawn: thinned and narrow."""
+        """The frame as it is drawn: thinned."""
         return self.thinned(frames.MOST_POINTS)
 
     def thinned(self, most: int) -> pd.DataFrame:
         """Return the frame as it is drawn with so many values of `x` at most."""
-        drawn = frames.drawn(self.frame, self.x, most) if self.x else frames.named(self.frame)
+        drawn = frames.drawn(self.frame, self.x, most) if self.x else self.frame
         if self.pinned:
             drawn = overlay.marked(drawn)
         if not self.labels:
@@ -69,11 +68,6 @@ class Chart:
             return lines.labelled(drawn, self.labels)
         of_b = lines.labelled(drawn[drawn["setting"] == "B"], self.labels)
         return drawn.assign(label_y=of_b["label_y"]) if "label_y" in of_b else drawn
-
-    @cached_property
-    def sent(self) -> pa.Table | pd.DataFrame:
-        """The drawn frame as it travels."""
-        return frames.arrow(self.drawn)
 
     @cached_property
     def spoken(self) -> str:
@@ -152,24 +146,4 @@ class Clocks:
     text: str
     two: bool = False
 
-    @cached_property
-    def sent(self) -> Mapping[str, Any]:
-        """The clocks as they travel to the browser."""
-        return encode(self.faces, self.last, self.trained, self.text, self.first, two=self.two)
 
-
-def line_chart(*, y: str = "y", log: bool = False, **chart: Any) -> list[Chart | Text]:
-    """Return a chart of lines, and a sentence on which of them coincide.
-
-    y: the column of the heights. log: whether it is drawn on a log scale. chart: the fields of a `Chart`.
-    """
-    lines_of_all = Chart(**chart)
-    sentence = lines.coinciding(lines_of_all.drawn, lines_of_all.x, y, log=log)
-    return [lines_of_all, Text(sentence, "caption")] if sentence else [lines_of_all]
-
-
-def has_values(panel: Panel) -> bool:
-    """Whether any number of a matrix is not 0."""
-    values = panel.values.dense()
-    numbers = values[~np.isnan(values)]
-    return not numbers.size or bool(numbers.any())

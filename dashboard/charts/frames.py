@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dashboard.results import Array, Similarity
 from dashboard.settings import Setting
 from posenc.schemes import SCHEMES
 
-UNDRAWN = ("spread",)  # of a curve by offset: what its lines do not show
+UNDRAWN = ["spread"]  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
@@ -41,51 +40,24 @@ def lines(
 def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """Return parts under each other, each a mapping of columns to arrays, or to one value for all rows.
 
-    Words become names as numbers. At once: a frame for each part takes longer than its numbers.
     columns: of a frame without parts.
     """
-    if not parts:
-        return pd.DataFrame(columns=list(columns))
-    sizes = [
-        max((np.size(value) for value in part.values() if np.ndim(value)), default=1)
-        for part in parts
-    ]
-    arrays: dict[str, Any] = {}
-    for name in columns:
-        values = [part[name] for part in parts]
-        if isinstance(values[0], str):
-            words = list(dict.fromkeys(values))
-            codes = np.repeat([words.index(value) for value in values], sizes)
-            arrays[name] = pd.Categorical.from_codes(codes, pd.Index(words))
-        else:
-            arrays[name] = np.concatenate(
-                [np.broadcast_to(column, size) for column, size in zip(values, sizes, strict=True)]
-            )
-    return pd.DataFrame(arrays)
+    frames = [pd.DataFrame({name: part[name] for name in columns}) for part in parts]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*columns])
 
 
 def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
-    """Return what a line needs to be drawn: at most `most` values of a column, in 32 bits.
+    """Return what a line needs to be drawn: at most `most` values of a column.
 
-    The values kept are evenly spaced, the first and the last among them; a screen shows no more, and
-    a third of the bytes travel: names as numbers, and no integer of 64 bits, which a browser
-    converts one by one. The tables below a chart hold every number in full.
+    The values kept are evenly spaced, the first and the last among them; a screen shows no more. The
+    tables below a chart hold every number in full.
     """
     if column not in frame:
         return frame  # nothing to draw
     values = np.unique(frame[column])
     if len(values) > most:
         frame = frame[frame[column].isin(values[evenly(len(values), most)])]
-    # Column by column: what pandas does for a whole frame takes as long as the page's own numbers.
-    return pd.DataFrame(
-        {str(name): _narrow(values) for name, values in frame.items() if name not in UNDRAWN},
-        index=frame.index,
-    )
-
-
-def word(text: str, rows: int) -> "pd.Categorical[Any]":
-    """Return a column that holds one word."""
-    return pd.Categorical.from_codes(np.zeros(rows, np.int8), pd.Index([text]))
+    return frame.drop(columns=UNDRAWN, errors="ignore")
 
 
 def evenly(count: int, most: int = MOST_POINTS) -> Array:
@@ -94,30 +66,10 @@ def evenly(count: int, most: int = MOST_POINTS) -> Array:
     return indices
 
 
-def _narrow(values: "pd.Series[Any]") -> Any:
-    """Return a column in 32 bits, names as numbers."""
-    if values.dtype == "category":
-        return values
-    if values.dtype.kind == "O":
-        return pd.Categorical(values)
-    narrow = {"f": np.float32, "i": np.int32}.get(values.dtype.kind)
-    return values if narrow is None else values.to_numpy(narrow)
-
-
-def named(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
-    words = {str(name): _narrow(one) for name, one in frame.items() if one.dtype.kind == "O"}
-    return frame.assign(**words)
-
-
 def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
-    """Return a frame of numbers without what only draws: the training length, and what is renamed to "".
-
-    Names are words again: Streamlit's table would draw a column of categories as one to choose from.
-    """
-    words = {name: "str" for name, kind in frame.dtypes.items() if kind == "category"}
+    """Return a frame of numbers without what only draws: the training length, and what is renamed to ""."""
     drawn_only = ["boundary", *(name for name, text in renamed.items() if not text)]
-    shown = frame.astype(words).drop(columns=drawn_only, errors="ignore")
+    shown = frame.drop(columns=drawn_only, errors="ignore")
     return shown.rename(columns=dict(renamed))
 
 
@@ -125,18 +77,6 @@ def filled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of a frame that hold anything."""
     held = [bool((values.notna() & (values != "")).any()) for _, values in frame.items()]
     return frame if all(held) else frame.loc[:, held]
-
-
-def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
-    """Return the frame as it is sent.
-
-    In one thread: Arrow would start several for a long frame, which takes longer than its columns. A
-    column of words and numbers is no Arrow column; Streamlit makes words of it.
-    """
-    try:
-        return pa.Table.from_pandas(frame, nthreads=1)
-    except pa.ArrowException:
-        return frame
 
 
 def compared(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:

@@ -101,13 +101,11 @@ def labelled(frame: pd.DataFrame, gap: float = LABEL_GAP) -> pd.DataFrame:
     """
     if frame.empty or frame["y"].isna().all():
         return frame
-    x, y, codes = (
-        column.to_numpy() for column in (frame["x"], frame["y"], frame["scheme"].cat.codes)
-    )
+    x, y, names = (frame[column].to_numpy() for column in ("x", "y", "scheme"))
     finite = np.flatnonzero(np.isfinite(y))
-    last = finite[np.flatnonzero(np.diff(codes[finite], append=-1))]
+    last = finite[np.flatnonzero([*(names[finite][1:] != names[finite][:-1]), True])]
     right = last[x[last] == x.max()]
-    heights = np.full(len(y), np.nan, np.float32)
+    heights = np.full(len(y), np.nan)
     heights[last] = y[last]
     low, high = float(y[finite].min()), float(y[finite].max())
     heights[right] = apart(y[right], gap * (high - low), low, high)
@@ -169,7 +167,7 @@ def coinciding(frame: pd.DataFrame, x: str = "x", y: str = "y", *, log: bool = F
     """
     if y not in frame:
         return ""
-    curves = frame.pivot(index=x, columns="scheme", values=y)
+    curves = frame.pivot(index=x, columns="scheme", values=y)[[*frame["scheme"].unique()]]
     values = curves.to_numpy(float)
     if log:
         values = np.log(np.where(values > 0, values, np.nan))

@@ -8,10 +8,8 @@ from typing import Any
 import cachetools
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
-from streamlit import dataframe_util
 
 from dashboard import cache
 from dashboard.cache import ResultCache
@@ -184,28 +182,8 @@ def test_result_of_an_uploaded_table_is_computed_anew_once_it_is_evicted(
     assert len(calls) == 4
 
 
-FRAMES: dict[str, pd.DataFrame] = {
-    "names": pd.DataFrame({"scheme": pd.Categorical(["a", "b", "a"]), "word": ["x", "", "é"]}),
-    "blanks": pd.DataFrame({"y": [0.5, np.nan], "word": ["x", None], "far": [True, False]}),
-    "rows left out": pd.DataFrame({"y": [0.5, 1.5, 2.5]}).loc[lambda frame: frame["y"] > 1, :],
-    "no rows": pd.DataFrame({"y": np.zeros(0, np.float32)}),
-}
-
-
-@pytest.mark.parametrize("name", FRAMES)
-def test_frame_is_read_as_streamlit_would_send_it(name: str) -> None:
-    frame = FRAMES[name]
-    sent = frames.arrow(frame)
-    assert isinstance(sent, pa.Table)
-    usual = dataframe_util.convert_pandas_df_to_arrow_bytes(frame)
-    assert sent.equals(pa.ipc.open_stream(usual).read_all())
-    mixed = pd.DataFrame({"value": [1, "one"]})
-    assert frames.arrow(mixed) is mixed
-
-
-def test_table_of_numbers_has_words_and_no_columns_of_a_plot_or_without_values() -> None:
-    names = pd.Categorical(["a", "b"])
-    frame = pd.DataFrame({"scheme": names, "x": [1, 2], "boundary": np.nan})
+def test_table_of_numbers_has_no_columns_of_a_plot_or_without_values() -> None:
+    frame = pd.DataFrame({"scheme": ["a", "b"], "x": [1, 2], "boundary": np.nan})
     assert frames.plotless(frame, {"x": "distance"}).to_csv(index=False) == (
         "scheme,distance\na,1\nb,2\n"
     )

@@ -9,7 +9,6 @@ import torch
 
 from dashboard import limits, results
 from dashboard.cache import cached
-from dashboard.charts.frames import stacked
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.pages.encoding.options import PLACES
 from dashboard.results import Array
@@ -191,18 +190,17 @@ def _waves(
     label: str, values: Array, features: tuple[str, ...], pairs: tuple[int, ...]
 ) -> pd.DataFrame:
     """Return sine and cosine of chosen pairs by position, read off the columns of the numbers."""
-    parts = [
+    waves = [(pair, wave) for pair in pairs for wave in ("sin", "cos")]
+    rows, columns = len(values), [features.index(f"{wave} {pair}") for pair, wave in waves]
+    return pd.DataFrame(
         {
             "scheme": label,
-            "pair": pair,
-            "wave": wave,
-            "x": np.arange(len(values)),
-            "y": values[:, features.index(f"{wave} {pair}")],
+            "pair": np.repeat([pair for pair, _ in waves], rows),
+            "wave": np.repeat([wave for _, wave in waves], rows),
+            "x": np.tile(np.arange(rows), len(waves)),
+            "y": values[:, columns].T.ravel(),
         }
-        for pair in pairs
-        for wave in ("sin", "cos")
-    ]
-    return stacked(parts, ["scheme", "pair", "wave", "x", "y"])
+    )
 
 
 def chosen_pairs(places: tuple[str, ...], pair: int, count: int) -> tuple[int, ...]:
