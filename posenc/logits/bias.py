@@ -21,7 +21,7 @@ from posenc.logits.inputs import (
 from posenc.logits.least_squares import fit
 from posenc.logits.mask import MaskFault, mask_faults
 from posenc.logits.offsets import by_offset, offsets_of
-from posenc.logits.rule import LogitRule, positions_of, predict_bias, visible
+from posenc.logits.rule import LogitRule, check_comparable, positions_of, predict_bias, visible
 from posenc.logits.slopes import SlopesFound, slopes_found
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.base import NoneConfig
@@ -72,7 +72,8 @@ def match_bias(
     both where the bias has fewer and is repeated, such as one row for all queries in BLOOM; the queries are
     the last of the keys. first_head: of the layer, where the heads are those of a tensor-parallel rank.
     Raises SchemeArgumentError for inputs that do not fit, and for a scheme without a bias.
-    """  # fmt: skip
+    """
+    check_comparable(rule)
     found = bias_input(bias)
     if rule.rope is not None or isinstance(rule.config, NoneConfig):
         raise SchemeArgumentError(f"{rule.config.label} adds no bias to logits.")

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from posenc.errors import SchemeArgumentError
 from posenc.logits.buckets import BucketsFound, buckets_found
 from posenc.logits.facts import CapFound, Explanation, LogitMatch, MaskValue, Place, place_of
 from posenc.logits.inputs import LogitInput, allowed_error, logit_input
@@ -15,7 +16,7 @@ from posenc.logits.least_squares import fit
 from posenc.logits.mask import MaskFault, mask_faults
 from posenc.logits.offsets import by_offset, offsets_of
 from posenc.logits.products import RIGHT, Product, right_products, wrong_products
-from posenc.logits.rule import LogitRule, positions_of, predict_bias, visible
+from posenc.logits.rule import LogitRule, check_comparable, positions_of, predict_bias, visible
 from posenc.logits.scales import GrowthFound, growth_found, scale_found, scales_by_row
 from posenc.logits.slopes import slopes_found
 from posenc.schemes.alibi import AlibiConfig
@@ -45,11 +46,19 @@ def match_logits(
     dropped, and one head needs no axis. rotated: whether q and k are rotated already; None tries both.
     first_head: of the layer, where the heads are those of a tensor-parallel rank.
     Raises SchemeArgumentError for inputs that do not fit.
-    """  # fmt: skip
+    """
+    check_comparable(rule)
     given = logit_input(rule, q, k, logits, first_head)
+    if rule.is_trained and given.is_weights:
+        raise SchemeArgumentError(
+            f"Weights do not show the trained bias of {rule.config.label}: give logits, or the built "
+            "scheme."
+        )
     comparison = _Comparison(rule, given, first_head)
     right = [*right_products(rule, given, rotated)]
-    explanations = [one for product in right if (one := comparison.explained(product))]
+    explanations = [one for product in right if (one := comparison.with_own_cap(product))]
+    if not explanations:
+        explanations = [one for product in right if (one := comparison.with_other_forms(product))]
     if not explanations:
         wrong = wrong_products(rule, given, rotated)
         explanations = [one for product in wrong if (one := comparison.with_own_cap(product))]
@@ -92,10 +101,8 @@ class _Comparison:
             return self._with_curve(product, x, self.rule.softcap)
         return self._with_cap(product, x, self.rule.softcap)
 
-    def explained(self, product: Product) -> Explanation | None:
-        """Return parameters with which a product makes every number, None where none do."""
-        if one := self.with_own_cap(product):
-            return one
+    def with_other_forms(self, product: Product) -> Explanation | None:
+        """Return another cap, growth or bias with which a product makes every number, None without."""
         x = product.values()
         if isinstance(self.rule.config, T5Config):  # its buckets may differ, or its numbers
             return None if self.rule.is_trained else self._with_curve(product, x, self.rule.softcap)
@@ -149,7 +156,7 @@ class _Comparison:
         values, allowed = self._uncapped(product, cap)
         columns = self._columns(x, grows=grows)
         own = fit(values, columns, allowed, self.seen, up_to_rows=self.up_to_rows)
-        return Explanation(product, own, cap, grows) if own.explains else None
+        return Explanation(product, own, cap, grows) if own.shows else None
 
     def _largest(self) -> float:
         return float(torch.where(self.seen, self.given.values.abs(), 0.0).max())
@@ -194,6 +201,8 @@ class _Comparison:
             if not fits[-1].explains:
                 return None
         whole = fit(values, columns, allowed, self.seen, up_to_rows=self.up_to_rows)
+        if sum(each.spare for each in fits) < queries:
+            return None
         return Explanation(product, whole, cap, grows=False, rows=tuple(fits))
 
     def _with_slopes(self, product: Product, x: Tensor) -> Explanation | None:
@@ -201,7 +210,7 @@ class _Comparison:
         values, allowed = self._uncapped(product, self.rule.softcap)
         columns = [*self._columns(x), -self.offsets.abs().double().expand_as(x)]
         own = fit(values, columns, allowed, self.seen, up_to_rows=True)
-        return Explanation(product, own, self.rule.softcap) if own.explains else None
+        return Explanation(product, own, self.rule.softcap) if own.shows else None
 
     def _with_curve(self, product: Product, x: Tensor, cap: float | None) -> Explanation | None:
         """Return an explanation by a free bias of each offset, as of trained numbers that are not known."""
@@ -212,7 +221,10 @@ class _Comparison:
         if not own.explains:
             return None
         counts = seen.sum(-1).clamp(min=1)
-        rest = torch.where(seen, values - own.coefficients[:, :1, None] * x, 0.0)
+        known = own.errors[:, :1].isfinite()
+        scales = torch.where(known, own.coefficients[:, :1], self.rule.softmax_scale)
+        own = replace(own, coefficients=scales)
+        rest = torch.where(seen, values - scales[..., None] * x, 0.0)
         return Explanation(product, own, cap, curve=rest.sum(-1) / counts)
 
     def match(self, one: Explanation, *, explained: bool = True) -> LogitMatch:

@@ -150,6 +150,17 @@ def rule_of_scheme(
     )
 
 
+def check_comparable(rule: LogitRule) -> None:
+    """Raise SchemeArgumentError unless a scheme's logits are made of a rotation or a bias by offset."""
+    scheme = rule.scheme if isinstance(rule.scheme, Scheme) else rule.scheme.build()
+    rotates_otherwise = rule.rope is None and type(scheme).rotate is not Scheme.rotate
+    if rotates_otherwise or type(scheme).bias is not Scheme.bias:
+        raise SchemeArgumentError(
+            f"Logits of {rule.config.label} are not compared: those of RoPE, of biases by offset and of "
+            "schemes without either are."
+        )
+
+
 def attention_factors(rule: LogitRule) -> tuple[Factor, ...]:
     """Return what a wrong attention factor makes of the softmax scale, () where it is 1.
 

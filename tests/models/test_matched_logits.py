@@ -470,3 +470,33 @@ def test_bias_that_does_not_fit_is_refused_in_one_sentence(
         match_bias(rule, bias, **options)
     with pytest.raises(SchemeArgumentError, match="adds no bias to logits"):
         match_bias(rule_of_scheme(ROPE, 4, 16), torch.zeros(4, 4, 4))
+
+
+@pytest.mark.parametrize("kind", ["shaw", "transformer_xl", "cope", "fire", "xpos"])
+def test_schemes_whose_logits_are_made_otherwise_are_refused(kind: str) -> None:
+    rule = rule_of_scheme(config_of(kind), 4, 16)
+    with pytest.raises(SchemeArgumentError, match="are not compared: those of RoPE"):
+        match_logits(rule, vectors(4, 6, 16), vectors(4, 6, 16), torch.zeros(4, 6, 6))
+
+
+def test_one_query_and_two_keys_name_no_cause() -> None:
+    """A scale and a slope for every head would make any two numbers."""
+    q, k = vectors(8, 1, 16), vectors(8, 2, 16, 1)
+    rule = rule_of_scheme(config_of("alibi", heads=8), 8, 16)
+    assert match_logits(rule, q, k, predict_logits(rule, q, k).float()).belongs
+    sentences = said(rule, q, k, vectors(8, 1, 2, 5))
+    assert sentences[0] == "No known rule makes these logits of these queries and keys."
+
+
+def test_one_query_shows_t5s_buckets_by_the_scale_that_is_expected() -> None:
+    rule = rule_of_scheme(config_of("t5", heads=3), 3, 8)
+    q, k = vectors(3, 1, 8), vectors(3, 150, 8, 1)
+    dots = q.double() @ k.double().mT
+
+    def made(distance: int) -> Tensor:
+        return (dots + t5_bias(3, 32, distance, False, 150)[:, -1:]).float()
+
+    assert match_logits(rule, q, k, made(128)).belongs
+    assert "with the maximum distance 64" in said(rule, q, k, made(64))[0]
+    with pytest.raises(SchemeArgumentError, match="Weights do not show the trained bias of T5"):
+        match_logits(rule, q, k, made(128).softmax(-1))
