@@ -1,5 +1,6 @@
 """Whether logits are those of a layer's rule, and where not, what is wrong with them."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -58,7 +59,8 @@ def match_logits(
     right = [*right_products(rule, given, rotated)]
     explanations = [one for product in right if (one := comparison.with_own_cap(product))]
     if not explanations:
-        explanations = [one for product in right if (one := comparison.with_other_forms(product))]
+        other = (one for product in right if (one := comparison.with_other_forms(product)))
+        explanations = [*itertools.islice(other, 1)]
     if not explanations:
         wrong = wrong_products(rule, given, rotated)
         explanations = [one for product in wrong if (one := comparison.with_own_cap(product))]
