@@ -61,6 +61,7 @@ LIVE: dict[str, Callable[..., None]] = {
     "jobs": training.board,
     "upload_table": checking.upload_table,
     "upload_vectors": checking.upload_vectors,
+    "upload_logits": checking.upload_logits,
 }
 
 

@@ -15,6 +15,7 @@ from dashboard.blocks import Changes
 from dashboard.server import uploaders
 from dashboard.text import plain
 from dashboard.visitor_files import (
+    MAX_NUMBERS,
     UploadedNumbers,
     cache_numbers,
     cached_numbers,
@@ -22,7 +23,12 @@ from dashboard.visitor_files import (
 )
 from posenc.analysis.layout_mixups import MAX_POSITIONS
 from posenc.checkpoints import read_header, unreadable_reason
-from posenc.checkpoints.array_files import name_of_sines, read_number_table
+from posenc.checkpoints.array_files import (
+    NumberTable,
+    name_of_sines,
+    read_array,
+    read_number_table,
+)
 from posenc.errors import CheckpointError, PickleRefused, PosencError
 from posenc.identification.columns import TableInput
 from posenc.text import printable_name
@@ -43,6 +49,26 @@ VECTORS = (
         "rotated",
         "The same after your rotation (.npy, optional)",
         "An array of the same shape. The answer names the layout and the angles of your code.",
+    ),
+)
+
+# Uploaders of attention logits, in the order in which they are asked for.
+LOGITS = (
+    (
+        "queries",
+        "Your queries (.npy, optional)",
+        "heads x queries x head width, before or after the rotation. Not saved in links.",
+    ),
+    (
+        "keys",
+        "Your keys (.npy)",
+        "heads of keys x keys x head width. The queries are the last of them.",
+    ),
+    (
+        "logits",
+        "Your logits (.npy)",
+        "heads x queries x keys, before the softmax, with minus infinity where a key is hidden; or the "
+        "weights after it.",
     ),
 )
 
@@ -133,6 +159,34 @@ def upload_vectors(
         )
     if refused:
         _refusal(place)
+
+
+def upload_logits(
+    place: Any, change: Change, *, mark: str, refused: bool, uploaded: Sequence[str]
+) -> None:
+    """Draw the uploader of queries, then of keys, then of logits. mark, refused, uploaded: as above."""
+    option, label, help = LOGITS[len(uploaded) % len(LOGITS)]
+    key = _key(f"check_{option}")
+    uploaders.draw(
+        place, label, key=key, help=help, on_change=take_array, args=(change, key, mark, option)
+    )
+    if refused:
+        _refusal(place)
+
+
+@session.callback
+def take_array(change: Change, key: str, mark: str, option: str) -> None:
+    """Keep the array of a file as it is, and choose it."""
+
+    def read(name: str, content: bytes, _key: str) -> UploadedNumbers:
+        array = read_array(content)
+        if array.numel() > MAX_NUMBERS:
+            raise CheckpointError(
+                f"an array may have at most {MAX_NUMBERS:,} numbers here, got {array.numel():,}."
+            )
+        return UploadedNumbers(NumberTable(array, None, ""), name, (name,))
+
+    _take(change, key, mark, option, read)
 
 
 @session.callback

@@ -93,6 +93,7 @@ PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "measured": ("extrapolation", {"half": "measured"}),
     "layouts": ("check_my_encoding", {"part": "RoPE layouts"}),
     "decoding": ("check_my_encoding", {"part": "Position decoding"}),
+    "logits": ("check_my_encoding", {"part": "Attention logits"}),
 }
 
 

@@ -37,6 +37,54 @@ def positions(_names: tuple[str, ...]) -> Spec:
     return theme.spec_of(alt.layer(lines).properties(height=HEIGHT))
 
 
+def _found_and_expected(x: alt.X, y: alt.Y, form: str, *, points: bool) -> Spec:
+    """Return what was found and what is expected, as lines, or as points. Frame: x, y, which."""
+    names = ["found", "expected"]
+    colours, strokes = [theme.COLOURS["sinusoidal"], theme.GRAY], [[1, 0], [6, 4]]
+    legend = alt.Legend(title=None, orient="top", symbolStrokeWidth=3, **theme.LEGEND_LINE)
+    encoded = (
+        alt.Chart().mark_point(size=40, strokeWidth=2) if points else alt.Chart().mark_line()
+    ).encode(
+        x=x,
+        y=y,
+        color=alt.Color("which:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
+        tooltip=[
+            x.shorthand,
+            alt.Tooltip(y.shorthand, format=form),
+            alt.Tooltip("which:N", title=""),
+        ],
+    )
+    if points:
+        shapes = alt.Scale(domain=names, range=["circle", "cross"])
+        encoded = encoded.encode(shape=alt.Shape("which:N", scale=shapes, legend=legend))
+    else:
+        dashes = alt.Scale(domain=names, range=strokes)
+        encoded = encoded.encode(strokeDash=alt.StrokeDash("which:N", scale=dashes, legend=legend))
+    return theme.spec_of(alt.layer(encoded).properties(height=HEIGHT))
+
+
+@functools.cache
+def logits_by_distance(_names: tuple[str, ...]) -> Spec:
+    """Return the root mean square of logits by distance. Frame: distance, logit, which."""
+    x = alt.X("distance:Q", title="distance to the key", scale=alt.Scale(nice=False))
+    y = alt.Y("logit:Q", title="root mean square of the logits")
+    return _found_and_expected(x, y, ".3g", points=False)
+
+
+@functools.cache
+def scales_by_head(_names: tuple[str, ...]) -> Spec:
+    """Return the softmax scale of each head. Frame: head, value, which."""
+    y = alt.Y("value:Q", title="softmax scale", scale=alt.Scale(zero=True))
+    return _found_and_expected(alt.X("head:Q", title="head"), y, ".4g", points=True)
+
+
+@functools.cache
+def slopes_by_head(_names: tuple[str, ...]) -> Spec:
+    """Return the slope of each head. Frame: head, value, which."""
+    y = alt.Y("value:Q", title="slope, in logits per position")
+    return _found_and_expected(alt.X("head:Q", title="head"), y, ".4g", points=True)
+
+
 def _powers() -> alt.Axis:
     axis = theme.decades("~g")
     axis.tickCount = 5

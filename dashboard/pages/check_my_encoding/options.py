@@ -7,10 +7,12 @@ from typing import ClassVar
 
 from dashboard.blocks import Changes
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.logit_samples import SAMPLES
 from dashboard.visitor_files import NUMBERS_NAME
 from posenc import fields
 
 TABLE, LAYOUTS, DECODING = "Your table", "RoPE layouts", "Position decoding"
+LOGITS = "Attention logits"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,16 +22,23 @@ class Options:
     PARTS: of the page, one after the other where it is written as files.
     """
 
-    UNLINKED: ClassVar[tuple[str, ...]] = ("vectors", "rotated", "refused")
+    UNLINKED: ClassVar[tuple[str, ...]] = (
+        "vectors",
+        "rotated",
+        "queries",
+        "keys",
+        "logits",
+        "refused",
+    )
     PARTS: ClassVar[Mapping[str, Changes]] = {
-        part: {"part": part} for part in (TABLE, LAYOUTS, DECODING)
+        part: {"part": part} for part in (TABLE, LAYOUTS, LOGITS, DECODING)
     }
 
     part: str = fields.Choice(
-        options=(TABLE, LAYOUTS, DECODING),
+        options=(TABLE, LAYOUTS, LOGITS, DECODING),
         label="Check",
-        help="A table against its formula, mixed-up layouts of queries and keys, or how well positions "
-        "are decoded from vectors.",
+        help="A table against its formula, mixed-up layouts of queries and keys, the scale, bias and mask "
+        "of attention logits, or how well positions are decoded from vectors.",
     ).field(TABLE)
     table: str = fields.Word(
         pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS_NAME)),
@@ -45,6 +54,20 @@ class Options:
         pattern=f"({NUMBERS_NAME})?",
         in_words="the name of an upload",
         label="Rotated queries and keys",
+    ).field("")
+    sample: str = fields.Choice(
+        options=(*SAMPLES,),
+        label="Try a sample",
+        help="The broken ones stand first. Samples are of fixed sizes.",
+    ).field(next(iter(SAMPLES)))
+    queries: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Queries"
+    ).field("")
+    keys: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Keys"
+    ).field("")
+    logits: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Logits"
     ).field("")
     refused: str = fields.Word(
         pattern="(?s).*", in_words="a part, a table and a file", label="Refused"

@@ -24,7 +24,14 @@ from dashboard.blocks import (
     Uses,
 )
 from dashboard.components.matrix import Panel, Scale
-from dashboard.pages.check_my_encoding import charts, decoding, identified, layouts, script
+from dashboard.pages.check_my_encoding import (
+    charts,
+    decoding,
+    identified,
+    layouts,
+    logits,
+    script,
+)
 from dashboard.pages.check_my_encoding.corrected_code import (
     RightTable,
     code,
@@ -33,7 +40,7 @@ from dashboard.pages.check_my_encoding.corrected_code import (
 )
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.identified import Answer
-from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE
+from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, LOGITS, TABLE
 from dashboard.pages.check_my_encoding.options import Options as Options
 from dashboard.settings import Setting
 from dashboard.text import listed, number, plain
@@ -49,6 +56,7 @@ PURPOSES = {
     "is and why, and get the corrected code.",
     LAYOUTS: "RoPE pairs the features of a head in halves or as neighbours. See what a mix-up does to the "
     "scores, or upload queries and keys to learn which layout your code has.",
+    LOGITS: logits.PURPOSE,
     DECODING: "See how well a linear map reads the position from each row of a table.",
 }
 GUIDES = {
@@ -58,6 +66,7 @@ GUIDES = {
     "`posenc.testing.assert_matches(table, scheme)`, or with the path of a config.json.",
     LAYOUTS: "The same random queries and keys are rotated in both layouts. A consistent mix-up passes "
     "tests of norms and offsets; only the scores show it.",
+    LOGITS: logits.GUIDE,
     DECODING: "A linear map is fitted to decode the position of each vector. An index error (MAE) below "
     "that of guessing means that the vector holds its position. The control is random numbers of the same "
     "shape.",
@@ -76,6 +85,7 @@ DEFINITIONS = {
         "between them keeps every score.",
         (inspect_layouts,),
     ),
+    LOGITS: logits.DEFINITION,
     DECODING: Definition(
         r"\hat p = w^\top x_p + c, \qquad \text{MAE} = \operatorname{mean}_p |\hat p - p|",
         "Probes: Wang & Chen 2020, arXiv 2010.04903.",
@@ -86,6 +96,9 @@ DEFINITIONS = {
 
 def uses(options: Options) -> Uses:
     """Return what the part and the table read of a setting."""
+    if options.part == LOGITS:
+        names = ["model"] if logits.uploads(options) else []
+        return Uses((*names,), schemes=False, drawn=(*names,))
     names = ["model", "dim", "base", "length", "heads", "equal_width", "seed"]
     if options.part != LAYOUTS:
         names.append("precision")
@@ -105,7 +118,7 @@ def page(setting: Setting, options: Options) -> Page:
     if options.refused_file:
         headline = f"{plain(options.refused_file)} cannot be checked."
         return Page(title=TITLE, headline=headline, above=live)
-    parts = {TABLE: _table, LAYOUTS: _layouts, DECODING: _decoding}
+    parts = {TABLE: _table, LAYOUTS: _layouts, LOGITS: logits.blocks, DECODING: _decoding}
     headline, blocks = parts[options.part](setting, options)
     return Page(
         title=TITLE,
@@ -126,6 +139,8 @@ def _uploaders(options: Options) -> list[Block]:
         uploaded = [name for name in (options.vectors, options.rotated) if name]
         live = Live("upload_vectors", {**values, "uploaded": uploaded})
         return [*chosen, Columns(([live], [Controls(("model",))]), (3, 2))]
+    if options.part == LOGITS:
+        return [*chosen, *logits.above(options)]
     values |= {"examples": (*EXAMPLES,), "table": options.table}
     return [*chosen, Live("upload_table", values)]
 

@@ -1,9 +1,9 @@
 """Check my encoding as Python: what the chosen table is, or how well positions are decoded, as CSV."""
 
 from dashboard.limits import MAX_PROBED_ROWS
-from dashboard.pages.check_my_encoding import examples
+from dashboard.pages.check_my_encoding import examples, logit_samples
 from dashboard.pages.check_my_encoding.identified import FIELDS
-from dashboard.pages.check_my_encoding.options import DECODING, Options
+from dashboard.pages.check_my_encoding.options import DECODING, LOGITS, Options
 from dashboard.script import to_python
 from dashboard.settings import Setting
 from dashboard.settings.setting import MAX_SHOWN_ELEMENTS
@@ -57,6 +57,8 @@ for index, order, numbers in (
 
 def script(setting: Setting, chosen: Options) -> str:
     """Return a script that checks the chosen table; an upload is read from its owner's files."""
+    if chosen.part == LOGITS:
+        return _of_logits(chosen)
     if chosen.table in examples.EXAMPLES:
         sizes = examples.without_model(setting).sizes
         imports, recipe = examples.IMPORTS, examples.code(chosen.table)
@@ -77,6 +79,40 @@ def script(setting: Setting, chosen: Options) -> str:
         table += "\nvectors = TableInput.of(table, sines).columns"
         call, body = f"probe(vectors[: {rows}], seed={setting.seed})", _PROBE
     return _SCRIPT.format(imports=imports, table=table, call=call) + body
+
+
+_LOGITS = """\
+import csv
+import sys
+
+{imports}
+from posenc.logits.match import match_logits
+from posenc.logits.sentences import match_sentences
+
+{sample}
+match = match_logits(rule, q, k, logits)
+print(*match_sentences(match), file=sys.stderr)
+rows = csv.writer(sys.stdout, lineterminator="\\n")
+rows.writerow(["head", "softmax scale", "expected"])
+for head, scale in enumerate(match.scales.tolist()):
+    rows.writerow([head, scale, rule.softmax_scale])
+"""
+_UPLOADED_LOGITS = """\
+# Uploaded: put the paths of your own files here.
+q, k, logits = map(read_array, ("queries.npy", "keys.npy", "logits.npy"))
+rule = rule_of_scheme(posenc.NoneConfig(), len(q), q.shape[-1])  # or logit_rules(read_config(...))"""
+
+
+def _of_logits(chosen: Options) -> str:
+    """Return a script that checks a sample, or an upload from its owner's files."""
+    imports = logit_samples.IMPORTS
+    sample = f"\n{logit_samples.code(chosen.sample)}\n\nrule, q, k, logits = sample()"
+    if chosen.logits:
+        imports, sample = f"{imports}\n{_READ_ARRAY}", _UPLOADED_LOGITS
+    return _LOGITS.format(imports=imports, sample=sample)
+
+
+_READ_ARRAY = "from posenc.checkpoints.array_files import read_array"
 
 
 def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
