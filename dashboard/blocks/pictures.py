@@ -146,4 +146,24 @@ class Clocks:
     text: str
     two: bool = False
 
+    @cached_property
+    def sent(self) -> Mapping[str, Any]:
+        """The clocks as they travel to the browser."""
+        return encode(self.faces, self.last, self.trained, self.text, self.first, two=self.two)
 
+
+def line_chart(*, y: str = "y", log: bool = False, **chart: Any) -> list[Chart | Text]:
+    """Return a chart of lines, and a sentence on which of them coincide.
+
+    y: the column of the heights. log: whether it is drawn on a log scale. chart: the fields of a `Chart`.
+    """
+    lines_of_all = Chart(**chart)
+    sentence = lines.coinciding(lines_of_all.drawn, lines_of_all.x, y, log=log)
+    return [lines_of_all, Text(sentence, "caption")] if sentence else [lines_of_all]
+
+
+def has_values(panel: Panel) -> bool:
+    """Whether any number of a matrix is not 0."""
+    values = panel.values.dense()
+    numbers = values[~np.isnan(values)]
+    return not numbers.size or bool(numbers.any())
