@@ -115,6 +115,8 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
     share, pairs, *_ = (table(options, "cuts")["no full turn in training"][n] for n in (1, 0))
     assert share == pytest.approx(100 * bounds[turns < 1].sum() / bounds.sum())
     assert pairs == pytest.approx(100 * (turns < 1).mean())
+    scaled = Options(trained=ROTARY[0], times="4", reading="NTK-aware")
+    assert table(scaled, "cuts") == table(options, "cuts")  # a scaling changes nothing of training
 
 
 @pytest.mark.parametrize("run_id", [*ROTARY[:1], *OTHER[:1]])

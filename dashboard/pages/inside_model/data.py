@@ -101,9 +101,10 @@ def pairs(run_id: str, index: int, times: int, reading: str) -> Pairs | None:
     """Return what the pairs of a layer can add and did add, None for a layer without rotation."""
     trained = shipped_model(run_id)
     inputs = _inputs(run_id, index, times, reading)
-    if not isinstance(inputs.scheme, Rope):
+    scheme = trained.model.scheme  # whose frequencies it was trained with
+    if not (isinstance(inputs.scheme, Rope) and isinstance(scheme, Rope)):
         return None
-    norms = pair_norms(*layer_projections(trained.model, index), inputs.scheme.config)
+    norms = pair_norms(*layer_projections(trained.model, index), scheme.config)
     norm = trained.specification.model.width**0.5
     with torch.inference_mode():
         use = pair_use(inputs.queries, inputs.keys, inputs.scheme)

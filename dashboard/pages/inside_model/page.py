@@ -68,11 +68,11 @@ use = attention_use(weights, spec.train_length // 4)
 print("head,entropy,first_token,distance")
 for head, row in enumerate(zip(use.entropy, use.first_token, use.distance), 1):
     print(head, *(value.item() for value in row), sep=",")
-if isinstance(inputs.scheme.config, posenc.RopeConfig):
+if isinstance(spec.scheme, posenc.RopeConfig):
     queries, keys = layer_projections(trained.model, layer - 1)
     # Of a checkpoint: posenc.models.read_projections(checkpoint, model, layer - 1).
     width = spec.model.width**0.5  # the norm of normalised inputs
-    bounds = pair_norms(queries, keys, inputs.scheme.config).at_most(width, width)
+    bounds = pair_norms(queries, keys, spec.scheme).at_most(width, width)
     print("head,pair,bound")
     for head, row in enumerate(bounds.tolist(), 1):
         for pair, bound in enumerate(row):
