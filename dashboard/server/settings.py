@@ -170,6 +170,11 @@ def secrets_to_environment() -> None:
     for variable in (*NAMES, *REMOVED):
         if variable in st.secrets:
             value = st.secrets[variable]
+            if not isinstance(value, str | bool | int | float) or "\0" in str(value):
+                raise ServerSettingError(
+                    f"{variable} of secrets.toml must be a number, true, false or a text without a null "
+                    "character."
+                )
             os.environ[variable] = str(int(value)) if isinstance(value, bool) else str(value)
 
 

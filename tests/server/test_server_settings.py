@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,6 +149,26 @@ def test_unreadable_secrets_stop_the_server(
         error = capsys.readouterr().err
         assert error.startswith(f"posenc: secrets.toml cannot be read: {reason}")
         assert str(tmp_path) not in error
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [1, 2], "a\0b"], ids=["table", "list", "null"])
+def test_secret_that_is_no_text_and_no_number_stops_the_server(
+    value: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Secrets(dict[str, Any]):
+        def load_if_toml_exists(self) -> bool:
+            return True
+
+    monkeypatch.setattr(os, "chdir", lambda place: None)
+    monkeypatch.setattr(settings.st, "secrets", Secrets(POSENC_RUNS=value))
+    monkeypatch.delenv("POSENC_RUNS", raising=False)
+    settings.secrets_to_environment.cache_clear()
+    assert launcher.main(["--check"]) == 2
+    assert capsys.readouterr().err == (
+        "posenc: POSENC_RUNS of secrets.toml must be a number, true, false or a text without a null "
+        "character.\n"
+    )
+    assert "POSENC_RUNS" not in os.environ
 
 
 def test_unusable_folder_stops_the_server(
