@@ -151,11 +151,17 @@ def decades(form: str) -> alt.Axis:
 
 
 def powers_of_ten() -> alt.Axis:
-    """A log axis whose labels are 10 with a raised power, as sentences write small numbers."""
-    power = "format(round(log(datum.value) / LN10), 'd')"
+    """A log axis with a line at each power of ten, written 10 with a raised power as in sentences."""
+    exponent = "log(datum.value) / LN10"
+    whole = f"abs({exponent} - round({exponent})) < 1e-6"
+    power = f"format(round({exponent}), 'd')"
     for sign, raised in zip("\u22120123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹", strict=True):
         power = f"replace({power}, regexp('{sign}', 'g'), '{raised}')"
-    return alt.Axis(labelExpr=f"'10' + {power}", tickCount=6)
+    return alt.Axis(
+        labelExpr=f"'10' + {power}",
+        tickCount=6,
+        gridOpacity={"condition": {"test": whole, "value": 1}, "value": 0},
+    )
 
 
 def boundary_rule() -> alt.Chart:
