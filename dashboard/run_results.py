@@ -8,7 +8,6 @@ import pandas as pd
 
 from dashboard.text import listed
 from posenc.lab import summary
-from posenc.lab.corpus import Corpus
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import RunInfo
 from posenc.lab.specification import Specification

@@ -37,7 +37,6 @@ from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc.errors import PosencError
 from posenc.lab import summary
-from posenc.lab.corpus import Corpus
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Language
 from posenc.lab.train import Trainer, learning_rate_at
