@@ -17,7 +17,7 @@ from posenc.identification.frequency_fit import (
     refine,
     roundest_base,
 )
-from posenc.identification.scalings import changed_scalings, ntk_scalings
+from posenc.identification.scalings import USUAL_BASES, changed_scalings, ntk_scalings
 from posenc.identification.search import exponent_powers
 from posenc.identification.waves import fit_waves
 from posenc.limits import MAX_POSITION
@@ -89,7 +89,9 @@ def _other_bases(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Ite
     own = scheme.base
     mistakes: list[tuple[float, ...]] = []
     for base in dict.fromkeys(bases):
-        scalings = ntk_scalings(scheme.rotary_dim, base, [own])
+        # Of a usual base, no more is said than that: 47 is near the factor that makes 500,000 of 10,000.
+        is_usual = base in USUAL_BASES
+        scalings = [] if is_usual else ntk_scalings(scheme.rotary_dim, base, [own])
         mistakes += [(scaling.larger_base, own, scaling.factor) for scaling in scalings]
         mistakes += [(base, own)] if base != own else []
     for base, *numbers in mistakes:

@@ -392,6 +392,16 @@ def test_base_near_that_of_a_scaling_is_not_called_it() -> None:
         assert bool(identify(*wrong).also) == is_scaling
 
 
+@pytest.mark.parametrize("of_vectors", [False, True])
+def test_usual_base_near_that_of_a_scaling_is_not_called_it(of_vectors: bool) -> None:
+    """At width 128, NTK-aware scaling of base 10,000 by 47 has base 499,619."""
+    angles = torch.arange(64.0).double()[:, None] * 5e5 ** -(torch.arange(64.0).double() / 64)
+    wrong = angles.cos().bfloat16(), angles.sin().bfloat16()
+    config = config_of("rope", dim=128, base=1e4, layout="half")
+    match = compare({"all": config}, *wrong, of_vectors=of_vectors)
+    assert match_sentences(match, None)[0] == "The base is 500,000, where the scheme has 10,000."
+
+
 def test_base_of_another_layer_is_no_mistake_beside_a_factor_that_is_missing() -> None:
     wide, near = (config_of("rope_yarn", dim=64, base=base, layout="half") for base in (1e6, 1e4))
     assert isinstance(near, RopeConfig)
