@@ -13,6 +13,11 @@ MUTANTS_OF_MODELS = (
            '{"default": 500000.0, "names": [], "takes_scaling": false}',
            '{"default": 500000.0, "names": []}',
            ("published_models",)),
+    # Logits and biases.
+    Mutant("a mask that is off by one taken for another", "logits/mask.py",
+           "if found.later > own.later:", "if found.later > own.later + 1:", ("matched_logits",)),
+    Mutant("one cause named where two make the same bias", "logits/slopes.py",
+           "    if is_step:\n", "    if False:\n", ("matched_logits",)),
     # The models by name.
     Mutant("a key of position left unread in silence", "models/read_config.py",
            "if reading.model.ignored and assume is None:",
