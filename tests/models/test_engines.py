@@ -18,6 +18,7 @@ from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from posenc.errors import ConfigFileError, SchemeArgumentError
+from posenc.models import read_config
 from posenc.models.engines import (
     ENGINES,
     SOURCES,
@@ -32,7 +33,15 @@ from posenc.models.engines.engine_words import (
     readings_record,
     source_lines,
 )
-from tests.models.configs import LLAMA, LLAMA3_BLOCK, YARN_BLOCK, of_type, preset_config
+from posenc.models.presets import MODELS
+from posenc.schemes.rope import RopeConfig
+from tests.models.configs import (
+    LLAMA,
+    LLAMA3_BLOCK,
+    YARN_BLOCK,
+    of_type,
+    preset_config,
+)
 
 Config = dict[str, Any]
 ALL = [*ENGINES]
@@ -404,6 +413,44 @@ def test_an_engine_without_a_rule_that_was_read_has_no_numbers() -> None:
     rows = engine_rows([*read.values()])
     assert "not read" in json.dumps(rows)
     assert differences([*read.values()]) == ()
+
+
+def test_longrope_of_another_class_needs_its_factor_in_transformers_4() -> None:
+    block = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+    block |= {"original_max_position_embeddings": 4_096}
+    config = LLAMA | {"rope_scaling": block}
+    assert readings(config)["transformers 4"].refused == Refusal("missing", "factor")
+    # It takes the context, 8,192, for the length before scaling, and so the short factors up to there.
+    read = readings(LLAMA | {"rope_scaling": block | {"factor": 4.0}}, 6_000)
+    assert [read[name].factors for name in ("transformers 5", "transformers 4")] == [
+        "long",
+        "short",
+    ]
+    expected = math.sqrt(1 + math.log(4) / math.log(8_192))
+    assert read["transformers 4"].attention_factor == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("length", [None, 2, 2**20])
+@pytest.mark.parametrize("model", [name for name, preset in MODELS.items() if preset.config])
+def test_every_well_known_model_with_rope_has_readings_that_json_can_hold(
+    model: str, length: int | None
+) -> None:
+    config = preset_config(model)
+    if all(not isinstance(kind.scheme, RopeConfig) for kind in read_config(config).layer_kinds):
+        with pytest.raises(ConfigFileError, match="no RoPE"):
+            engine_readings(config, length)
+        return
+    every = engine_readings(config, length)
+    assert len(engine_rows(every)) == len(every) >= len(ALL)
+    json.dumps(readings_record(every, "llama"), allow_nan=False)
+
+
+def test_a_null_factor_is_missing_where_no_length_stands_in_for_it() -> None:
+    block = {"type": "yarn", "factor": None, "original_max_position_embeddings": 2_048}
+    read = readings(LLAMA | {"rope_scaling": block})
+    for name in ("transformers 4", "MLX"):
+        assert read[name].refused == Refusal("missing", "factor")
+    assert frequencies(read["vLLM"]) == pytest.approx(ggml_yarn_loop(5e5, 128, 4, 2_048))
 
 
 def test_refusals_name_the_key() -> None:

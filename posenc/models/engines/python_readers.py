@@ -105,7 +105,7 @@ def transformers_4(view: ConfigView) -> EngineReading:
         made = formulas.weighted_attention if has_weights else _unweighted
         attention = made(block) if given is None else float(given)
     elif rope_type == "longrope":
-        attention = block.get("attention_factor") or _old_longrope_attention(view, block, trained)
+        attention = _old_longrope_attention(view, block, trained)
     softmax = formulas.latent_softmax(block) if view.is_latent and block else 1.0
     return _reading(view, keys, attention, softmax, chosen_by="text")
 
@@ -145,7 +145,7 @@ def mlx(view: ConfigView) -> EngineReading:
         attention = formulas.weighted_attention(block)
     elif rope_type == "longrope":
         attention = formulas.longrope_attention(context, trained)
-    softmax = formulas.latent_softmax(block) if view.is_latent and "factor" in block else 1.0
+    softmax = formulas.latent_softmax(block) if view.is_latent and block.get("factor") else 1.0
     return _reading(view, keys, attention, softmax, chosen_by="nothing")
 
 
@@ -197,13 +197,13 @@ def _old_refusal(view: ConfigView, block: Block, rope_type: str) -> Refusal | No
     if rope_type not in (DEFAULT, "linear", "dynamic", "yarn", "longrope", "llama3"):
         return Refusal("type", "rope_scaling")
     needs: tuple[str, ...] = ("factor",)
-    if rope_type in (DEFAULT, "longrope"):
+    if rope_type == DEFAULT or (rope_type == "longrope" and _has_longrope_factor(view, block)):
         needs = ()
     elif rope_type == "llama3":
         needs = ("factor", TRAINED)
     if view.is_latent and block:  # also of plain RoPE
         needs = ("factor", *needs)
-    missing = next((key for key in needs if key not in block), None)
+    missing = next((key for key in needs if block.get(key) is None), None)
     return Refusal("missing", missing) if missing else None
 
 
@@ -221,7 +221,9 @@ def _mlx_refusal(view: ConfigView, block: Block, rope_type: str) -> Refusal | No
         needs = ("factor",)
         if rope_type in (DEFAULT, "longrope"):
             needs = (TRAINED, *FACTOR_LISTS) if rope_type == "longrope" else ()
-    missing = next((key for key in needs if key not in block), None)
+        if view.is_latent and block.get("mscale_all_dim"):
+            needs = ("factor", *needs)
+    missing = next((key for key in needs if block.get(key) is None), None)
     return Refusal("missing", missing) if missing else None
 
 
@@ -229,8 +231,16 @@ def _unweighted(block: Block) -> float:
     return formulas.scale_of(block["factor"])
 
 
+def _has_longrope_factor(view: ConfigView, block: Block) -> bool:
+    """Whether transformers 4 makes LongRoPE's attention factor without the factor of the block."""
+    has_length = bool(view.content.get(TRAINED)) or view.model_type == "phi3"
+    return has_length or block.get("attention_factor") is not None
+
+
 def _old_longrope_attention(view: ConfigView, block: Block, trained: int) -> float:
     """Return LongRoPE's attention factor, by the block's factor where no length stands beside it."""
-    if view.content.get(TRAINED) or view.model_type == "phi3":
+    if block.get("attention_factor") is not None:
+        return float(block["attention_factor"])
+    if _has_longrope_factor(view, block):
         return formulas.longrope_attention(view.context, trained)
-    return formulas.longrope_attention(trained * block.get("factor", 1.0), trained)
+    return formulas.longrope_attention(trained * block["factor"], trained)
