@@ -71,7 +71,7 @@ MUTANTS_OF_MODELS = (
            "is_long=served > trained", "is_long=view.length > trained", ("engines",)),
     Mutant("llama.cpp's YaRN by the block's own factor", "models/engines/llama_cpp.py",
            "return adjusted, adjusted / correction",
-           'return block.get("attention_factor", adjusted), adjusted / correction', ("engines",)),
+           'return block.get("attention_factor", adjusted), adjusted / correction', ("engine_keys",)),
     Mutant("logits by the attention factor once", "models/config_comparison.py",
            '"attention_factor": ("attention factor", 2)', '"attention_factor": ("attention factor", 1)',
            ("config_comparison",)),
