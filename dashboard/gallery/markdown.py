@@ -13,7 +13,7 @@ _ICON = re.compile(r":material/\w+: ?")
 _STASH = "\ue000{}\ue001"  # in place of what must not be read again
 _STASHED = re.compile("\ue000(\\d+)\ue001")
 _SIGNS = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&@/])")
-_CODE = re.compile(r"`([^`]+)`")
+_CODE = re.compile(r"(\\.)|`([^`]+)`")  # a backtick behind a backslash begins none
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+?)(?<!\\)\$")
 _LINK = re.compile(r"\[([^\]]+)\]\((https://[^)\s]+)\)")
 _SMALL = re.compile(r":small\[([^\]]*)\]")
@@ -31,7 +31,7 @@ def inline(text: str) -> str:
         return _STASH.format(len(stashed) - 1)
 
     text = text.replace("\ue000", "").replace("\ue001", "")
-    text = _CODE.sub(lambda one: keep(f"<code>{html.escape(one[1])}</code>"), text)
+    text = _CODE.sub(lambda one: one[1] or keep(f"<code>{html.escape(one[2])}</code>"), text)
     text = _FORMULA.sub(lambda one: keep(mathml(one[1], block=False)), text)
     text = _SIGNS.sub(lambda one: keep(html.escape(one[1])), text)
     text = _LINK.sub(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dashboard import all_pages
@@ -63,6 +63,7 @@ def made(folder: str, setting: Setting) -> Page:
 
 
 @given(st.text(st.characters(blacklist_categories=("C", "Z")), max_size=60))
+@example("``")
 def test_a_name_that_was_made_plain_is_read_as_it_is(name: str) -> None:
     written = Document(inline(plain(name)))
     assert written.tags == []
