@@ -7,7 +7,7 @@ and once without the part that lets pictures follow. Keys are pressed on the bas
 without, without, with; then the base is dragged. The picture is what changes first of the matrices and
 clocks of a page, or of its charts where it has none. What was asked of the server meanwhile is asked again
 for its size. Last, many sessions without a browser move the base, and those that are followed ask for
-pictures before.
+pictures meanwhile.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import gzip
 import statistics
 import tempfile
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,10 +229,11 @@ def measure(rounds: int, chromium: Browser, address: str) -> None:
 async def sessions(address: str, count: int, *, follows: bool, first: int) -> list[float]:
     """Let sessions move the base, each at other positions; return the seconds of their reruns.
 
-    follows: whether each asks for pictures around its stop before, as a browser does. first: number of
+    follows: whether each asks for pictures around its stop meanwhile, as a browser does. first: number of
     positions of the first session.
     """
     seconds: list[float] = []
+    loop, asked = asyncio.get_running_loop(), list[asyncio.Future[bytes]]()
 
     async def move(number: int) -> None:
         query = f"length={first + number}"
@@ -244,12 +246,14 @@ async def sessions(address: str, count: int, *, follows: bool, first: int) -> li
                 if follows:
                     around = quote(";".join(stops[at : at + ASKED]), safe="")
                     url = f"{address}/previews/similarity/base/10%2C000/{around}?v=1&{query}"
-                    await asyncio.to_thread(fetched, url)
-                await asyncio.sleep(PAUSE / 4)  # a drag
+                    asked.append(loop.run_in_executor(browsers, fetched, url))
+                await asyncio.sleep(PAUSE / 4)  # a drag, which ends whether or not they are here
                 seconds.append((await visitor.turn("Base", at)).seconds)
                 await asyncio.sleep(PAUSE)
 
-    await asyncio.gather(*(move(number) for number in range(count)))
+    with ThreadPoolExecutor(count) as browsers:
+        await asyncio.gather(*(move(number) for number in range(count)))
+        await asyncio.gather(*asked)
     return seconds
 
 
