@@ -45,5 +45,5 @@ MUTANTS_OF_PAGES = (
     Mutant("pictures asked for again at each stop", "dashboard/previews.py",
            "query.pop(state.VERSIONED, None)", "pass", ("previews",)),
     Mutant("pictures beside a slider that the server drew elsewhere", "dashboard/previews.py",
-           'query | {name: [drawn.replace(",", "")]}', "query", ("previews",)),
+           'query | {name: [value]}', "query", ("previews",)),
 )  # fmt: skip
