@@ -132,15 +132,13 @@ def identify(
     dim = dim_of(source, hypothesis)
     config, scaled = _config(hypothesis, source)
     tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
-    within = best.base_within
-    if is_round(
-        hypothesis.base
-    ):  # so that every number of 16 bits was compared by a share of itself
+    error = best.recipe.base_error(hypothesis.base)
+    within = shown = best.base_within + error
+    if is_round(hypothesis.base):  # every number of 16 bits was compared by a share of itself
         once = one_rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
-        within = base_within(best.table, hypothesis, once)
-    within += best.recipe.base_error(hypothesis.base)
+        shown = base_within(best.table, hypothesis, once) + error
     # Differences beyond rounding make the base uncertain by as much more.
-    uncertainty = within * max(1.0, best.others.largest / tolerance)
+    uncertainty = shown * max(1.0, best.others.largest / tolerance)
     usual = None
     if hypothesis.base not in USUAL_BASES and hypothesis.config is None:
         usual = usual_base(hypothesis.base, dim, uncertainty)
