@@ -223,7 +223,9 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
     scales = dict.fromkeys((sign, _rounder_scale(hypothesis.scale), hypothesis.scale))
     columns = search.orders[hypothesis.arrangement]
     *rounder, measured = rounder_bases(hypothesis.base, columns.dim)
-    roundest = roundest_base(hypothesis, search.table, columns, search.precision)
+    is_near = abs(abs(hypothesis.scale) - 1) < _NEAR_ONE
+    unscaled = replace(hypothesis, scale=sign) if is_near else hypothesis
+    roundest = roundest_base(unscaled, search.table, columns, search.precision)
     bases = dict.fromkeys((*rounder, roundest, measured))
     candidates = itertools.product(enumerate(bases), scales)
     exact_fits = [
