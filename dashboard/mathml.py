@@ -23,7 +23,7 @@ _SIGNS = {
     "Rightarrow": "⇒",
 }  # fmt: skip
 _SPACES = {",": 0.17, ":": 0.22, ";": 0.28, " ": 0.33, "quad": 1, "qquad": 2, "!": 0}  # em
-_NAMES = ("sin", "cos", "ln", "log", "exp", "max", "min")
+_NAMES = ("sin", "cos", "tanh", "ln", "log", "exp", "max", "min")
 _SIZES = (
     "scriptsize",
     "displaystyle",

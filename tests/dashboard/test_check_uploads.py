@@ -55,7 +55,8 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     pin = to_token(Setting(base=500.0))
     other = drawn(visit(PAGE, {"table": name, "base": "77", "dim": "64", "a": pin}))
     # Settings do not change an uploaded table.
-    assert as_read(headline(other)) == f"B: model dimension 64, base 77. {sentence}"
+    assert as_read(headline(other)) == sentence
+    assert any("A and B have one result here" in caption.value for caption in other.caption)
     assert pages.notices(other) == []
     at.selectbox(key="table").set_value("sinusoidal").run()
     assert "base 10,000" in headline(drawn(at))

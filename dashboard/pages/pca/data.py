@@ -94,7 +94,7 @@ def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
     """
     if not shares:
         return ""
-    share = f"{[*shares.values()][0][:2].sum():.0%}"
+    share = f"{next(iter(shares.values()))[:2].sum():.0%}"
     fitted_on = "training" if options.fit == "seen" else "all"
     text = (
         f"{share} means: PC1 and PC2 show {share} of the spread (variance) of the vectors of {fitted_on} "
