@@ -1,6 +1,7 @@
 """The folder of jobs: no job is lost by a kill at any write, a full disk or a second server."""
 
 import errno
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -346,6 +347,15 @@ def test_process_trains_a_job_of_a_plugin(place: Path, tmp_path: Path) -> None:
     assert Store().ids() == [run.run_id]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Take SIGINT as `main` does: a shell lets what it runs in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_cancelled_evaluation_ends_and_the_next_job_is_run(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
