@@ -7,7 +7,11 @@ import altair as alt
 from dashboard.charts import theme
 from dashboard.charts.palette import DASHES, PALETTE
 
-_LEGEND = alt.Legend(title=None, orient="top", symbolStrokeWidth=2.5, **theme.LEGEND_LINE)
+# On a phone the names of the heads take two lines.
+_COLUMNS = alt.ExprRef("containerSize()[0] < 480 ? 3 : 0")
+_LEGEND = alt.Legend(
+    title=None, orient="top", symbolStrokeWidth=2.5, columns=_COLUMNS, **theme.LEGEND_LINE
+)
 
 
 @functools.cache
