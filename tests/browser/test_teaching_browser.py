@@ -134,7 +134,8 @@ def test_presented_start_has_one_large_chart_first_and_whole_formulas(
 ) -> None:
     page = visitor(viewport={"width": width, "height": height}).open("?present=true")
     chart = box_of(page.locator(".stVegaLiteChart").first)
-    assert chart["width"] > 0.9 * width
+    column = box_of(page.get_by_test_id("stVerticalBlock").first)
+    assert chart["width"] > 0.99 * column["width"] > 0.8 * width
     assert chart["height"] > 0.5 * height
     assert chart["y"] + chart["height"] < page.evaluate(FLOOR)
     cards = page.locator(".st-key-cards")
