@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.browser import Visit, Visitor, dial, headline, row, settled
-from tests.browser.browser_page import alerts, asked, lines, pixels, press
+from tests.browser.browser_page import alerts, asked, lines, pixels, press, wait_until
 from tests.browser.sliders import AHEAD, behind, drag, follows, stop
 
 pytestmark = pytest.mark.browser
@@ -138,7 +138,10 @@ def test_stop_that_the_server_refuses_gives_way_to_what_the_server_draws(visitor
     follows(page, "similarity", before)
     assert stop(page, "Model dimension") == "4,096"
     heard(page)
-    assert any("Nothing was changed" in text or "dimension" in text for text in alerts(page))
+    # The server's answer to the second press comes after that to the first.
+    refusals = ("Nothing was changed", "dimension")
+    wait_until(page, lambda: any(word in text for text in alerts(page) for word in refusals))
+    settled(page)
     assert not behind(page, "similarity")
     link = page.url.rpartition("/")[2]
     assert stop(page, "Model dimension") != "4,096" or "length=2048" not in link

@@ -77,7 +77,7 @@ function settle() {
     if (!view.root.isConnected) shared.pictures.delete(key);
   }
   settleCharts(arrived);
-  if (page && shown) ask(shown.name);
+  if (dial) ask(shown.name); // the page may have no such slider any more
 }
 
 // ---- Asking the server -----------------------------------------------------------------------
