@@ -24,7 +24,7 @@ from posenc.schemes.rope import Rope
 
 @dataclass(frozen=True, eq=False)
 class AttentionUse(Shown):
-    """Where the heads of a layer look, means over sequences and over the last `queries` tokens.
+    """The attention of the heads of a layer by distance, means over texts and the last `queries` tokens.
 
     by_distance (heads, n): weight at each distance, query minus key; of queries that have a key there.
     entropy (heads,): of the weights, in nats. first_token (heads,): weight on token 0.
@@ -62,7 +62,7 @@ class AttentionUse(Shown):
 
 @dataclass(frozen=True, eq=False)
 class PairUse(Shown):
-    """What each rotary pair of a layer did in captured queries and keys.
+    """The part of each rotary pair of a layer in captured queries and keys.
 
     queries (heads, pairs), keys (kv_heads, pairs): mean length of the pair's part of a vector.
     contributions (heads, pairs): mean size of what the pair added to a logit, either sign.

@@ -1,4 +1,4 @@
-r"""How much each rotary pair of a layer can add to a logit, by the layer's query and key weights.
+r"""Bounds of what each rotary pair of a layer can add to a logit, by its query and key weights.
 
 Barbero et al. 2024, arXiv 2410.06205, section 5, ask which frequencies a trained model uses; their figures
 2 to 4 show norms of queries and keys per frequency. Here the weights alone answer: pair m of a head has two

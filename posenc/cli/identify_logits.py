@@ -1,4 +1,4 @@
-"""What `posenc identify` prints of attention logits and of a bias."""
+"""The lines that `posenc identify` prints of attention logits and of a bias."""
 
 import json
 from pathlib import Path

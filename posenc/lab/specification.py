@@ -31,7 +31,7 @@ _START = 2  # initialization of models whose scores are not divided by sqrt(head
 
 
 class Trial(NamedTuple):
-    """What one repetition of a run draws. seed: of the weights. data_seed: of the data's order."""
+    """The seeds of one repetition of a run: of the weights, and of the order of the data."""
 
     seed: int
     data_seed: int

@@ -1,4 +1,4 @@
-"""How sure a measured difference is: intervals, p-values and what a design can detect.
+"""Uncertainty of measured differences: intervals, p-values and what a design can detect.
 
 Pairs of trials that share weights and data differ less than trials that share nothing, so differences are
 taken within pairs. Their mean has Student's t interval. A bootstrap interval of few pairs is too narrow: of

@@ -12,7 +12,7 @@ a key, the logit is minus infinity. An attention sink is one logit more for each
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -124,9 +124,9 @@ class LogitRule:
         """Whether the scheme has trained numbers, which a config does not hold."""
         return isinstance(self.scheme, TrainableConfig)
 
-    def replace(self, **changes: object) -> Self:
+    def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return replace(self, **changes)
 
 
 def rule_of_scheme(

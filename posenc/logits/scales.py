@@ -12,7 +12,7 @@ from posenc.logits.rule import Factor, Growth, LogitRule, Root
 
 @dataclass(frozen=True)
 class ScaleName:
-    """How code makes a softmax scale: a root times a factor."""
+    """A way in which code makes a softmax scale: a root times a factor."""
 
     root: Root
     factor: Factor

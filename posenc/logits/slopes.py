@@ -18,7 +18,7 @@ SlopeWord = Literal[
 
 @dataclass(frozen=True)
 class SlopeName:
-    """How code makes slopes.
+    """A way in which code makes slopes.
 
     word: "rank": those of tensor-parallel rank `number` of `of`; "own heads": of a layer with `number`
     heads, those of one rank; "repeated": those of `number` heads, again for each of `of` ranks;

@@ -1,6 +1,6 @@
 """The rules by which the layers of a model make attention logits."""
 
-from posenc.logits.rule import Factor, LogitRule, Root, attention_factors
+from posenc.logits.rule import Factor, LogitRule, Root, RootWord, attention_factors
 from posenc.models.family import row_of
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.row_keys import OF_KIND, keys_in
@@ -54,7 +54,7 @@ def _root(model: ModelConfig, kind: LayerKind, value: float) -> Root:
 
 def _roots(model: ModelConfig, kind: LayerKind) -> list[Root]:
     """Return the scales that code takes in place of a layer's own."""
-    widths: list[tuple[str, float]] = [("head_dim", kind.head_dim)]
+    widths: list[tuple[RootWord, float]] = [("head_dim", kind.head_dim)]
     if model.hidden_size % kind.heads == 0:
         widths.append(("hidden_heads", model.hidden_size / kind.heads))
     if kind.rotary_dim is not None and kind.rotary_dim < kind.head_dim:
@@ -63,7 +63,7 @@ def _roots(model: ModelConfig, kind: LayerKind) -> list[Root]:
     if kind.facts.latent is not None:
         rotated, _, latent = kind.facts.latent
         widths.append(("latent", latent + rotated))
-    roots = {number: Root(word, number**-0.5, number) for word, number in reversed(widths)}  # type: ignore[arg-type]
+    roots = {number: Root(word, number**-0.5, number) for word, number in reversed(widths)}
     return [
         *reversed(roots.values()),
         Root("one", 1.0),

@@ -1,4 +1,4 @@
-"""How many tokens fit in a memory beside the weights: the inverse of the size of the KV cache."""
+"""The tokens that fit in a memory beside the weights: the inverse of the size of the KV cache."""
 
 import re
 from bisect import bisect_right
@@ -29,7 +29,7 @@ RESERVATION_HELP: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a server reserves for a sequence; windows, block: as in `ModelConfig.cache_numbers`."""
+    """The memory that a server reserves for a sequence; fields as in `ModelConfig.cache_numbers`."""
 
     windows: bool
     block: int
@@ -44,7 +44,7 @@ RESERVATIONS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryBudget:
-    """How many tokens of each sequence fit in a memory beside the weights.
+    """The tokens of each sequence that fit in a memory beside the weights.
 
     memory, weights: bytes. batch: sequences at a time. context: tokens to compare with, None for none.
     one_token: bytes of the cache of all sequences at one token, in bfloat16. tokens: by reservation and

@@ -44,7 +44,7 @@ FOUND, EXPECTED = "found", "expected"
 
 @dataclass(frozen=True)
 class Answer:
-    """What logits show: the causes first.
+    """The facts that logits show, the causes first.
 
     by_distance: distance, logit, which. by_head: head, value, which. of_head: what `by_head` has the value
     of, "scale" or "slope". head: the one of `by_distance`.

@@ -1,4 +1,4 @@
-"""How many tokens fit in a memory: a drawer of Extend a model's context, and its part of the script."""
+"""The drawer of Extend with the tokens that fit in a memory, and its part of the script."""
 
 import pandas as pd
 

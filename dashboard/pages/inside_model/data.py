@@ -46,7 +46,7 @@ CUTS = {
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Where the heads of a layer look in a text.
+    """The distances at which the heads of a layer look in a text.
 
     length: tokens of the text. name: of the variant that reads it. loss: of the whole model, in nats per
     byte.
@@ -60,7 +60,7 @@ class Heads:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What the rotary pairs of a layer can add to logits, and did add in a text.
+    """The numbers that the rotary pairs of a layer can add to logits, and did add in a text.
 
     bounds (heads, pairs): for the inputs of the layer, whose norm is known.
     """

@@ -1,4 +1,4 @@
-"""How inference engines read one config.json: frequencies, factors and lengths side by side.
+"""One config.json as inference engines read it: frequencies, factors and lengths side by side.
 
 A rule is a function of the engine's module; the file and the release that it was read from are in
 data/engines.json. Nothing is guessed: a model type or a scaling whose file was not read has no numbers.
