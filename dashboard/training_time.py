@@ -19,7 +19,7 @@ def speed() -> Speed:
 
 def seconds_of_steps(runs: Sequence[Specification]) -> float:
     """Return the seconds that the steps of runs take."""
-    return sum(speed().step(run) * run.steps for run in runs)
+    return sum(speed().step(stage) * stage.steps for run in runs for stage in run.stages)
 
 
 def seconds_of_evaluations(runs: Sequence[Specification]) -> float:

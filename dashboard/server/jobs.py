@@ -66,8 +66,8 @@ class Job:
 
     def planned_seconds(self, progress: Progress) -> float:
         """Return what the estimate leaves for the steps and evaluations that are not done."""
-        whole = sum(run.steps for run in self.specifications)
-        done = sum(run.steps for run in self.specifications[: progress.run]) + progress.step
+        whole = sum(run.all_steps for run in self.specifications)
+        done = sum(run.all_steps for run in self.specifications[: progress.run]) + progress.step
         steps = (self.estimate - self.evaluation_seconds) * (1 - done / whole)
         evaluated = (progress.run + progress.share) / len(self.specifications)
         return steps + self.evaluation_seconds * (1 - evaluated)
@@ -75,7 +75,7 @@ class Job:
     def remaining_seconds(self, progress: Progress) -> float:
         """Return the seconds left: what is planned, at the pace of this process so far."""
         planned = self.planned_seconds(progress)
-        whole = sum(run.steps for run in self.specifications)
+        whole = sum(run.all_steps for run in self.specifications)
         done, of_steps = progress.step - progress.began, self.estimate - self.evaluation_seconds
         if done < 1 or progress.seconds <= 0 or of_steps <= 0:
             return planned

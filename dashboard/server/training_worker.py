@@ -128,7 +128,7 @@ class _Reporter:
     """Writes how far a run is, and interrupts it once its job is cancelled or the server ends."""
 
     def __init__(self, place: Path, name: str, number: int, run: Specification) -> None:
-        self.place, self.name, self.number, self.steps = place, name, number, run.steps
+        self.place, self.name, self.number, self.steps = place, name, number, run.all_steps
         before = jobs.progress(place, name)  # of an earlier process
         self.before = before.points if before.run == number else ()
         self.points: list[tuple[int, float]] = []

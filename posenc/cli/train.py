@@ -93,6 +93,18 @@ class _Text(click.Path):
         (kind for kind in _ADVANCED if kind in AFTER_TRAINING),
     ),
 )
+@click.option(
+    "--before",
+    metavar="KIND",
+    help="A scheme that every model is trained with first; then it is fine-tuned with --scheme.",
+)
+@click.option(
+    "--tuning-length", type=int, help="Tokens of a sequence while fine-tuned; as before by default."
+)
+@click.option("--tuning-steps", type=int, help="Of fine-tuning; a tenth of --steps by default.")
+@click.option(
+    "--tuning-rate", type=float, help="Of fine-tuning; a tenth of --learning-rate by default."
+)
 @click.option("--device", default="cpu", help="cpu, cuda or mps.")
 @click.option("--threads", default=1, help="Of each run; another number rounds differently.")
 @click.option("--compile", "compiled", is_flag=True, help="By torch.compile; rounds differently.")
@@ -103,15 +115,26 @@ class _Text(click.Path):
 def train_schemes(
     schemes: tuple[str, ...], task: str, seeds: int, train_length: int, steps: int, batch: int,
     learning_rate: float, bases: tuple[float, ...], widths: tuple[int, ...], layers: int, heads: int,
-    longest: int, segments: int, scalings: tuple[str, ...], text: str | None, device: str, threads: int,
-    compiled: bool, workers: int, dask: str | None, store: str | None,
+    longest: int, segments: int, scalings: tuple[str, ...], text: str | None, before: str | None,
+    tuning_length: int | None, tuning_steps: int | None, tuning_rate: float | None, device: str,
+    threads: int, compiled: bool, workers: int, dask: str | None, store: str | None,
 ) -> None:  # fmt: skip
+    asked = {"length": tuning_length, "steps": tuning_steps, "learning_rate": tuning_rate}
+    if before is None and any(value is not None for value in asked.values()):
+        raise click.UsageError("--tuning-length, --tuning-steps and --tuning-rate need --before.")
+    usual = {
+        "length": train_length,
+        "steps": max(1, steps // 10),
+        "learning_rate": learning_rate / 10,
+    }
+    tuning = {name: usual[name] if value is None else value for name, value in asked.items()}
     corpus = read_text(text) if task == Language.kind else None
     specs = specifications(
         schemes, seeds=seeds, bases=bases, widths=widths, layers=layers, heads=heads, corpus=corpus,
         train_length=train_length, task=task, steps=steps, batch=batch, longest=longest,
         learning_rate=learning_rate, segments=segments, device=device, threads=threads,
         compiled=compiled, scalings=tuple(kind for kind in AFTER_TRAINING if kind in scalings),
+        before=before, tuning=tuning,
     )  # fmt: skip
     if dask and store is None and not os.environ.get(ENVIRONMENT):
         raise click.ClickException(
@@ -176,11 +199,11 @@ def _bars(specification: Specification) -> tuple[Report, Passed]:
 
     def report(step: int, loss: float) -> None:
         if not bars:
-            steps = specification.steps
+            steps = specification.all_steps
             bars.append(tqdm(total=steps, initial=step - 1, desc=name, unit="step", leave=False))
         bars[-1].update(step - bars[-1].n)
         bars[-1].set_postfix(loss=f"{loss:.3f}", refresh=False)
-        if step == specification.steps:
+        if step == specification.all_steps:
             bars.pop().close()
 
     def passed(tokens: int) -> None:

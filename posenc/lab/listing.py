@@ -33,6 +33,8 @@ def run_name(specification: Specification) -> str:
     base = getattr(specification.scheme, "base", None)
     parts = [specification.task, specification.scheme.label, f"L={specification.train_length}"]
     parts += [f"base={base:,.10g}"] if base is not None else []
+    tuning = specification.fine_tuning
+    parts += [f"after={tuning.before.label}"] if tuning else []
     return " ".join([*parts, f"width={specification.model.width}", f"seed={specification.seed}"])
 
 

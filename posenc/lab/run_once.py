@@ -55,7 +55,8 @@ class Speed:
             self.evaluation * multiplications(specification, length) * count
             for length, count in evaluation_lengths(specification)
         )
-        return self.step(specification) * specification.steps + evaluation
+        training = sum(self.step(stage) * stage.steps for stage in specification.stages)
+        return training + evaluation
 
 
 def multiplications(specification: Specification, length: int) -> int:
@@ -199,7 +200,8 @@ def run_once(
             scores: list[Score] = []
             if trained.stopped is None:
                 with fixed_threads(specification.threads):
-                    scores = evaluate(trained.model, trained.task, specification, passed)
+                    task = specification.make_task(corpus)
+                    scores = evaluate(trained.model, task, specification, passed)
         run = Run(
             specification,
             trained.stopped,

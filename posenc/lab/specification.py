@@ -38,11 +38,36 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """A second stage of training, after one with another scheme.
+
+    before: the scheme of the first stage, whose length, steps and rate are those of the specification.
+    length, steps, learning_rate: of the second stage. Its steps have about as many tokens as those of the
+    first, and its rate rises and falls over its own steps.
+    """
+
+    before: SchemeConfig
+    length: int = fields.IntRange(low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS).field(256)
+    steps: int = fields.IntRange(low=1, high=1_000_000).field(120)
+    learning_rate: float = fields.FloatRange(low=1e-6, high=1.0).field(2e-4)
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All fields as values of JSON."""
+        plain = _reals(self, {f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+        return plain | {"before": _reals(self.before, self.before.record())}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Specification:
     """One training run and its evaluation. Equal specifications give equal numbers on one machine.
 
     seed: of the weights. data_seed: of the order of the data, None where it is the seed too.
     scheme_rate: the factor of the learning rate for the parameters of the scheme.
+    fine_tuning: a second stage that trains the model with `scheme`, after a first with another.
     scalings: applied to a trained plain RoPE past its length. longest: evaluated context over the
     training length. segments: number that is scored. corpus: the SHA-256 of the text, "" for
     a task without one; corpus_name does not decide the run. device, threads, compiled: they change
@@ -64,6 +89,7 @@ class Specification:
     scheme_rate: float = fields.FloatRange(low=0.01, high=100.0).field(1.0)
     seed: int = fields.IntRange(low=0, high=2**31 - 1).field(0)
     data_seed: int | None = None
+    fine_tuning: FineTuning | None = None
     longest: int = fields.IntRange(low=1, high=64).field(16)
     segments: int = fields.IntRange(low=1, high=65_536).field(256)
     scalings: tuple[str, ...] = fields.MultiChoice(options=_SCALINGS, most=len(_SCALINGS)).field(
@@ -93,6 +119,9 @@ class Specification:
             )
         if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
+        if self.fine_tuning is not None:
+            _ = self.stages  # each is checked as a run of its own
+            return
         rows = TASKS[self.task].positions(self.train_length)
         shape = self.scheme.shape(Sizes(dim=self.model.width, heads=self.model.heads))
         shape |= {"max_len": rows, "length": rows}  # in full, not only what a comparison shows
@@ -119,6 +148,10 @@ class Specification:
             del plain["data_seed"]
         if self.scheme_rate == 1:
             del plain["scheme_rate"]
+        if self.fine_tuning is None:
+            del plain["fine_tuning"]
+        else:
+            plain["fine_tuning"] = self.fine_tuning.record
         if not self.scheme.divided:
             plain["start"] = _START
         return plain | {"protocol": TASKS[self.task].protocol}
@@ -139,9 +172,11 @@ class Specification:
                 raise RunOfAnotherVersion(
                     f"The run was made by protocol {quoted(protocol)}, this is {known}."
                 )
-            if scheme["kind"] not in SCHEMES:
-                raise SchemeNotRegistered(scheme["kind"])
-            kind = SCHEMES[scheme["kind"]]
+            kind = _registered(scheme)
+            tuning = values.pop("fine_tuning", None)
+            if tuning is not None:
+                before = dict(tuning["before"])
+                tuning = FineTuning(**tuning | {"before": _registered(before).from_record(before)})
             if start != (1 if kind.divided else _START):
                 raise RunOfAnotherVersion(
                     "The run's model was started in another way than here: queries of schemes that do "
@@ -152,6 +187,7 @@ class Specification:
                 model=ModelSize(**model),
                 versions=tuple(sorted((name, str(number)) for name, number in versions)),
                 scalings=scalings,
+                fine_tuning=tuning,
                 **values,
             )
         except RunError:
@@ -162,6 +198,28 @@ class Specification:
             raise RunOfAnotherVersion(
                 "The run's specification cannot be read: it has a field that is unknown here."
             ) from None
+
+    @property
+    def stages(self) -> tuple[Self, ...]:
+        """The stages of training, each as the specification of a run of its own."""
+        tuning = self.fine_tuning
+        if tuning is None:
+            return (self,)
+        first = dataclasses.replace(self, scheme=tuning.before, fine_tuning=None)
+        second = dataclasses.replace(
+            self,
+            fine_tuning=None,
+            train_length=tuning.length,
+            steps=tuning.steps,
+            learning_rate=tuning.learning_rate,
+            batch=max(1, self.batch * self.train_length // tuning.length),
+        )
+        return (first, second)
+
+    @property
+    def all_steps(self) -> int:
+        """The steps of all stages."""
+        return sum(stage.steps for stage in self.stages)
 
     @property
     def trial(self) -> Trial:
@@ -206,6 +264,13 @@ class Specification:
                 f"{len(corpus.train):,} and {len(corpus.validation):,}."
             )
         return Language(self.train_length, corpus)
+
+
+def _registered(record: dict[str, Any]) -> type[SchemeConfig]:
+    """Return the class of a scheme's record. Raises SchemeNotRegistered."""
+    if record["kind"] not in SCHEMES:
+        raise SchemeNotRegistered(record["kind"])
+    return SCHEMES[record["kind"]]
 
 
 def name_of(record: dict[str, Any]) -> str:

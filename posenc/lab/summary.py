@@ -174,6 +174,7 @@ def comparison(specification: Specification) -> str:
     shared.pop("data_seed", None)
     shared.pop("scalings", None)  # more variants of one scheme, which change no other number
     shared.pop("start", None)  # follows from the scheme
+    shared.pop("fine_tuning", None)  # how the model came to its scheme
     text = json.dumps(shared, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{specification.task}-{specification.train_length}-{digest}"
@@ -259,7 +260,13 @@ def read_as(curve: Curve, compared: Iterable[Curve]) -> str:
         for name, rule in fields.rules(own).items()
         if any(getattr(other, name) != getattr(own, name) for other in others)
     ]
-    return ", ".join([curve.variant, *parts])
+    tuning = curve.specification.fine_tuning
+    tuned = (
+        []
+        if tuning is None
+        else [f"fine-tuned from {tuning.before.label} at {tuning.length:,} tokens"]
+    )
+    return ", ".join([curve.variant, *parts, *tuned])
 
 
 def label(curve: Curve, compared: Iterable[Curve]) -> str:

@@ -8,7 +8,7 @@ import itertools
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -23,10 +23,12 @@ from posenc.lab.evaluate import Passed
 from posenc.lab.model import ModelSize
 from posenc.lab.run_once import run_once
 from posenc.lab.runs import Store
-from posenc.lab.specification import Specification
+from posenc.lab.specification import FineTuning, Specification
 from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
 from posenc.plugins import load_plugin
+from posenc.schemes.base import SchemeConfig
+from posenc.schemes.rope_scaling import length_extensions
 from posenc.schemes.sizes import Sizes
 from posenc.text import printable_name
 
@@ -67,10 +69,14 @@ def specifications(
     corpus: Corpus | None = None,
     train_length: int = 64,
     task: str = Language.kind,
+    before: str | None = None,
+    tuning: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> list[Specification]:
     """Return every distinct combination; a scheme without a base is not repeated for each.
 
+    before: the kind of the scheme of a first stage, after which the schemes are fine-tuned. A scaling of it
+    then reaches the length of the second stage. tuning: fields of `FineTuning` besides the scheme.
     others: further fields of Specification. Raises PosencError for a value out of its range.
     """
     if task not in TASKS:
@@ -82,11 +88,16 @@ def specifications(
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
         model = ModelSize(layers=layers, width=width, heads=heads)
         sizes = Sizes(dim=width, base=base, heads=heads, train_length=rows, learned_source="random")
-        config = sizes.config(kind)
-        # Lengths are those of training, not of a comparison.
-        lengths = {name: rows for name in ("max_len", "length") if name in fields.rules(config)}
+        config = _trained_on(sizes.config(kind), rows)
+        fine_tuning = None
+        if before is not None:
+            first = _trained_on(sizes.config(before), rows)
+            fine_tuning = FineTuning(before=first, **tuning or {})
+            reached = length_extensions(first, fine_tuning.length, train_length)
+            config = next((each for each in reached.values() if each.kind == kind), config)
         specification = Specification(
-            scheme=config.replace(**lengths),
+            scheme=config,
+            fine_tuning=fine_tuning,
             model=model,
             task=task,
             train_length=train_length,
@@ -97,6 +108,12 @@ def specifications(
         )
         distinct[specification] = None
     return list(distinct)
+
+
+def _trained_on(config: SchemeConfig, rows: int) -> SchemeConfig:
+    """Return a config whose lengths are those of training, not of a comparison."""
+    lengths = {name: rows for name in ("max_len", "length") if name in fields.rules(config)}
+    return config.replace(**lengths)
 
 
 def run_task(

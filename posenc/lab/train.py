@@ -42,20 +42,49 @@ class Trainer:
         self.device = torch.device(specification.device)
         if not works(self.device):
             raise RunError(f"There is no device {specification.device} on this machine.")
-        self.task = specification.make_task(corpus)
-        self.model = build_model(specification, self.task)
-        self.optimizer = _optimizer(self.model, specification)
+        self.stage, *self._later = specification.stages
+        self._tasks = {stage: stage.make_task(corpus) for stage in specification.stages}
+        self.model = build_model(self.stage, self.task)
+        self.optimizer = _optimizer(self.model, self.stage)
         self.losses: list[float] = []
         self.seconds = 0.0
         self.whole = True  # weights and losses are of the same step
+        self._before = 0  # steps of earlier stages
         self._forward: Callable[..., Tensor] = self.model
-        if specification.compiled:
+        self._compile()
+
+    def _compile(self) -> None:
+        if self.specification.compiled:
             self._forward = torch.compile(self.model)
+
+    @property
+    def task(self) -> Task:
+        """The task of the current stage."""
+        return self._tasks[self.stage]
+
+    def _reach(self, steps: int) -> None:
+        """Begin the next stage where `steps` steps, those of all earlier stages, are done.
+
+        The weights stay; parameters of the new scheme start anew unless those before have their names and
+        shapes.
+        """
+        while self._later and steps >= self._before + self.stage.steps:
+            self._before += self.stage.steps
+            self.stage = self._later.pop(0)
+            scheme = self.stage.scheme.build(seed=self.stage.seed)
+            new, old = scheme.state_dict(), self.model.scheme.state_dict()
+            if {name: value.shape for name, value in new.items()} == {
+                name: value.shape for name, value in old.items()
+            }:
+                scheme.load_state_dict(old)
+            self.model.scheme = scheme.to(self.device)
+            self.optimizer = _optimizer(self.model, self.stage)
+            self._compile()
 
     @property
     def done(self) -> bool:
         """Whether training has ended, at its last step or early."""
-        return len(self.losses) >= self.specification.steps or self.stopped is not None
+        return len(self.losses) >= self.specification.all_steps or self.stopped is not None
 
     @property
     def stopped(self) -> str | None:
@@ -71,10 +100,11 @@ class Trainer:
         """Make one step and return its loss; a loss that is not finite changes no weight."""
         begin = time.perf_counter()
         number = len(self.losses)
+        self._reach(number)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate_at(number, self.specification) * group["factor"]
+            group["lr"] = learning_rate_at(number - self._before, self.stage) * group["factor"]
         inputs, targets = self.task.batch(
-            self.specification.batch,
+            self.stage.batch,
             generator_for(self.specification.trial.data_seed, "data", number),
         )
         inputs, targets = inputs.to(self.device), targets.to(self.device)
@@ -122,8 +152,10 @@ class Trainer:
             if name_of(record) != self.specification.run_id:
                 raise RunError("The checkpoint belongs to another run.")
             losses = tensors.pop("losses")
-            if losses.ndim != 1 or len(losses) > self.specification.steps:
+            if losses.ndim != 1 or len(losses) > self.specification.all_steps:
                 raise ValueError("not one loss per step")
+            # A state at the end of a stage was written before the next began.
+            self._reach(len(losses) - 1)
             for name, parameter in self.model.named_parameters():
                 prefix = f"optimizer.{name}."
                 keys = [key for key in tensors if key.startswith(prefix)]

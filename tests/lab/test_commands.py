@@ -20,12 +20,14 @@ from typing import Any, ClassVar
 import pytest
 from click.testing import CliRunner, Result
 
+from posenc import RopeConfig
 from posenc.__main__ import main
 from posenc.cli import train
 from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
 from posenc.lab.corpus import TEXTS
 from posenc.lab.evaluate import evaluated_tokens, evaluation_lengths
 from posenc.lab.run_once import checkpoint_of, run_once
+from posenc.lab.specification import FineTuning
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.train import Trainer
@@ -217,10 +219,28 @@ def test_texts_of_the_library_are_asked_for_by_name(name: str, folder: Path) -> 
     assert (asked.corpus, asked.corpus_name) == (corpus.sha256, corpus.name)
 
 
+def test_models_are_fine_tuned_with_a_scheme_after_another() -> None:
+    schemes = ("--scheme", "rope_yarn", "--scheme", "none", "--before", "rope")
+    result = run_train(*schemes, "--tuning-length", "32", "--tuning-steps", "2")
+    assert result.exit_code == 0, result.output
+    found = {stored.specification.scheme.kind: stored for stored in Store()}
+    yarn, none = found["rope_yarn"].specification, found["none"].specification
+    assert yarn.scheme.record()["factor"] == 2  # from 16 tokens to 32
+    for specification in (yarn, none):
+        assert specification.fine_tuning == FineTuning(
+            before=RopeConfig(dim=8), length=32, steps=2, learning_rate=1e-3
+        )
+    assert {len(stored.losses) for stored in found.values()} == {8}
+    assert run("runs").output.count("after=RoPE") == 2
+    alone = run_train("--scheme", "none", "--tuning-steps", "2")
+    assert_refused(alone, "--tuning-length, --tuning-steps and --tuning-rate need --before.")
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--scheme", "abacus", "abacus"),
+        ("--before", "abacus", "abacus"),
         ("--steps", "0", "Specification.steps must be a whole number"),
         ("--learning-rate", "nan", "learning_rate"),
         ("--base", "inf", "base"),

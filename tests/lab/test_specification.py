@@ -22,7 +22,7 @@ import torch
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, register
 from posenc.errors import PosencError, RunError, RunOfAnotherVersion, SchemeArgumentError
 from posenc.lab import Specification, Store, SweepTask, local_sweep, specifications, sweep
-from posenc.lab.specification import current_versions
+from posenc.lab.specification import FineTuning, current_versions
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.tasks import Language
@@ -50,6 +50,7 @@ def test_name_changes_with_every_field() -> None:
         "scheme": small_spec("alibi").scheme, "corpus": "0" * 64,
         "train_length": 17, "steps": 13, "batch": 5, "learning_rate": 0.011, "weight_decay": 0.2,
         "seed": 1, "data_seed": 1, "scheme_rate": 10.0, "longest": 5, "segments": 9,
+        "fine_tuning": FineTuning(before=plain.scheme),
         "device": "cuda", "threads": 2, "compiled": True,
         "scalings": ("rope_yarn",),
         "versions": (("posenc", "0.0"), ("torch", "2.0")),
