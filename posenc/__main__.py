@@ -1,5 +1,5 @@
-"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `pairs`, `attention`, `train`, `runs`,
-`export`, `app`, `gallery`.
+"""The command line: `posenc inspect`, `plan`, `identify`, `engines`, `pairs`, `attention`, `train`,
+`protocol`, `runs`, `export`, `app`, `gallery`.
 """
 
 import importlib
@@ -15,6 +15,7 @@ from posenc.text import install_command
 
 _COMMANDS = {
     "train": "posenc.cli.train:train_schemes",
+    "protocol": "posenc.cli.protocol:run_protocol",
     "runs": "posenc.cli.runs:list_runs",
     "export": "posenc.cli.runs:export_runs",
     "inspect": "posenc.cli.plan:inspect_config",

@@ -1,0 +1,89 @@
+"""`posenc protocol`: a plan of runs, how long they take, and the runs themselves in slices."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from posenc.cli.runs import PLUGIN, STORE
+from posenc.lab.listing import run_name
+from posenc.lab.protocol import SHIPPED, Part, Protocol, read_protocol
+from posenc.lab.run_once import Speed, calibrate, run_once
+from posenc.lab.runs import Store
+from posenc.lab.specification import Specification
+from posenc.lab.sweep import read_text
+from posenc.text import count_of
+
+FAILED = 1  # exit status where a run failed
+
+
+@click.command(
+    name="protocol",
+    help="Print the parts of a plan of runs (FILE, or the plan of the results that ship), how many runs "
+    "are in the store and the minutes of the others on one core of this machine. With --run, make them.",
+)
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--run", "part", metavar="PART", help="Make the runs of a part, its sweep first.")
+@click.option(
+    "--minutes", type=click.FloatRange(0), help="Begin no further run after so many minutes."
+)
+@click.option(
+    "--share",
+    type=(click.IntRange(0), click.IntRange(1)),
+    metavar="I N",
+    help="Every N-th run from the I-th, so that N commands side by side share the work.",
+)
+@STORE
+@PLUGIN
+def run_protocol(
+    file: Path | None, part: str | None, minutes: float | None, share: tuple[int, int] | None,
+    store: str | None,
+) -> None:  # fmt: skip
+    protocol, opened = read_protocol(file or SHIPPED), Store(store)
+    if part is None:
+        speed = calibrate()
+        click.echo(f"Protocol {protocol.digest}")
+        for each in protocol.parts.values():
+            click.echo(_line(protocol, each, opened, speed))
+        return
+    opened.check_writable()
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    place, parts = share or (0, 1)
+    failed = False
+    for specification in _left(protocol, part, opened):
+        if int(specification.run_id, 16) % parts != place % parts:
+            continue
+        if end is not None and time.monotonic() > end:
+            break
+        corpus = read_text(protocol.part(part).text) if specification.corpus else None
+        try:
+            run = run_once(specification, corpus, opened)
+        except KeyboardInterrupt:
+            click.echo("\nStopped. The same command goes on from here.", err=True)
+            sys.exit(130)
+        failed |= run.stopped is not None
+        click.echo(f"{run.run_id}  {run_name(specification)}  {run.stopped or 'done'}")
+    if failed:
+        sys.exit(FAILED)
+
+
+def _left(protocol: Protocol, name: str, store: Store) -> Iterator[Specification]:
+    """Iterate over the runs of a part that the store lacks: first those of its sweep."""
+    for runs in (protocol.sweep_runs(name), protocol.runs(name, store)):
+        yield from (run for run in runs if not store.has(run.run_id))
+
+
+def _line(protocol: Protocol, part: Part, store: Store, speed: Speed) -> str:
+    """Return a line on a part: its runs, how many of them are stored, and minutes for the others."""
+    sweep, every = protocol.sweep_runs(part.name), protocol.planned(part.name)
+    known = protocol.runs(part.name, store)
+    stored = sum(store.has(run.run_id) for run in (*sweep, *known))
+    left = [run for run in sweep if not store.has(run.run_id)]
+    done = sum(store.has(run.run_id) for run in known)
+    # Rates change no minute, so runs whose rates are not known yet take as long as planned.
+    seconds = sum(map(speed.seconds, left))
+    seconds += sum(map(speed.seconds, every)) * (1 - done / max(1, len(every)))
+    whole = count_of(len(sweep) + len(every), "run")
+    return f"{part.name}: {part.title}. {stored} of {whole}, {seconds / 60:,.0f} minutes left"

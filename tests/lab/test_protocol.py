@@ -1,0 +1,204 @@
+"""A protocol: rates by a sweep at the training length, parts in trials, slices that go on."""
+
+import itertools
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from posenc.__main__ import main
+from posenc.errors import ConfigError
+from posenc.lab import Store, specifications
+from posenc.lab.corpus import from_text
+from posenc.lab.protocol import SHIPPED, Protocol, Rates, read_protocol
+from posenc.lab.run_once import run_once
+from posenc.lab.specification import Specification, Trial
+from tests.lab.small_runs import sentences
+
+SMALL = """
+[parts.text]
+title = "Loss by context"
+text = "text.txt"
+train_length = 16
+batch = 4
+steps = 8
+layers = 1
+widths = [16]
+heads = 2
+longest = 4
+segments = 8
+schemes = ["rope", "learned"]
+trials = [[0, 0], [1, 1]]
+
+[parts.text.sweep]
+learning_rates = [2e-3, 1e-2]
+scheme_rates = [1.0, 10.0]
+share = 0.5
+trials = [[0, 0], [1, 2]]
+
+[parts.tuned]
+title = "Fine-tuned"
+like = "text"
+before = "rope"
+schemes = ["rope_ntk"]
+trials = [[0, 0]]
+vary.tuning_length = [32, 64]
+vary.tuning_steps = [2]
+
+[parts.steps]
+title = "Other lengths of training"
+like = "text"
+schemes = ["learned"]
+trials = [[3, 4]]
+vary.steps = [6, 12]
+
+[parts.copy]
+title = "Copy"
+task = "copy"
+train_length = 16
+batch = 2
+steps = 10
+layers = 1
+widths = [16]
+heads = 2
+longest = 2
+schemes = ["rope"]
+trials = [[0, 0]]
+
+[parts.copy.sweep]
+learning_rates = [1e-3]
+scheme_rates = [1.0]
+share = 1
+trials = [[0, 0]]
+"""
+
+
+@pytest.fixture(autouse=True)
+def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in the test's own folder, which holds a text and a protocol."""
+    (folder / "text.txt").write_bytes(sentences())
+    (folder / "protocol.toml").write_text(SMALL)
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def protocol() -> Protocol:
+    return read_protocol("protocol.toml")
+
+
+def make(specification: Specification, store: Store) -> None:
+    corpus = from_text("text.txt", sentences()) if specification.corpus else None
+    run_once(specification, corpus, store)
+
+
+def test_a_sweep_has_every_rate_in_every_trial_at_a_share_of_the_steps(protocol: Protocol) -> None:
+    runs = protocol.sweep_runs("text")
+    assert {(run.steps, run.longest) for run in runs} == {(4, 1)}
+    trials = [Trial(0, 0), Trial(1, 2)]
+    found = [(r.scheme.kind, r.learning_rate, r.scheme_rate, r.trial) for r in runs]
+    # RoPE has no parameters of its own, whose rate could be another.
+    expected = {("rope", rate, 1.0, trial) for rate in (2e-3, 1e-2) for trial in trials}
+    for rate, factor, trial in itertools.product((2e-3, 1e-2), (1.0, 10.0), trials):
+        expected.add(("learned", rate, factor, trial))
+    assert set(found) == expected
+    assert len(found) == len(expected)
+    assert protocol.sweep_runs("tuned") == []
+
+
+def test_each_scheme_has_the_rates_of_the_lowest_mean_loss_at_the_training_length(
+    protocol: Protocol,
+) -> None:
+    store = Store()
+    assert protocol.runs("text", store) == []
+    losses: dict[tuple[str, float, float], list[float]] = {}
+    for specification in protocol.sweep_runs("text"):
+        make(specification, store)
+        (loss,) = (
+            score.value
+            for score in store.read(specification.run_id).scores
+            if score.measure == "context" and score.x == 16
+        )
+        key = (specification.scheme.kind, specification.learning_rate, specification.scheme_rate)
+        losses.setdefault(key, []).append(loss)
+    for kind in ("rope", "learned"):
+        _, rate, factor = min((k for k in losses if k[0] == kind), key=lambda k: sum(losses[k]))
+        assert protocol.rates("text", kind, store) == Rates(learning_rate=rate, scheme_rate=factor)
+    rates = protocol.rates("text", "learned", store)
+    assert rates is not None
+    steps = protocol.runs("steps", store)
+    assert [(r.steps, r.trial, r.learning_rate, r.scheme_rate) for r in steps] == [
+        (6, Trial(3, 4), rates.learning_rate, rates.scheme_rate),
+        (12, Trial(3, 4), rates.learning_rate, rates.scheme_rate),
+    ]
+    rope = protocol.rates("text", "rope", store)
+    assert rope is not None
+    tuned = protocol.runs("tuned", store)
+    assert [run.fine_tuning.length for run in tuned if run.fine_tuning] == [32, 64]
+    assert [run.scheme.record()["factor"] for run in tuned] == [2, 4]
+    assert {run.learning_rate for run in tuned} == {rope.learning_rate}
+    assert {run.fine_tuning.learning_rate for run in tuned if run.fine_tuning} == {
+        rope.learning_rate / 10
+    }
+    plain = specifications(
+        ["rope"], corpus=from_text("text.txt", sentences()), train_length=16, batch=4, steps=8, layers=1,
+        widths=[16], heads=2, longest=4, segments=8, learning_rate=rope.learning_rate,
+    )  # fmt: skip
+    assert protocol.runs("text", store)[0] == plain[0]
+
+
+def test_the_command_makes_the_runs_in_slices_and_lists_what_is_left() -> None:
+    def run(*words: str) -> list[str]:
+        result = CliRunner().invoke(main, ["protocol", "protocol.toml", *words])
+        assert result.exit_code == 0, result.output
+        return result.output.splitlines()
+
+    listed = run()
+    assert listed[0] == f"Protocol {read_protocol('protocol.toml').digest}"
+    assert listed[4].startswith("copy: Copy. 0 of 2 runs, ")
+    assert run("--run", "copy", "--minutes", "0") == []
+    first = run("--run", "copy", "--share", "0", "2")
+    second = run("--run", "copy", "--share", "1", "2")
+    # A share may be empty until the sweep of the other is made.
+    made = [*first, *second, *run("--run", "copy")]
+    assert len(made) == 2
+    assert all(line.endswith("done") for line in made)
+    assert run("--run", "copy") == []
+    assert run()[4] == "copy: Copy. 2 of 2 runs, 0 minutes left"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[parts", "is no TOML"),
+        ("parts = 3", "cannot be followed"),
+        ("[parts.a]\nschemes = []", "'title'"),
+        ('[parts.a]\ntitle = "A"\nschemes = ["rope"]\ntrials = [[0, 0]]\nlike = "b"', "'b'"),
+        ('[parts.a]\ntitle = "A"\nschemes = ["rope"]\ntrials = [[0]]', "Trial"),
+    ],
+)
+def test_a_file_that_is_no_protocol_is_refused(text: str, message: str) -> None:
+    Path("other.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_protocol("other.toml")
+
+
+def test_a_part_that_is_not_there_is_named() -> None:
+    result = CliRunner().invoke(main, ["protocol", "protocol.toml", "--run", "prose"])
+    assert result.exit_code == 2
+    assert "has the parts text, tuned, steps, copy, got 'prose'" in result.output
+
+
+def test_the_plan_that_ships_can_be_followed() -> None:
+    protocol = read_protocol()
+    named = tomllib.loads(SHIPPED.read_text())["parts"]
+    for name, part in named.items():
+        varied = part.get("vary", {})
+        combinations = 1
+        for values in varied.values():
+            combinations *= len(values)
+        planned = protocol.planned(name)
+        count = len(part["schemes"]) * len(part["trials"]) * combinations
+        assert len({run.run_id for run in planned}) == count
+    main_table = [run.run_id for run in protocol.planned("code")]
+    assert not {run.run_id for run in protocol.planned("seeds")} & {*main_table}
