@@ -230,8 +230,8 @@ def _losses(curves: Sequence[Curve]) -> str:
     parts = []
     for effect in (*Effect, None):
         if names := groups.get(effect):
-            verb = effect or "ends"
-            verb = verb if len(names) == 1 else verb.removesuffix("s")
+            one, several = (effect, effect.plural) if effect else ("ends", "end")
+            verb = one if len(names) == 1 else several
             parts.append(f"{listed(names)} {verb}" + ("" if effect else f" at {length:,}"))
     return f"{lengths(curves).capitalize()}: {'; '.join(parts)}."
 

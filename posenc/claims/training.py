@@ -74,6 +74,7 @@ def extrapolates(sizes: Sizes, kind: str) -> Verdict:
         )
     times = math.exp(min(last.mean - loss, 700.0))
     statuses = {
+        Effect.USES: Status.HOLDS_HERE,
         Effect.HOLDS: Status.HOLDS_HERE,
         Effect.DEGRADES: Status.PARTLY,
         Effect.BREAKS: Status.NOT_HERE,

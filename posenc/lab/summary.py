@@ -27,16 +27,33 @@ LEARNED = 0.9  # accuracy within the training distances from which recall counts
 
 
 class Effect(StrEnum):
-    """How a model's loss changes past its training length."""
+    """How a model's loss changes past its training length.
 
+    The loss at that length is what the model reaches when longer texts are cut to it: a model that is not
+    below it makes no use of the longer text.
+    """
+
+    USES = "uses more context"
     HOLDS = "holds"
     DEGRADES = "degrades"
     BREAKS = "breaks"
 
     @property
+    def plural(self) -> str:
+        """The verb for several schemes."""
+        verb, _, rest = self.partition(" ")
+        return f"{verb.removesuffix('s')} {rest}".rstrip()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a longer text does no harm."""
+        return self in (Effect.USES, Effect.HOLDS)
+
+    @property
     def rule(self) -> str:
         """The rule, on the loss of the mean over seeds against that at the training length."""
         return {
+            Effect.USES: f"more than {NOTICED:.3f} nats lower at the end, by an interval over seeds",
             Effect.HOLDS: f"at most {HELD:.3f} nats higher",
             Effect.DEGRADES: f"at most {DEGRADED:.3f} nats higher",
             Effect.BREAKS: f"more than {DEGRADED:.3f} nats higher",
@@ -226,8 +243,11 @@ def effect(curve: Curve, at_length: float) -> Effect | None:
         return None
     if first_degraded_length(curve, at_length) is not None:
         return Effect.BREAKS
-    holds = all(point.mean <= at_length + HELD for point in past)
-    return Effect.HOLDS if holds else Effect.DEGRADES
+    if any(point.mean > at_length + HELD for point in past):
+        return Effect.DEGRADES
+    gain = difference(curve, curve, past[-1].x, curve.specification.train_length)
+    uses = gain is not None and gain.counts and gain.mean < 0
+    return Effect.USES if uses else Effect.HOLDS
 
 
 def _past(curve: Curve) -> list[Point]:

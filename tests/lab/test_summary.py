@@ -106,6 +106,31 @@ def test_effect_is_that_of_the_worst_longer_length() -> None:
     assert effect(curve_of(at8=5.0, at16=0.0, at32=0.0), 0.0) is Effect.HOLDS
 
 
+def test_longer_context_is_used_where_every_pair_of_trials_says_so() -> None:
+    def of(*gains: float) -> Effect | None:
+        at = {16: 0.0, 32: 0.0, 64: 1.0}  # the share of the gain at each context
+        runs = [
+            run_of(
+                "rope", seed, *(context(x, 2.0 + seed - share * gain) for x, share in at.items())
+            )
+            for seed, gain in enumerate(gains)
+        ]
+        (found,) = curves(runs, "context")
+        at_length = found.at(16)
+        assert at_length is not None
+        return effect(found, at_length)
+
+    assert of(0.1, 0.1, 0.1) is Effect.USES
+    assert of(0.011, 0.012, 0.0113) is Effect.USES
+    assert of(0.008, 0.009, 0.0085) is Effect.HOLDS  # a difference too small to count
+    assert of(0.1) is Effect.HOLDS  # one trial has no interval
+    assert of(0.1, -0.05, 0.1) is Effect.HOLDS  # Student's interval of 0.05 holds 0
+    assert of(-0.02, -0.02, -0.021) is Effect.HOLDS
+    assert of(-0.06, -0.06, -0.061) is Effect.DEGRADES
+    assert [each.plural for each in Effect] == ["use more context", "hold", "degrade", "break"]
+    assert [each.keeps for each in Effect] == [True, True, False, False]
+
+
 def test_change_that_counts_exceeds_what_another_seed_changes() -> None:
     """By the library's own runs: no standard deviation over seeds at the training length exceeds it."""
     losses: dict[tuple[str, int], list[float]] = {}

@@ -23,7 +23,7 @@ from dashboard.text import listed, plain
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
 from posenc.lab.runs import RunInfo
-from posenc.lab.summary import Curve, Effect
+from posenc.lab.summary import Curve
 from posenc.lab.tasks import Language, Recall
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
@@ -175,7 +175,7 @@ def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
     holding = [
         curve.specification.scheme.kind
         for curve in runs.as_trained([*curves])
-        if run_results.past_training(curve).effect is Effect.HOLDS
+        if (effect := run_results.past_training(curve).effect) and effect.keeps
     ]
     shipped = [info for infos in runs.comparisons(runs.shipped()).values() for info in infos]
     recall = [info for info in shipped if info.specification.task == Recall.kind]

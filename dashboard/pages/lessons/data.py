@@ -189,7 +189,7 @@ def evaluate_longer(guess: str) -> Lesson:
             # Names stand at the heights of the ends.
             frame=drawn.assign(y=drawn["y"].mask(past), label=None),
         )
-    holding = [label for label, result in results.items() if result.effect is Effect.HOLDS]
+    holding = [label for label, result in results.items() if result.effect and result.effect.keeps]
     broken = [label for label, result in results.items() if result.effect is Effect.BREAKS]
     right = f"{'Right' if guess == order[0] else 'Not quite'}: it is {order[0]}."
     verdict = f"The loss of {order[0]} rises least." if guess == "shown" else right

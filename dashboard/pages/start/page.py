@@ -37,7 +37,10 @@ HEIGHT = 228
 STAGE = 430  # fills the first screen of a projector, 1,280 by 720
 LABEL_GAP = 0.17  # of the plot of such a chart, half of whose height are its legend and axis
 DIAGRAM = 200  # CSS pixels: as wide as a card on a small laptop
-BADGES = {Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red", None: "gray"}
+BADGES = {
+    Effect.USES: "green", Effect.HOLDS: "green", Effect.DEGRADES: "orange", Effect.BREAKS: "red",
+    None: "gray",
+}  # fmt: skip
 NATS = (
     "Loss in nats per byte: minus the natural logarithm of the probability that the model gives the next "
     "byte, on average. 1 nat is 1.44 bits; lower is better.\n\nA low loss is not everything: a model that "
