@@ -1,5 +1,6 @@
 """The commands `runs` and `export`: list a store of runs, write it as CSV."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -7,9 +8,17 @@ import click
 from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
-from posenc.lab.runs import Store
+from posenc.lab.result_table import ResultTable, result_table
+from posenc.lab.runs import Run, Store
+from posenc.lab.summary import comparison, curves
+from posenc.lab.tasks import Language
 from posenc.plugins import load_plugin
 
+FORMS: dict[str, Callable[[ResultTable], str]] = {
+    "markdown": ResultTable.to_markdown,
+    "csv": ResultTable.to_csv,
+    "latex": ResultTable.to_latex,
+}
 SHIPPED = "shipped"  # what --store calls the runs that ship
 
 
@@ -70,17 +79,45 @@ def say_left_out(store: Store) -> None:
         click.echo(f"{clause[0].upper()}{clause[1:]}.", err=True)
 
 
-@click.command(name="runs", help="List the runs of the store and their results.")
+@click.command(
+    name="runs",
+    help="List the runs of the store and their results, or, with --table, compare the schemes of one "
+    "comparison: mean losses, paired differences from RoPE or --reference with their 95% intervals, and "
+    "p-values after Holm's correction.",
+)
+@click.option("--table", "form", type=click.Choice([*FORMS]), help="Print a table in this form.")
+@click.option("--comparison", "name", help="Which models: a name of the list; for --table.")
+@click.option("--reference", default="rope", help="The kind of scheme to compare with.")
 @READ_STORE
 @PLUGIN
-def list_runs(store: str | None) -> None:
+def list_runs(form: str | None, name: str | None, reference: str, store: str | None) -> None:
     opened = open_store(store)
+    if form is not None:
+        click.echo(_table(opened, form, name, reference), nl=False)
+        say_left_out(opened)
+        return
     listed = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
     for line in run_lines(listed):
         click.echo(line)
     for line in result_lines(listed):
         click.echo(line)
     say_left_out(opened)
+
+
+def _table(store: Store, form: str, name: str | None, reference: str) -> str:
+    """Return the table of one comparison; without a name of the only one."""
+    groups: dict[str, list[Run]] = {}
+    for run in store:
+        if run.specification.task == Language.kind:
+            groups.setdefault(comparison(run.specification), []).append(run)
+    if name is None and len(groups) == 1:
+        (name,) = groups
+    if name not in groups:
+        known = ", ".join(sorted(groups)) or "none"
+        raise click.UsageError(
+            f"--comparison must be one of those with losses by context: {known}."
+        )
+    return FORMS[form](result_table(curves(groups[name], "context"), reference))
 
 
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")

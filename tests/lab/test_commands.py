@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,11 +27,13 @@ from posenc.cli import train
 from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
 from posenc.lab.corpus import TEXTS
 from posenc.lab.evaluate import evaluated_tokens, evaluation_lengths
+from posenc.lab.result_table import result_table
 from posenc.lab.run_once import checkpoint_of, run_once
 from posenc.lab.specification import FineTuning
-from posenc.lab.summary import comparison
+from posenc.lab.summary import Curve, comparison, curves
 from posenc.lab.sweep import Outcome
 from posenc.lab.train import Trainer
+from tests.dashboard.shipped_runs import shipped_runs
 from tests.lab.small_runs import SIZES, sentences
 from tests.lab.worker_processes import PATIENCE, ROOT, wait
 
@@ -60,6 +63,12 @@ def run_module(name: str, *words: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", name, *words], env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
+
+
+def shipped_curves(name: str) -> list[Curve]:
+    """Return the curves by context of a comparison of the runs that ship."""
+    runs = [stored for stored in shipped_runs() if comparison(stored.specification) == name]
+    return curves(runs, "context")
 
 
 def specs_of(*schemes: str, **others: Any) -> list[Specification]:
@@ -361,6 +370,25 @@ def test_runs_lists_every_run_and_its_comparison() -> None:
         assert text.startswith("perplexity \u2013 at ") != evaluated, curve
     assert sum("(2 seeds)" in line for line in lines) == 2
     assert [line for line in lines if torn in line] == [f"{torn} cannot be read."]
+
+
+def test_runs_prints_a_table_of_one_comparison() -> None:
+    asked = ("--table", "markdown", "--store", "shipped")
+    result = run("runs", *asked)
+    assert result.exit_code == 2
+    names = re.findall(r"language-\d+-[0-9a-f]{8}", result.output)
+    assert len(names) == 2
+    named = run("runs", *asked, "--comparison", names[1])
+    assert named.exit_code == 0, named.output
+    table = result_table(shipped_curves(names[1]))
+    assert named.stdout == table.to_markdown()
+    assert "| RoPE, NTK-aware |" in named.stdout
+    for form in ("csv", "latex"):
+        printed = run(
+            "runs", "--table", form, "--store", "shipped", "--comparison", names[1]
+        ).stdout
+        assert printed == (table.to_csv() if form == "csv" else table.to_latex())
+    assert run("runs", *asked, "--comparison", names[1], "--reference", "cope").exit_code == 2
 
 
 def test_export_writes_every_number(folder: Path) -> None:
