@@ -96,7 +96,7 @@ class ResultTable(Shown):
     def to_csv(self) -> str:
         """Return the table as CSV with every digit; infinite ends of an interval are left out."""
         out = io.StringIO(newline="")
-        writer = csv.writer(out)
+        writer = csv.writer(out, lineterminator="\n")  # printed in a terminal, too
         writer.writerow(self.header())
         for values in self.values():
             plain = (v if not isinstance(v, float) or math.isfinite(v) else None for v in values)

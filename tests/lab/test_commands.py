@@ -388,7 +388,7 @@ def test_runs_prints_a_table_of_one_comparison() -> None:
             "runs", "--table", form, "--store", "shipped", "--comparison", names[1]
         ).stdout
         assert printed == (table.to_csv() if form == "csv" else table.to_latex())
-    assert run("runs", *asked, "--comparison", names[1], "--reference", "cope").exit_code == 2
+    assert run("runs", *asked, "--comparison", names[1], "--reference", "rope_yarn").exit_code == 2
 
 
 def test_export_writes_every_number(folder: Path) -> None:
