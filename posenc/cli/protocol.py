@@ -9,6 +9,7 @@ import click
 
 from posenc.cli.runs import PLUGIN, STORE
 from posenc.lab.listing import run_name
+from posenc.lab.methods import methods
 from posenc.lab.protocol import SHIPPED, Part, Protocol, read_protocol
 from posenc.lab.run_once import Speed, calibrate, run_once
 from posenc.lab.runs import Store
@@ -35,13 +36,22 @@ FAILED = 1  # exit status where a run failed
     metavar="I N",
     help="Every N-th run from the I-th, so that N commands side by side share the work.",
 )
+@click.option(
+    "--methods",
+    "described",
+    metavar="PART",
+    help="Print a paragraph on the stored runs of a part, for a paper.",
+)
 @STORE
 @PLUGIN
 def run_protocol(
-    file: Path | None, part: str | None, minutes: float | None, share: tuple[int, int] | None,
-    store: str | None,
+    file: Path | None, part: str | None, described: str | None, minutes: float | None,
+    share: tuple[int, int] | None, store: str | None,
 ) -> None:  # fmt: skip
     protocol, opened = read_protocol(file or SHIPPED), Store(store)
+    if described is not None:
+        click.echo(methods(protocol, described, opened))
+        return
     if part is None:
         speed = calibrate()
         click.echo(f"Protocol {protocol.digest}")

@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from posenc.__main__ import main
-from posenc.errors import ConfigError
+from posenc.errors import ConfigError, RunError
 from posenc.lab import Store, specifications
 from posenc.lab.corpus import from_text
+from posenc.lab.methods import methods
 from posenc.lab.protocol import SHIPPED, Protocol, Rates, read_protocol
 from posenc.lab.run_once import run_once
 from posenc.lab.specification import Specification, Trial
@@ -145,6 +146,27 @@ def test_each_scheme_has_the_rates_of_the_lowest_mean_loss_at_the_training_lengt
         widths=[16], heads=2, longest=4, segments=8, learning_rate=rope.learning_rate,
     )  # fmt: skip
     assert protocol.runs("text", store)[0] == plain[0]
+
+
+def test_the_paragraph_on_methods_names_what_decided_the_runs(protocol: Protocol) -> None:
+    store = Store()
+    with pytest.raises(RunError, match="has no run of the part tuned"):
+        methods(protocol, "tuned", store)
+    for specification in protocol.sweep_runs("text"):
+        make(specification, store)
+    for specification in protocol.runs("tuned", store):
+        make(specification, store)
+    text = methods(protocol, "tuned", store)
+    rates = protocol.rates("text", "rope", store)
+    assert rates is not None
+    for part in (
+        "1 layer, width 16 and 2 heads", "4 sequences of 16 tokens a step", "for 8 steps",
+        "fine-tuned for 2 steps of 32 or 64 tokens", "among 0.002, 0.01,",
+        "by 2 trials at 50% of the steps",
+        f": RoPE {rates.learning_rate:g}.", "order of the data: 0/0;", "2 of 2 runs are made",
+        f"Protocol {protocol.digest}, part tuned", from_text("text.txt", sentences()).sha256[:12],
+    ):  # fmt: skip
+        assert part in text
 
 
 def test_the_command_makes_the_runs_in_slices_and_lists_what_is_left() -> None:
