@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from posenc.cli.runs import PLUGIN, STORE
+from posenc.lab.context_gain import context_losses
 from posenc.lab.listing import run_name
 from posenc.lab.methods import methods
 from posenc.lab.protocol import SHIPPED, Part, Protocol, read_protocol
@@ -42,13 +43,22 @@ FAILED = 1  # exit status where a run failed
     metavar="PART",
     help="Print a paragraph on the stored runs of a part, for a paper.",
 )
+@click.option(
+    "--texts",
+    is_flag=True,
+    help="Print the sizes of the texts, and the loss of byte counts after 0, 1, ... bytes of context.",
+)
 @STORE
 @PLUGIN
 def run_protocol(
-    file: Path | None, part: str | None, described: str | None, minutes: float | None,
+    file: Path | None, part: str | None, described: str | None, texts: bool, minutes: float | None,
     share: tuple[int, int] | None, store: str | None,
 ) -> None:  # fmt: skip
     protocol, opened = read_protocol(file or SHIPPED), Store(store)
+    if texts:
+        for text in dict.fromkeys(each.text for each in protocol.parts.values() if each.text):
+            click.echo(_text_line(text))
+        return
     if described is not None:
         click.echo(methods(protocol, described, opened))
         return
@@ -83,6 +93,16 @@ def _left(protocol: Protocol, name: str, store: Store) -> Iterator[Specification
     """Iterate over the runs of a part that the store lacks: first those of its sweep."""
     for runs in (protocol.sweep_runs(name), protocol.runs(name, store)):
         yield from (run for run in runs if not store.has(run.run_id))
+
+
+def _text_line(text: str) -> str:
+    """Return a line on a text: its bytes, and how much its context can help."""
+    corpus = read_text(text)
+    losses = ", ".join(f"{loss:.3f}" for loss in context_losses(corpus))
+    return (
+        f"{text}: {corpus.name}, {len(corpus.train):,} bytes and {len(corpus.validation):,} for "
+        f"validation; loss after 0, 1, ... bytes of context: {losses}"
+    )
 
 
 def _line(protocol: Protocol, part: Part, store: Store, speed: Speed) -> str:

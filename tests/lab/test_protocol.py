@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from posenc.__main__ import main
 from posenc.errors import ConfigError, RunError
 from posenc.lab import Store, specifications
+from posenc.lab.context_gain import context_losses
 from posenc.lab.corpus import from_text
 from posenc.lab.methods import methods
 from posenc.lab.protocol import SHIPPED, Protocol, Rates, read_protocol
@@ -187,6 +188,16 @@ def test_the_command_makes_the_runs_in_slices_and_lists_what_is_left() -> None:
     assert all(line.endswith("done") for line in made)
     assert run("--run", "copy") == []
     assert run()[4] == "copy: Copy. 2 of 2 runs, 0 minutes left"
+
+
+def test_texts_are_listed_with_what_their_context_gives() -> None:
+    result = CliRunner().invoke(main, ["protocol", "protocol.toml", "--texts"])
+    assert result.exit_code == 0, result.output
+    corpus = from_text("text.txt", sentences())
+    (line,) = result.output.splitlines()
+    assert line.startswith(f"text.txt: text.txt, {len(corpus.train):,} bytes and ")
+    numbers = [float(word) for word in line.rpartition(": ")[2].split(", ")]
+    assert numbers == pytest.approx(context_losses(corpus), abs=5e-4)
 
 
 @pytest.mark.parametrize(
