@@ -4,7 +4,7 @@ from dashboard import runs
 from dashboard.cache import cached_for
 from posenc.checkpoints.sources import TRAINED
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import Copy, Language, Recall
+from posenc.lab.tasks import TASKS, Language
 from posenc.text import count_of
 
 TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
@@ -13,22 +13,21 @@ _DIGITS = 6  # of an id, after equal names
 
 def title(specification: Specification) -> str:
     """Return what the models of a comparison learned, and on how many tokens."""
-    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[specification.task]
-    unit = "letter" if specification.task == Copy.kind else "token"
-    return f"{task}, {count_of(specification.train_length, unit)}"
+    task = TASKS[specification.task]
+    return f"{task.label}, {count_of(specification.train_length, task.unit)}"
 
 
 def description(specification: Specification) -> str:
     """Return what the models of a comparison have in common: task, training length, size, steps."""
-    length = count_of(specification.train_length, "token")
-    tasks = {
-        Language.kind: f"next byte of {specification.corpus_name or 'a text'}, trained on {length}",
-        Recall.kind: f"the value that belongs to a key, trained on {length}",
-        Copy.kind: f"a string again, trained on up to {count_of(specification.train_length, 'letter')}",
-    }
+    task = TASKS[specification.task]
+    learns = task.learns
+    if specification.task == Language.kind and specification.corpus_name:
+        learns = f"next byte of {specification.corpus_name}"
+    most = "up to " if task.unit != "token" else ""
+    length = f"{most}{count_of(specification.train_length, task.unit)}"
     layers = count_of(specification.model.layers, "layer")
     return (
-        f"Task: {tasks[specification.task]}; {layers} of width {specification.model.width:,}, "
+        f"Task: {learns}, trained on {length}; {layers} of width {specification.model.width:,}, "
         f"{count_of(specification.steps, 'step')}"
     )
 

@@ -12,21 +12,10 @@ from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import RunInfo
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, Effect
-from posenc.lab.tasks import Copy, Language, Recall
+from posenc.lab.tasks import Language, Questions, Recall, questions_of
 from posenc.text import count_of
 
 ACCURACIES = "accuracy in training", "accuracy at the end"  # columns of tables, shares of 1
-# Of tasks that are scored by accuracy.
-UNITS = {Copy.kind: "letters", Recall.kind: "tokens between value and question"}
-ABOUT = {
-    Copy.kind: "Models copy a string of up to {length} letters in training and up to twice as many here "
-    "(Kazemnejad et al. 2023, arXiv 2305.19466).",
-    Recall.kind: "Four key-value pairs stand at random places; one of the keys asks for its value. "
-    "Training on {length} tokens shows distances up to {farthest}. The dotted line is guessing among "
-    "the four values. Past {farthest} tokens, a rule that knows the question's position alone is right "
-    "in {by_position:.1%} of cases. Another processor changed accuracies there by up to 22.5 percentage "
-    "points, so the distance up to which half is correct may be another, too.",
-}
 
 
 def measure(specification: Specification) -> str:
@@ -36,11 +25,10 @@ def measure(specification: Specification) -> str:
 
 def farthest(specification: Specification) -> int:
     """Return the largest length or distance that training shows."""
-    return (
-        Recall.farthest(specification.train_length)
-        if specification.task == Recall.kind
-        else specification.train_length
-    )
+    length = specification.train_length
+    if specification.task == Language.kind:
+        return length
+    return questions_of(specification.task).farthest(length)
 
 
 class HardlyLearned(NamedTuple):
@@ -104,10 +92,13 @@ def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
     """Return what lines and bands are, and the rules of the classes, where models have learned."""
     specification = curves[0].specification
     if specification.task != Language.kind:
-        return ABOUT[specification.task].format(
-            length=specification.train_length,
+        task, trained = questions_of(specification.task), specification.train_length
+        last = max(point.x for curve in curves for point in curve.points)
+        return task.about.format(
+            length=trained,
             farthest=farthest(specification),
-            by_position=Recall.by_position(specification.train_length),
+            last=last,
+            by_position=task.by_position(trained, last),
         )
     several = any(curve.seeds > 1 for curve in curves)
     bands = "; bands: lowest to highest seed" if several else ""
@@ -130,14 +121,15 @@ def beyond_loss(recall: Sequence[Curve] = ()) -> str:
         "**Loss is not everything:** a model can keep it low by ignoring distant tokens. Recall and Copy "
         "show whether it still uses them."
     )
-    ends = [(curve, curve.points[-1]) for curve in recall if judged(curve, recall)]
+    ends = [(curve, curve.points[-1]) for curve in recall if summary.judged(curve, recall)]
     if not ends:
         return sentence
     shares = listed([f"{summary.label(curve, recall)} {end.mean:.0%}" for curve, end in ends])
     length = recall[0].specification.train_length
+    end = max(point.x for _, point in ends)
     return (
         f"{sentence} Recall at {recall_distances([curve for curve, _ in ends])}: {shares}; a rule that "
-        f"knows the question's position alone: {Recall.by_position(length):.0%}."
+        f"knows the question's position alone: {Recall.by_position(length, end):.0%}."
     )
 
 
@@ -293,47 +285,63 @@ def lowest_cut(curves: Sequence[Curve]) -> str:
     )
 
 
-def judged(curve: Curve, curves: Sequence[Curve]) -> bool:
-    """Whether longer distances say anything: recall that was not learned cannot extrapolate."""
-    return curve.measure != Recall.kind or summary.learned(curve, curves)
-
-
 def _accuracy(curve: Curve) -> float | None:
-    """Return the accuracy at the training length, of recall the mean over trained distances."""
-    if curve.measure != Recall.kind:
-        return curve.at(curve.specification.train_length)
+    """Return the accuracy in training, a mean where several lengths or distances belong to it."""
     point = summary.in_range(curve)
     return None if point is None else point.mean
 
 
 def _accuracies(curves: Sequence[Curve]) -> str:
     """Return the accuracy that each scheme has in training, and how far half of it stays right."""
+    specification = curves[0].specification
+    task = questions_of(specification.task)
+    if not task.longer:
+        return _at_every_x(curves, task)
     near, failed, far = [], [], []
     for curve in curves:
         accuracy = _accuracy(curve)
         if curve.variant != TRAINED or accuracy is None:
             continue
         name = summary.label(curve, curves)
-        near.append(f"{name} {accuracy:.0%}")
-        if judged(curve, curves):
+        rate = summary.solve_rate(curve)
+        groups = f" ({rate} trials solved it)" if rate and 0 < rate.solved < rate.trials else ""
+        near.append(f"{name} {accuracy:.0%}{groups}")
+        if summary.judged(curve, curves):
             reach = summary.reach(curve)
             far.append(f"{name} {'nowhere' if reach is None else f'{reach:,}'}")
         else:
             failed.append(name)
-    specification = curves[0].specification
-    where = f"{farthest(specification):,} {UNITS[specification.task]}"
+    where = f"{farthest(specification):,} {task.x}"
     where = f"1 to {where}" if specification.task == Recall.kind else where
     never = f"Not learned in training (below {summary.LEARNED:.0%}), so not judged past it"
     clauses = {f"Correct at {where}": near, "At least half correct up to": far, never: failed}
     return " ".join(f"{lead}: {listed(names)}." for lead, names in clauses.items() if names)
 
 
+def _at_every_x(curves: Sequence[Curve], task: type[Questions]) -> str:
+    """Return the accuracy of each scheme as trained at all that is evaluated."""
+    trained = [curve for curve in curves if curve.variant == TRAINED]
+    if not trained:
+        return ""
+    shares = [
+        f"{summary.label(curve, curves)} {listed([f'{point.mean:.0%}' for point in curve.points])}"
+        for curve in trained
+    ]
+    places = listed([f"{point.x:,}" for point in trained[0].points])
+    return f"{task.y.capitalize()} at {places} {task.x}: {'; '.join(shares)}."
+
+
 def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     in_training, at_the_end = ACCURACIES
+    longer = questions_of(curve.specification.task).longer
+    rate = summary.solve_rate(curve)
     return {
         "scheme": summary.label(curve, curves),
         in_training: _accuracy(curve),
-        "half correct up to": summary.reach(curve) if judged(curve, curves) else None,
+        "half correct up to": summary.reach(curve)
+        if longer and summary.judged(curve, curves)
+        else None,
+        "solved in training": None if rate is None else str(rate),
         "evaluated to": curve.points[-1].x,
         at_the_end: curve.points[-1].mean,
         "seeds": curve.seeds,

@@ -23,35 +23,37 @@ from dashboard.charts.theme import (
     scheme_text,
     spec_of,
 )
-from dashboard.run_results import UNITS, farthest
+from dashboard.run_results import farthest
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
-from posenc.lab.tasks import Copy, Recall
+from posenc.lab.tasks import TASKS, Questions, questions_of
 
 TALL = 300
 LABEL_WIDTH = 0.12  # of the width of a chart: what a name inside it takes
 LEGEND_ROW = 24  # pixels that a row of a legend takes of the height
 # The chart is as wide as names at the ends of lines need, or is drawn where it has no screen to fit.
 WIDE = "!(containerSize()[0] < 480)"
+LEAST_CHANCE = 0.01  # accuracy of guessing that a line shows
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Axis, title and reference of one measure. chance: the accuracy of guessing, where that is not 0."""
+    """Axes of one measure. log: whether x is drawn on a log scale."""
 
     x: str
     y: str
     log: bool = True
-    chance: float | None = None
 
 
 AXES = {
     "context": Axes("context length (tokens)", "loss (nats per byte)"),
     "position": Axes("position in one long text", "loss (nats per byte)"),
-    Copy.kind: Axes(UNITS[Copy.kind], "strings copied without an error", log=False),
-    Recall.kind: Axes(UNITS[Recall.kind], "values recalled", chance=Recall.CHANCE),
+} | {
+    kind: Axes(task.x, task.y, log=task.doubles)
+    for kind, task in TASKS.items()
+    if issubclass(task, Questions)
 }
 PERPLEXITY = "perplexity per byte"
 # What the data call columns of a frame of losses by context; those that only draw have no name.
@@ -61,10 +63,15 @@ COLUMNS = {
 }  # fmt: skip
 
 
+def is_accuracy(measure: str) -> bool:
+    """Return whether a measure is the accuracy of a task, not a loss."""
+    return measure in TASKS
+
+
 def names(measure: str) -> dict[str, str]:
     """Return what the data call length and value of a measure."""
-    if measure in UNITS:
-        return {"x": UNITS[measure], "y": "accuracy"}
+    if is_accuracy(measure):
+        return {"x": AXES[measure].x, "y": "accuracy"}
     return {"x": measure, "y": "loss"}
 
 
@@ -120,7 +127,7 @@ def frame(
     drawn["label_y"] = drawn["y"].where(last)
     # The ends of the axis: values may all be equal, such as accuracies of 0.
     low, high = (
-        (0.0, 1.0) if measure in UNITS else (float(drawn["y"].min()), float(drawn["y"].max()))
+        (0.0, 1.0) if is_accuracy(measure) else (float(drawn["y"].min()), float(drawn["y"].max()))
     )
     right = drawn.index[last & ~early]
     if len(right):
@@ -130,9 +137,12 @@ def frame(
     axes = AXES[measure]
     for row in drawn.index[early]:
         drawn.loc[row, "label_y"] = _free_height(drawn, row, low, high, gap, log=axes.log)
-    drawn["boundary"] = float(farthest(curves[0].specification))
-    if axes.chance is not None:
-        drawn["chance"] = axes.chance
+    specification = curves[0].specification
+    drawn["boundary"] = boundary = float(farthest(specification))
+    if is_accuracy(measure):
+        chance = questions_of(measure).chance(specification.train_length, int(boundary))
+        if chance >= LEAST_CHANCE:
+            drawn["chance"] = chance
     return drawn
 
 
@@ -176,7 +186,8 @@ def by_length(
     names = tuple(drawn["name"].unique())
     # Few contexts are measured: each has a tick, where its label has room.
     ticks = tuple(sorted({*drawn["x"].tolist()})) if measure == "context" else ()
-    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, height)
+    chance = "chance" in drawn
+    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, height, chance)
 
 
 @functools.cache
@@ -189,6 +200,7 @@ def _by_length(
     perplexity: bool,
     bands: bool,
     height: int,
+    has_chance: bool,
 ) -> Spec:
     axes = AXES[measure]
     scale = alt.Scale(type="log", base=2, nice=False) if axes.log else alt.Scale(nice=False)
@@ -198,7 +210,7 @@ def _by_length(
         alt.Y("y:Q", title=axes.y, scale=alt.Scale(domain=[0, 1]), axis={"format": "%"}),
         ".1%",
     )
-    if measure not in UNITS:
+    if not is_accuracy(measure):
         title, form = PERPLEXITY if perplexity else axes.y, ".3~f"
         y = alt.Y("y:Q", title=title, scale=alt.Scale(zero=False))
     colour = scheme_colour(kinds)
@@ -218,7 +230,9 @@ def _by_length(
         line.encode(y=y, strokeDash=dash, opacity=pale, **own),
         stop.encode(y="y:Q", **own),
         boundary_rule(),
-        boundary_name("farthest in training" if measure == Recall.kind else "training length"),
+        boundary_name(
+            questions_of(measure).boundary if is_accuracy(measure) else "training length"
+        ),
         readout(names, x, axes.x, form, "name"),
     ]
     if measure == "context":
@@ -227,7 +241,7 @@ def _by_length(
     if bands:
         band = alt.Chart().mark_area(opacity=0.15, tooltip=None)
         layers.insert(0, band.encode(y="low:Q", y2="high:Q", **own))
-    if axes.chance is not None:
+    if has_chance:
         guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
         layers.append(guess.encode(y="min(chance):Q"))
     named = f"isValid(datum.label) && {WIDE}"

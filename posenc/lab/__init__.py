@@ -12,16 +12,28 @@ from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, curves, effect, first_degraded_length
 from posenc.lab.sweep import SweepTask, local_sweep, specifications, sweep
-from posenc.lab.tasks import Copy, Language, Recall
+from posenc.lab.tasks import (
+    Copy,
+    FlipFlop,
+    HintedParity,
+    Indexing,
+    Language,
+    Parity,
+    Recall,
+)
 from posenc.lab.train import Trainer, train
 
 __all__ = [
     "Copy",
     "Corpus",
     "Curve",
+    "FlipFlop",
+    "HintedParity",
+    "Indexing",
     "Language",
     "LanguageModel",
     "ModelSize",
+    "Parity",
     "Recall",
     "Run",
     "Score",

@@ -9,13 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import IGNORED, TASKS, Copy, Language, Recall, Task, generator_for
+from posenc.lab.tasks import (
+    IGNORED,
+    TASKS,
+    Batch,
+    Language,
+    Questions,
+    Task,
+    contexts,
+    generator_for,
+)
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope_scaling import length_extensions
 
@@ -23,8 +32,7 @@ TOKENS_AT_ONCE = 16_384
 SCORED_SHARE = 4  # the last quarter of a training length is scored
 TRAINED = "as trained"
 CLAMPED = "last row repeated"
-COPIES = 200  # strings per length
-RECALLS = 400  # questions per distance
+LONG_ROWS = 100  # long texts of a task with answers
 Passed = Callable[[int], None]  # told how many tokens went through a model
 
 
@@ -53,8 +61,8 @@ class Score:
     """A mean loss in nats, or an accuracy, over `count` scored tokens or strings.
 
     measure: "context" (x tokens of context), "position" (x is the first of a bucket of positions,
-    `until` its end), "copy" (x letters) or "recall" (x tokens between value and question). Where
-    segments of a short text overlap, "context" counts a token once, "position" in each segment.
+    `until` its end), or one of what a task asks. Where segments of a short text overlap, "context"
+    counts a token once, "position" in each segment.
     """
 
     measure: str
@@ -78,15 +86,9 @@ def evaluate(
         if isinstance(task, Language):
             by_context = _by_context(model, task, specification, tell)
             return [*by_context, *_by_position(model, task, specification, tell)]
-        assert isinstance(task, Recall | Copy)
-        return list(_accuracies(model, task, specification, tell))
-
-
-def contexts(train_length: int, longest: int) -> list[int]:
-    """Return the context lengths evaluated: L/2, L, 1.5 L, 2 L, 4 L, ... up to `longest` L."""
-    lengths = {train_length // 2, train_length * 3 // 2, longest * train_length}
-    lengths |= {2**power * train_length for power in range(longest.bit_length())}
-    return sorted(n for n in lengths if n <= longest * train_length)
+        assert isinstance(task, Questions)
+        accuracies = list(_accuracies(model, task, specification, tell))
+        return [*accuracies, *_accuracy_by_position(model, task, specification, tell)]
 
 
 def variants(
@@ -128,18 +130,31 @@ def evaluation_lengths(specification: Specification) -> list[tuple[int, int]]:
     spec, length = specification, specification.train_length
     trained = TASKS[spec.task].positions(length)
     past = 1 + len(length_extensions(spec.scheme, 2 * length, length, spec.scalings))
-    by_position: list[int] = []
-    if spec.task == Copy.kind:
-        count, lengths = COPIES, [2 * n + 2 for n in range(1, 2 * length + 1)]
-    elif spec.task == Recall.kind:
-        task = Recall(length)
-        count, lengths = RECALLS, [task.text_length(n) for n in distances(length, spec.longest)]
+    task, limit = TASKS[spec.task], spec.scheme.build().max_length
+    if issubclass(task, Questions):
+        every = task.asked(length, spec.longest)
+        by_length = [
+            (one.length, one.rows * (past if one.stretched and one.length > trained else 1))
+            for one in every
+        ]
+        rows, longest = LONG_ROWS, task.positions(task.long_length(length, spec.longest))
     else:
-        count, lengths = spec.segments, contexts(length, spec.longest)
-        limit, longest = spec.scheme.build().max_length, max(lengths)
-        by_position = [longest] if limit is None or limit >= longest else [limit, longest]
-    by_length = [(n, count * (past if n > trained else 1)) for n in lengths]
-    return by_length + [(n, count) for n in by_position]
+        by_length = [
+            (n, spec.segments * (past if n > trained else 1))
+            for n in contexts(length, spec.longest)
+        ]
+        rows, longest = spec.segments, max(contexts(length, spec.longest))
+    return by_length + [(n, rows) for n, _ in _long_readings(longest, limit)]
+
+
+def _long_readings(longest: int, limit: int | None) -> list[tuple[int, int | None]]:
+    """Return how much of a long text a model reads, and the last position that it is told, if any.
+
+    limit: rows of its table.
+    """
+    if limit is None or limit >= longest:
+        return [(longest, None)]
+    return [(limit, None), (longest, limit - 1)]
 
 
 def evaluated_tokens(specification: Specification) -> int:
@@ -186,12 +201,7 @@ def _by_position(
     text = task.corpus.validation
     longest = max(contexts(task.train_length, spec.longest))
     ends = segment_ends(len(text), longest, spec.segments)
-    limit = model.scheme.max_length
-    whole = longest if limit is None else min(longest, limit)
-    readings = [(as_trained(model, whole), whole)]
-    if limit is not None and limit < longest:
-        readings.append((Variant(CLAMPED, clamp=limit - 1), longest))
-    for variant, length in readings:
+    for variant, length in _by_long_text(model, longest):
         total = torch.zeros(length, dtype=torch.float64)
         # A shorter window is the beginning of the longest: the same text at every position.
         for window in _windows(model, variant, text, ends - longest + length, length, passed):
@@ -200,6 +210,15 @@ def _by_position(
         for first, end in buckets(length, task.train_length):
             count = (end - first) * len(ends)
             yield Score("position", variant.name, first, means[first:end].mean().item(), count, end)
+
+
+def _by_long_text(model: LanguageModel, longest: int) -> Iterator[tuple[Variant, int]]:
+    """Return the ways to read a long text, each with how much of it is read."""
+    for length, clamp in _long_readings(longest, model.scheme.max_length):
+        yield (
+            (as_trained(model, length) if clamp is None else Variant(CLAMPED, clamp=clamp)),
+            length,
+        )
 
 
 def buckets(length: int, train_length: int) -> Iterator[tuple[int, int]]:
@@ -228,37 +247,50 @@ def _windows(
         passed(len(part) * length)
 
 
-def distances(train_length: int, longest: int) -> list[int]:
-    """Return the recall distances evaluated, in tokens, odd as in training.
-
-    Those are eighths of the farthest in training, then one per context length past it.
-    """
-    farthest = Recall.farthest(train_length)
-    inside = {farthest * eighth // 8 | 1 for eighth in range(9)}
-    past = {(n - 1) | 1 for n in contexts(train_length, longest)}
-    return sorted(inside | {distance for distance in past if distance > farthest})
-
-
 def _accuracies(
-    model: LanguageModel, task: Recall | Copy, spec: Specification, passed: Passed
+    model: LanguageModel, task: Questions, spec: Specification, passed: Passed
 ) -> Iterator[Score]:
-    """Score the share of rows whose scored tokens are all correct."""
+    """Score the share of rows whose scored tokens are all correct, or that of scored tokens."""
     # Each letter of a copy follows the correct ones. Writing them singly fails at the same first error.
     trained = task.positions(task.train_length)
-    xs: Sequence[int] = range(1, 2 * task.train_length + 1)
-    if isinstance(task, Recall):
-        xs = distances(task.train_length, spec.longest)
-    for x in xs:
-        generator = generator_for(spec.seed, task.kind, x)
-        if isinstance(task, Recall):
-            inputs, targets = task.at_distance(RECALLS, x, generator)
-        else:
-            inputs, targets = task.of_length(COPIES, x, generator)
-        size = max(1, TOKENS_AT_ONCE // inputs.shape[1])
-        for variant in variants(model, inputs.shape[1], trained, spec.scalings):
-            correct = 0
-            for tokens, wanted in zip(inputs.split(size), targets.split(size), strict=True):
-                best = variant.logits(model, tokens.to(spec.device)).argmax(dim=-1).cpu()
-                correct += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
-                passed(tokens.numel())
-            yield Score(task.kind, variant.name, x, correct / len(inputs), len(inputs))
+    for asked in task.asked(task.train_length, spec.longest):
+        batch = task.questions(asked, generator_for(spec.seed, asked.measure, asked.x))
+        scalings = spec.scalings if asked.stretched else ()
+        for variant in variants(model, asked.length, trained, scalings):
+            correct = count = 0
+            for right, scored in _answers(model, variant, batch, passed):
+                answers = (right | ~scored).all(dim=1) if task.whole_rows else right[scored]
+                correct += int(answers.sum())
+                count += len(answers)
+            yield Score(asked.measure, variant.name, asked.x, correct / count, count)
+
+
+def _accuracy_by_position(
+    model: LanguageModel, task: Questions, spec: Specification, passed: Passed
+) -> Iterator[Score]:
+    """Score every token of long texts, in buckets of positions that double."""
+    whole = task.long_length(task.train_length, spec.longest)
+    longer = type(task)(whole)
+    inputs, targets = longer.batch(LONG_ROWS, generator_for(spec.seed, f"{task.kind} position"))
+    for variant, length in _by_long_text(model, inputs.shape[1]):
+        correct, count = torch.zeros(2, length, dtype=torch.int64)
+        batch = inputs[:, :length], targets[:, :length]
+        for right, scored in _answers(model, variant, batch, passed):
+            correct += (right & scored).sum(dim=0)
+            count += scored.sum(dim=0)
+        for first, end in buckets(length, task.positions(task.train_length)):
+            if total := int(count[first:end].sum()):
+                value = int(correct[first:end].sum()) / total
+                yield Score(f"{task.kind} position", variant.name, first, value, total, end)
+
+
+def _answers(
+    model: LanguageModel, variant: Variant, batch: Batch, passed: Passed
+) -> Iterator[tuple[Bool[Tensor, "b t"], Bool[Tensor, "b t"]]]:
+    """Return for parts of a batch where the model is right, and where it is scored."""
+    inputs, targets = batch
+    size = max(1, TOKENS_AT_ONCE // inputs.shape[1])
+    for tokens, wanted in zip(inputs.split(size), targets.split(size), strict=True):
+        best = variant.logits(model, tokens.to(model.tokens.weight.device)).argmax(dim=-1).cpu()
+        yield best == wanted, wanted != IGNORED
+        passed(tokens.numel())

@@ -18,8 +18,9 @@ from posenc.lab.summary import (
     label,
     perplexity,
     reach,
+    solve_rate,
 )
-from posenc.lab.tasks import Copy, Recall
+from posenc.lab.tasks import TASKS, Questions
 from posenc.text import count_of, csv_cell
 
 COLUMNS = (
@@ -47,7 +48,7 @@ def run_lines(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def result_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """Iterate over a line for each curve: perplexity by context, then how far copy and recall reach."""
+    """Iterate over a line for each curve: perplexity by context, then the accuracies of other tasks."""
     for curve, compared in _compared(runs, "context"):
         length = curve.specification.train_length
         loss = at_training_length(curve, compared)
@@ -59,17 +60,32 @@ def result_lines(runs: Sequence[Run]) -> Iterator[str]:
         own = curve.at(length)
         at_length = "\u2013" if own is None else f"{perplexity(own):.3f}"
         yield _line(curve, compared, f"perplexity {at_length} at {length:,}, {past}{bend}")
-    for task in (Copy.kind, Recall.kind):
-        for curve, compared in _compared(runs, task):
-            far = reach(curve)
-            right = "nowhere" if far is None else f"up to {far:,}"
-            inside = in_range(curve) if task == Recall.kind else None
-            within = (
-                f"{inside.mean:.0%} right within the training range (guessing: {Recall.CHANCE:.0%}), "
-                if inside
-                else ""
-            )
-            yield _line(curve, compared, f"{within}at least half right {right}")
+    for kind, task in TASKS.items():
+        if issubclass(task, Questions):
+            for curve, compared in _compared(runs, kind):
+                yield _line(curve, compared, _accuracy(curve, compared, task))
+
+
+def _accuracy(curve: Curve, compared: list[Curve], task: type[Questions]) -> str:
+    """Return what a model gets right in training and past it, beside guessing and a rule on positions."""
+    length = curve.specification.train_length
+    if not task.longer:
+        return ", ".join(
+            f"{point.mean:.1%} right at {point.x} (by position alone: "
+            f"{task.by_position(length, point.x):.1%})"
+            for point in curve.points
+        )
+    far, inside = reach(curve), in_range(curve)
+    parts = ["at least half right " + ("nowhere" if far is None else f"up to {far:,}")]
+    if inside is not None:
+        guessing = task.chance(length, task.farthest(length))
+        solved = solve_rate(curve, compared)
+        parts = [
+            f"{inside.mean:.0%} right within the training range (guessing: {guessing:.0%})",
+            f"{solved} solved it",
+            *parts,
+        ]
+    return ", ".join(parts)
 
 
 def csv_text(runs: Iterable[Run]) -> str:

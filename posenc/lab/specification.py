@@ -19,7 +19,7 @@ from posenc.errors import (
 )
 from posenc.lab.corpus import Corpus
 from posenc.lab.model import ModelSize
-from posenc.lab.tasks import TASKS, Copy, Language, Recall, Task
+from posenc.lab.tasks import TASKS, Language, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
@@ -116,6 +116,11 @@ class Specification:
             raise ConfigError(
                 f"Specification.corpus must be 64 hexadecimal digits for the task {Language.kind}, "
                 f"and empty for the others, got {quoted(self.corpus)} for {self.task}."
+            )
+        if self.train_length > TASKS[self.task].most:
+            raise ConfigError(
+                f"Specification.train_length must be at most {TASKS[self.task].most} for the task "
+                f"{self.task}, got {self.train_length:,}."
             )
         if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
@@ -249,10 +254,8 @@ class Specification:
 
     def make_task(self, corpus: Corpus | None) -> Task:
         """Return the task. Raises RunError unless the corpus has the hash of the specification."""
-        if self.task == Recall.kind:
-            return Recall(self.train_length)
-        if self.task == Copy.kind:
-            return Copy(self.train_length)
+        if self.task != Language.kind:
+            return TASKS[self.task](self.train_length)
         if corpus is None or corpus.sha256 != self.corpus:
             text = "no text" if corpus is None else f"the text {corpus.name}"
             raise RunError(f"The run needs the text {self.corpus_name}, got {text}.")

@@ -8,13 +8,14 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from posenc import fields
 from posenc.lab.evaluate import TRAINED, Score
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification, Trial
 from posenc.lab.statistics import PairedMean, paired_mean
-from posenc.lab.tasks import Recall
+from posenc.lab.tasks import questions_of
 from posenc.notebook import Shown, View
 
 DEGRADED = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
@@ -23,7 +24,7 @@ HELD = math.log(1.05)
 NOTICED = math.log(
     1.01
 )  # nats: perplexity 1.01 times, the smallest difference of two schemes that counts
-LEARNED = 0.9  # accuracy within the training distances from which recall counts as learned
+LEARNED = 0.9  # accuracy in training from which a task counts as learned
 
 
 class Effect(StrEnum):
@@ -156,12 +157,15 @@ def lowest(compared: Iterable[Curve], x: int) -> list[Curve]:
 
 
 def in_range(curve: Curve, every: Iterable[Curve] = ()) -> Point | None:
-    """Return the mean accuracy of a recall curve over the distances in training.
+    """Return the mean accuracy of a curve over what belongs to training, such as distances of recall.
 
-    A curve without such distances gives that of its scheme as trained, None if `every` lacks it.
+    A curve without that gives that of its scheme as trained, None if `every` lacks it.
     """
-    end = Recall.farthest(curve.specification.train_length) + 1
-    inside = [dict(point.by_trial) for point in curve.points if point.x < end]
+    task, length = questions_of(curve.specification.task), curve.specification.train_length
+    end = task.farthest(length) + 1
+    inside = [
+        dict(point.by_trial) for point in curve.points if task.as_in_training(length, point.x)
+    ]
     if inside:
         trials = sorted(set[Trial]().union(*inside))
         means = [(trial, statistics.fmean(values[trial] for values in inside)) for trial in trials]
@@ -176,12 +180,36 @@ def _as_trained(curve: Curve, every: Iterable[Curve]) -> Curve | None:
 
 
 def learned(curve: Curve, every: Iterable[Curve] = ()) -> bool:
-    """Whether recall was learned within the training distances: else it cannot extrapolate.
+    """Whether a task was learned in training: else it cannot extrapolate.
 
-    Of a curve without such distances, its scheme as trained counts: False if `every` lacks it.
+    Of a curve without accuracies in training, its scheme as trained counts: False if `every` lacks it.
     """
     accuracy = in_range(curve, every)
     return accuracy is not None and accuracy.mean >= LEARNED
+
+
+def judged(curve: Curve, every: Iterable[Curve] = ()) -> bool:
+    """Whether accuracies past training say anything of a curve."""
+    return not questions_of(curve.specification.task).learned_first or learned(curve, every)
+
+
+class SolveRate(NamedTuple):
+    """How many trials learned their task, of how many: a mean says little of trials in two groups."""
+
+    solved: int
+    trials: int
+
+    def __str__(self) -> str:
+        return f"{self.solved} of {self.trials}"
+
+
+def solve_rate(curve: Curve, every: Iterable[Curve] = ()) -> SolveRate | None:
+    """Return how many trials learned the task in training, as `in_range` has their accuracy."""
+    accuracy = in_range(curve, every)
+    if accuracy is None:
+        return None
+    values = [value for _, value in accuracy.by_trial]
+    return SolveRate(sum(value >= LEARNED for value in values), len(values))
 
 
 def comparison(specification: Specification) -> str:

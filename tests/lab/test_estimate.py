@@ -17,7 +17,15 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
 @pytest.mark.parametrize(
-    ("scheme", "task"), [("learned", "language"), ("learned", "recall"), ("alibi", "copy")]
+    ("scheme", "task"),
+    [
+        ("learned", "language"),
+        ("learned", "recall"),
+        ("alibi", "copy"),
+        ("rope", "indexing"),
+        ("learned", "flip_flop"),
+        ("rope", "parity_hints"),
+    ],
 )
 def test_estimate_counts_every_sequence_that_is_evaluated(
     scheme: str, task: str, monkeypatch: pytest.MonkeyPatch

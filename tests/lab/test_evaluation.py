@@ -13,12 +13,13 @@ from torch import Tensor
 
 from posenc import SCHEMES, Scheme
 from posenc.lab import LanguageModel, Score, Specification, evaluate, train
-from posenc.lab.evaluate import CLAMPED, TRAINED, buckets, contexts, distances, segment_ends
-from posenc.lab.tasks import Copy, Language
+from posenc.lab.evaluate import CLAMPED, TRAINED, buckets, segment_ends
+from posenc.lab.tasks import Language, contexts, distances, questions_of
 from posenc.lab.train import build_model
 from posenc.schemes.learned import Learned
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
+from tests.lab.answers import ANSWERS
 from tests.lab.small_runs import CORPUS, corpus_for, small_spec
 
 LENGTH, LONGEST, SEGMENTS = 16, 4, 8
@@ -175,39 +176,51 @@ def test_evaluation_reads_validation_text_and_changes_nothing() -> None:
     assert evaluate(model, Language(LENGTH, other), specification) == scores
 
 
-def answering_model(specification: Specification, wrong: bool) -> LanguageModel:
-    """A model that gives the right next token at every position, or a wrong one where it counts."""
+def answering_model(specification: Specification, wrong: str) -> LanguageModel:
+    """A model that gives the right answer wherever one is asked, or a wrong one at the last or at all."""
     task = specification.make_task(None)
     model = build_model(specification, task)
-    of_row = recall_answers if specification.task == "recall" else copy_answers
 
     def forward(tokens: Tensor, *_: object) -> Tensor:
-        answers = torch.tensor([of_row(row) for row in tokens.tolist()])
-        answers[:, ... if of_row is recall_answers else -1] += wrong
-        return torch.nn.functional.one_hot(answers % task.vocabulary, task.vocabulary).float()
+        answers = torch.zeros_like(tokens)
+        for row, text in enumerate(tokens.tolist()):
+            asked = [
+                (at, answer)
+                for at, answer in enumerate(ANSWERS[specification.task](text))
+                if answer is not None
+            ]
+            for number, (at, answer) in enumerate(asked, 1):
+                is_wrong = wrong == "all" or (wrong == "last" and number == len(asked))
+                answers[row, at] = (answer + is_wrong) % task.vocabulary
+        return torch.nn.functional.one_hot(answers, task.vocabulary).float()
 
     model.forward = forward  # type: ignore[assignment]
     return model
 
 
-def recall_answers(row: list[int]) -> list[int]:
-    """Return what followed the same token before, filler elsewhere."""
-    return [row[row.index(token) + 1] if token in row[:at] else 0 for at, token in enumerate(row)]
-
-
-def copy_answers(row: list[int]) -> list[int]:
-    letters = row[1 : row.index(Copy.MARK)]
-    return [0] * (len(letters) + 1) + [*letters, Copy.END]
-
-
-@pytest.mark.parametrize(("task", "points"), [("recall", 11), ("copy", 32)])
-def test_right_model_scores_one_and_a_wrong_one_zero(task: str, points: int) -> None:
-    specification = small_spec("none", task=task)
-    for wrong in (False, True):
-        model = answering_model(specification, wrong)
-        scores = evaluate(model, specification.make_task(None), specification)
-        assert {(s.measure, s.variant) for s in scores} == {(task, TRAINED)}
-        assert [s.value for s in scores] == [0.0 if wrong else 1.0] * points
+@pytest.mark.parametrize("wrong", ["none", "last", "all"])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_scores_are_the_share_of_right_answers(kind: str, wrong: str) -> None:
+    """A row of one answer counts as a whole; a flip-flop and an index are answers of their own."""
+    specification = small_spec("none", task=kind)
+    task = questions_of(kind)
+    model = answering_model(specification, wrong)
+    scores = evaluate(model, specification.make_task(None), specification)
+    assert {s.variant for s in scores} == {TRAINED}
+    by_x = [s for s in scores if s.measure != f"{kind} position"]
+    every = task.asked(16, 4)
+    assert [(s.measure, s.x) for s in by_x] == [(asked.measure, asked.x) for asked in every]
+    for score, asked in zip(by_x, every, strict=True):
+        expected = {"none": 1.0, "last": 0.0, "all": 0.0}[wrong]
+        if wrong == "last" and not task.whole_rows:
+            expected = 1 - asked.rows / score.count
+        assert score.value == pytest.approx(expected)
+        assert score.count == asked.rows if task.whole_rows else score.count >= asked.rows
+    positions = [s for s in scores if s.measure == f"{kind} position"]
+    assert positions[-1].until == task.positions(task.long_length(16, 4))
+    assert all(s.x < s.until and s.count > 0 for s in positions)
+    if wrong != "last":
+        assert {s.value for s in positions} == {float(wrong == "none")}
 
 
 def test_recall_and_copy_read_a_learned_table_past_its_rows() -> None:

@@ -25,7 +25,7 @@ from posenc.lab import Specification, Store, SweepTask, local_sweep, specificati
 from posenc.lab.specification import FineTuning, current_versions
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
-from posenc.lab.tasks import Language
+from posenc.lab.tasks import TASKS, Language
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sizes import Sizes
@@ -57,10 +57,10 @@ def test_name_changes_with_every_field() -> None:
         "model": dataclasses.replace(plain.model, layers=2),
     }  # fmt: skip
     names = {plain.run_id}
-    names |= {change(plain, task=task, corpus="").run_id for task in ("copy", "recall")}
+    names |= {change(plain, task=task, corpus="").run_id for task in {*TASKS} - {"language"}}
     names |= {change(plain, **{name: value}).run_id for name, value in others.items()}
     assert {field.name for field in dataclasses.fields(plain)} == {*others, "task", "corpus_name"}
-    assert len(names) == len(others) + 3
+    assert len(names) == len(others) + len(TASKS)
     assert all(len(name) == 20 and int(name, 16) >= 0 for name in names)
 
 

@@ -20,10 +20,12 @@ from posenc.lab.summary import (
     comparison,
     difference,
     in_range,
+    judged,
     learned,
     lowest,
     perplexity,
     reach,
+    solve_rate,
 )
 from tests.dashboard.shipped_runs import shipped_runs
 from tests.lab.small_runs import small_spec
@@ -240,6 +242,33 @@ def test_recall_in_range_is_the_mean_over_the_distances_of_training() -> None:
     assert not learned(stretched)
     assert learned(stretched, curves(runs[:1], "recall"))  # the same models
     assert not learned(stretched, found)
+
+
+def test_trials_in_two_groups_are_counted_beside_their_mean() -> None:
+    """Strings of up to 16 letters are those of training."""
+    runs = []
+    for seed, value in enumerate((0.95, 0.05, 0.91)):
+        scores = [Score("indexing", TRAINED, x, value, 800) for x in (8, 16)]
+        scores += [Score("indexing", variant, 32, 0.01, 800) for variant in (TRAINED, "stretched")]
+        runs.append(run_of("rope", seed, *scores, task="indexing"))
+    found = curves(runs, "indexing")
+    trained, stretched = sorted(found, key=lambda one: one.variant != TRAINED)
+    rate = solve_rate(trained)
+    assert rate == (2, 3)
+    assert str(rate) == "2 of 3"
+    assert not judged(trained)  # its mean is 64%
+    assert solve_rate(stretched) is None
+    assert solve_rate(stretched, found) == rate
+    copied = run_of("rope", 0, Score("copy", TRAINED, 16, 0.1, 200), task="copy")
+    assert judged(*curves([copied], "copy"))
+
+
+def test_flip_flop_is_in_training_at_the_share_of_training_alone() -> None:
+    scores = [Score("flip_flop", TRAINED, x, x / 100, 4_000) for x in (10, 80, 98)]
+    (found,) = curves([run_of("rope", 0, *scores, task="flip_flop")], "flip_flop")
+    inside = in_range(found)
+    assert inside is not None
+    assert inside.mean == 0.8
 
 
 def test_lowest_loss_comes_with_curves_that_do_not_clearly_differ() -> None:

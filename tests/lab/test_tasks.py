@@ -6,8 +6,16 @@ import pytest
 import scipy.stats
 import torch
 
-from posenc.lab.evaluate import distances
-from posenc.lab.tasks import IGNORED, TASKS, Copy, Language, Recall, generator_for
+from posenc.lab.tasks import (
+    IGNORED,
+    TASKS,
+    Asked,
+    Copy,
+    Language,
+    Recall,
+    distances,
+    generator_for,
+)
 from tests.lab.small_runs import CORPUS
 
 
@@ -94,10 +102,11 @@ def test_place_of_a_pair_is_independent_of_its_question() -> None:
 
 @pytest.mark.parametrize("distance", [1, 7, 61, 63, 1023])
 def test_recall_asks_at_exactly_the_distance(distance: int) -> None:
-    inputs, targets = Recall(64).at_distance(60, distance, generator())
+    length = Recall.text_length(64, distance)
+    inputs, targets = Recall(64).questions(Asked("recall", distance, 60, length), generator())
     rows, questions = (targets != IGNORED).nonzero().T
     assert rows.tolist() == list(range(60))
-    assert inputs.shape[1] == Recall(64).text_length(distance)
+    assert inputs.shape[1] == length
     past = distance > 61
     places = set()
     for row, asked, answer in zip(
@@ -141,7 +150,7 @@ def test_copy_repeats_the_string_after_the_mark_and_scores_only_the_copy() -> No
         assert set(target[2 * length + 2 :]) <= {IGNORED}
     assert lengths == set(range(1, 21))
     for length in (1, 40):
-        inputs, targets = Copy(20).of_length(30, length, generator())
+        inputs, targets = Copy(20).questions(Asked("copy", length, 30, 2 * length + 2), generator())
         for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
             assert (row, target) == copy_by_hand(length, row)
         assert len({tuple(row) for row in inputs.tolist()}) > 10

@@ -43,7 +43,8 @@ TRAIN = importlib.import_module("posenc.lab.train")
 @pytest.mark.parametrize(
     ("kind", "task"),
     [("learned", "language"), ("rope", "language"), ("t5", "language"), ("fire", "language"),
-     ("cope", "language"), ("none", "recall"), ("none", "copy")],
+     ("cope", "language"), ("none", "recall"), ("none", "copy"),
+     ("rope", "flip_flop"), ("rope", "indexing"), ("rope", "parity"), ("rope", "parity_hints")],
 )  # fmt: skip
 def test_loss_falls(kind: str, task: str) -> None:
     training = train(small_spec(kind, task=task, steps=40, batch=8, widths=[32]), CORPUS)

@@ -16,15 +16,14 @@ from dashboard.blocks import (
 )
 from dashboard.charts import loss
 from dashboard.pages.extrapolation.options import Options
-from dashboard.run_results import UNITS, HardlyLearned
+from dashboard.run_results import HardlyLearned
 from dashboard.script import whole_script
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc.lab import summary
-from posenc.lab.evaluate import contexts
 from posenc.lab.runs import RunInfo
 from posenc.lab.summary import Curve
-from posenc.lab.tasks import Language, Recall
+from posenc.lab.tasks import Language, Recall, contexts
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
@@ -196,7 +195,7 @@ def _numbers(
     shown_table = run_results.in_percent(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
     data = [
         Data(
-            title=f"Measured {'' if by in UNITS else 'loss by '}{by}",
+            title=f"Measured {'' if loss.is_accuracy(by) else 'loss by '}{by}",
             frame=loss.points(runs.curves(shown, by)),
             columns=loss.names(by),
         )

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from dashboard.blocks import Changes
 from posenc import fields
+from posenc.lab.tasks import TASKS
 
 TURNS, NEAREST = "turns per pair", "nearest trained position"
 
@@ -32,7 +33,7 @@ class Options:
         help="Measured: trained models. Formula: why they hold or break.",
     ).field("measured")
     comparison: str = fields.Word(
-        pattern=r"(?:(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8})?",
+        pattern=rf"(?:(?:{'|'.join(TASKS)})-[0-9]{{1,5}}-[0-9a-f]{{8}})?",
         in_words="the name of a comparison of runs, such as language-128-b70f9478",
         label="Models trained on",
         help="The models of a comparison differ only in scheme and seed.",

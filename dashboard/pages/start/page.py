@@ -106,7 +106,8 @@ def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
         f"Loss: {run_results.lengths(measured)}.",
     ]
     if recalls:
-        by_position = Recall.by_position(recalls[0].specification.train_length)
+        end = max(point.x for curve in recalls for point in curve.points)
+        by_position = Recall.by_position(recalls[0].specification.train_length, end)
         parts.append(
             f"Recall: {run_results.recall_distances(recalls)}; by position alone {by_position:.0%}."
         )

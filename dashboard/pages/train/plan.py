@@ -14,6 +14,7 @@ from dashboard.limits import (
     MAX_RUN_WIDTH,
 )
 from dashboard.settings import Setting
+from dashboard.settings.labelled import LabelledChoice
 from posenc import fields, limits
 from posenc.lab.corpus import Corpus, standard_library
 from posenc.lab.specification import Specification
@@ -86,16 +87,17 @@ class Options:
 
     UNLINKED: ClassVar[tuple[str, ...]] = ("training_text",)
 
-    task: str = fields.Choice(
+    task: str = LabelledChoice(
         options=tuple(TASKS),
+        labels={kind: task.label.lower() for kind, task in TASKS.items()},
         label="Task",
-        help="Language: the next byte of a text. Recall: the value of a key. Copy: a string.",
+        help=" ".join(f"{task.label}: {task.learns}." for task in TASKS.values()),
     ).field(Language.kind)
     run_length: int = fields.IntRange(
         low=limits.MIN_RUN_TOKENS,
         high=MAX_RUN_LENGTH,
         label="Training length (tokens)",
-        help="Copy: letters of the longest string.",
+        help="Copy and indexing: letters of the longest string. Parity: bits.",
     ).field(32)
     steps: int = fields.IntRange(
         low=1, high=MAX_RUN_STEPS, label="Steps", help="Batch size 32."
