@@ -318,6 +318,16 @@ def _accuracies(curves: Sequence[Curve]) -> str:
     return " ".join(f"{lead}: {listed(names)}." for lead, names in clauses.items() if names)
 
 
+def details(curves: Sequence[Curve]) -> pd.DataFrame:
+    """Return accuracies in percent: a row per scheme and measure, a column per x."""
+    rows = [
+        {"scheme": f"{summary.label(curve, curves)}: {curve.measure}"}
+        | {f"{point.x:,}": 100 * point.mean for point in curve.points}
+        for curve in curves
+    ]
+    return pd.DataFrame(rows)
+
+
 def _at_every_x(curves: Sequence[Curve], task: type[Questions]) -> str:
     """Return the accuracy of each scheme as trained at all that is evaluated."""
     trained = [curve for curve in curves if curve.variant == TRAINED]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from tqdm import tqdm
 
 from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
@@ -33,6 +34,8 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.rope_scaling import AFTER_TRAINING
 from posenc.text import install_command, with_advanced
 
+_UNITS = ", ".join(f"{kind}: {task.unit}s" for kind, task in TASKS.items() if task.unit != "token")
+_SIZES = ", ".join(kind for kind, task in TASKS.items() if task.sizes)
 _ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
 FAILED = 1  # exit status where a run failed
 ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
@@ -60,11 +63,21 @@ class _Text(click.Path):
     help=with_advanced(f"One of {', '.join(SCHEMES)}, or of --plugin. May be repeated.", _ADVANCED),
 )
 @click.option(
-    "--task", default=Language.kind, type=click.Choice(list(TASKS)), help="What is learned."
+    "--task",
+    default=Language.kind,
+    type=click.Choice(list(TASKS)),
+    help=f"What is learned. {_SIZES} have sizes and steps of their own, where no option gives them.",
 )
 @click.option("--seeds", default=1, type=click.IntRange(1, MAX_SEEDS), help="Seeds 0, 1, ...")
-@click.option("--train-length", default=64, help="Tokens of a training sequence (copy: letters).")
-@click.option("--steps", default=1_200, help="Of training.")
+@click.option("--train-length", default=64, help=f"Of a training sequence, in tokens; {_UNITS}.")
+@click.option(
+    "--steps",
+    "steps",
+    multiple=True,
+    type=int,
+    default=[1_200],
+    help="Of training. May be repeated: each number is a run with a schedule of its own.",
+)
 @click.option("--batch", default=32, help="Sequences per step.")
 @click.option("--learning-rate", default=2e-3, help="The highest, after the warm-up.")
 @click.option(
@@ -113,8 +126,9 @@ class _Text(click.Path):
 @STORE
 @PLUGIN
 def train_schemes(
-    schemes: tuple[str, ...], task: str, seeds: int, train_length: int, steps: int, batch: int,
-    learning_rate: float, bases: tuple[float, ...], widths: tuple[int, ...], layers: int, heads: int,
+    schemes: tuple[str, ...], task: str, seeds: int, train_length: int, steps: tuple[int, ...],
+    batch: int, learning_rate: float, bases: tuple[float, ...], widths: tuple[int, ...],
+    layers: int, heads: int,
     longest: int, segments: int, scalings: tuple[str, ...], text: str | None, before: str | None,
     tuning_length: int | None, tuning_steps: int | None, tuning_rate: float | None, device: str,
     threads: int, compiled: bool, workers: int, dask: str | None, store: str | None,
@@ -122,20 +136,29 @@ def train_schemes(
     asked = {"length": tuning_length, "steps": tuning_steps, "learning_rate": tuning_rate}
     if before is None and any(value is not None for value in asked.values()):
         raise click.UsageError("--tuning-length, --tuning-steps and --tuning-rate need --before.")
-    usual = {
-        "length": train_length,
-        "steps": max(1, steps // 10),
-        "learning_rate": learning_rate / 10,
-    }
-    tuning = {name: usual[name] if value is None else value for name, value in asked.items()}
     corpus = read_text(text) if task == Language.kind else None
-    specs = specifications(
-        schemes, seeds=seeds, bases=bases, widths=widths, layers=layers, heads=heads, corpus=corpus,
-        train_length=train_length, task=task, steps=steps, batch=batch, longest=longest,
-        learning_rate=learning_rate, segments=segments, device=device, threads=threads,
-        compiled=compiled, scalings=tuple(kind for kind in AFTER_TRAINING if kind in scalings),
-        before=before, tuning=tuning,
-    )  # fmt: skip
+    sizes: dict[str, Any] = {
+        "bases": bases, "widths": widths, "layers": layers, "heads": heads, "train_length": train_length,
+        "steps": steps, "batch": batch, "learning_rate": learning_rate, "longest": longest,
+    }  # fmt: skip
+    context = click.get_current_context()
+    sizes |= {
+        name: value
+        for name, value in TASKS[task].sizes.items()
+        if context.get_parameter_source(name) is ParameterSource.DEFAULT
+    }
+    tuning = {"length": sizes["train_length"], "learning_rate": sizes["learning_rate"] / 10}
+    tuning |= {name: value for name, value in asked.items() if value is not None}
+    specs = [
+        specification
+        for number in dict.fromkeys(sizes.pop("steps"))
+        for specification in specifications(
+            schemes, seeds=seeds, corpus=corpus, task=task, steps=number, segments=segments,
+            device=device, threads=threads, compiled=compiled, before=before,
+            tuning={"steps": max(1, number // 10)} | tuning,
+            scalings=tuple(kind for kind in AFTER_TRAINING if kind in scalings), **sizes,
+        )
+    ]  # fmt: skip
     if dask and store is None and not os.environ.get(ENVIRONMENT):
         raise click.ClickException(
             f"--dask needs a place of runs that every machine reaches: --store or ${ENVIRONMENT}."

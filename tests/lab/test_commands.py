@@ -221,6 +221,31 @@ def test_other_tasks_need_no_text(task: str) -> None:
     assert all(text in listed for text in expected)
 
 
+def test_steps_may_be_repeated_and_a_task_brings_its_sizes() -> None:
+    sizes = [word for word in FAST if word not in ("--layers", "--steps", "6")]
+    sizes.remove("1")
+    words = [
+        "--task",
+        "flip_flop",
+        "--scheme",
+        "none",
+        "--steps",
+        "1",
+        "--steps",
+        "2",
+        "--steps",
+        "2",
+    ]
+    result = run("train", *sizes, *words)
+    assert result.exit_code == 0, result.output
+    asked = sorted((found.specification for found in Store()), key=lambda one: one.steps)
+    assert [one.steps for one in asked] == [1, 2]
+    assert {(one.model.layers, one.model.width) for one in asked} == {
+        (1, 16)
+    }  # 3 layers is the default
+    assert len({comparison(one) for one in asked}) == 2
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_of_the_library_are_asked_for_by_name(name: str, folder: Path) -> None:
     result = run("train", "--text", name, *FAST, "--scheme", "none")

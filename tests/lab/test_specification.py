@@ -176,6 +176,11 @@ def test_impossible_values_are_refused_by_name() -> None:
         ({"task": "poetry"}, "task"),
         ({"corpus": ""}, "corpus"),
         ({"task": "copy"}, "corpus"),
+        (
+            {"task": "indexing", "corpus": "", "train_length": 33},
+            "at most 32 for the task indexing",
+        ),
+        ({"task": "parity_hints", "corpus": "", "train_length": 65}, "at most 64 .*, got 65"),
         ({"corpus": "zz"}, "corpus must be 64"),
         ({"corpus_name": "two\nlines"}, "corpus_name must be printable"),
         ({"scheme": Sizes(dim=80, heads=10).config("alibi")}, "heads must be 2 .*, got 10"),

@@ -260,7 +260,8 @@ def test_trials_in_two_groups_are_counted_beside_their_mean() -> None:
     assert solve_rate(stretched) is None
     assert solve_rate(stretched, found) == rate
     copied = run_of("rope", 0, Score("copy", TRAINED, 16, 0.1, 200), task="copy")
-    assert judged(*curves([copied], "copy"))
+    (of_copy,) = curves([copied], "copy")
+    assert judged(of_copy)
 
 
 def test_flip_flop_is_in_training_at_the_share_of_training_alone() -> None:

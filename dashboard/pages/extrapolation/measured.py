@@ -23,7 +23,7 @@ from dashboard.text import listed, plain
 from posenc.lab import summary
 from posenc.lab.runs import RunInfo
 from posenc.lab.summary import Curve
-from posenc.lab.tasks import Language, Recall, contexts
+from posenc.lab.tasks import Language, Recall, contexts, questions_of
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
@@ -204,9 +204,29 @@ def _numbers(
     return [
         Text("All measured schemes", "heading"),
         Findings("measured", shown_table, dict.fromkeys(OF_SEEDS, OF_THE_END)),
+        *_details(compared, shown),
         *data,
         Data(title="Measured classes", frame=table),
     ]
+
+
+def _details(compared: Sequence[RunInfo], shown: Sequence[RunInfo]) -> list[Block]:
+    """Return what a task with answers has measured besides, in percent, where its runs have that."""
+    specification = shown[0].specification
+    if specification.task == Language.kind:
+        return []
+    task = questions_of(specification.task)
+    asked = task.asked(specification.train_length, specification.longest)
+    measures = [name for name in dict.fromkeys(one.measure for one in asked) if name != task.kind]
+    details = [curve for name in measures for curve in runs.curves(compared, name)]
+    blocks: list[Block] = []
+    if details:
+        text = Text(f"{task.of_details}, in percent.", "caption")
+        blocks += [text, Findings("details", run_results.details(details))]
+    if by_position := runs.curves(shown, f"{task.kind} position"):
+        frame, columns = loss.points(by_position), {"x": "position", "y": "accuracy"}
+        blocks.append(Data(title="Accuracy by position", frame=frame, columns=columns))
+    return blocks
 
 
 def _notes(kinds: tuple[str, ...], shown: Sequence[RunInfo]) -> list[Block]:

@@ -5,8 +5,9 @@ Batches depend on the generator alone, so all schemes see the same data in the s
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -37,7 +38,8 @@ class Task(ABC):
     """Batches of sequences up to a training length.
 
     label: the name on screen. learns: what a model learns, as a phrase. unit: of the training length.
-    most: the largest training length.
+    most: the largest training length. sizes: of a run of `posenc train`, by option, where its own do not
+    fit the task.
     """
 
     train_length: int
@@ -48,6 +50,7 @@ class Task(ABC):
     unit: ClassVar[str] = "token"
     vocabulary: ClassVar[int]
     most: ClassVar[int] = limits.MAX_RUN_TOKENS
+    sizes: ClassVar[Mapping[str, Any]] = {}
     # Increased when the task or its evaluation changes the results of a specification.
     protocol: ClassVar[int] = 1
 
@@ -79,16 +82,17 @@ class Asked(NamedTuple):
 class Questions(Task):
     """A task with right answers, scored by the share of them.
 
-    x: what is varied in evaluation, y: what the share counts, about: what rows look like, as texts on
-    screen. doubles: whether x doubles past training. boundary: what the largest x in training is called.
-    whole_rows: whether a row is one answer, else every scored token is one. longer: whether a
-    larger x is a longer way than in training. learned_first: whether accuracy past training says nothing
-    of a model that has not learned the task in training.
+    x: what is varied in evaluation, y: what the share counts, about: what rows look like, of_details: what
+    its further measures are, as texts on screen. doubles: whether x doubles past training. boundary: what
+    the largest x in training is called. whole_rows: whether a row is one answer, else every scored token
+    is one. longer: whether a larger x is a longer way than in training. learned_first: whether accuracy
+    past training says nothing of a model that has not learned the task in training.
     """
 
     x: ClassVar[str]
     y: ClassVar[str]
     about: ClassVar[str]
+    of_details: ClassVar[str] = ""
     doubles: ClassVar[bool] = False
     boundary: ClassVar[str] = "training length"
     whole_rows: ClassVar[bool] = True

@@ -1,7 +1,8 @@
 """One bit of memory that instructions write and read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ class FlipFlop(Questions):
     label: ClassVar[str] = "Flip-flop"
     learns: ClassVar[str] = "the bit that was written last"
     vocabulary: ClassVar[int] = 5
+    # One layer of width 64 with two heads, as in Yang et al. 2025, arXiv 2505.16381, table 1.
+    sizes: ClassVar[Mapping[str, Any]] = {
+        "train_length": 64, "steps": (600,), "widths": (64,), "layers": 1, "heads": 2,
+    }  # fmt: skip
     x: ClassVar[str] = "percent of instructions to ignore"
     y: ClassVar[str] = "bits read correctly"
     boundary: ClassVar[str] = "in training"

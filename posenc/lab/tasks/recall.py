@@ -34,6 +34,9 @@ class Recall(Questions):
     y: ClassVar[str] = "values recalled"
     doubles: ClassVar[bool] = True
     boundary: ClassVar[str] = "farthest in training"
+    of_details: ClassVar[str] = (
+        "Accuracy by depth of the pair, 0% at the begin, and length of the text"
+    )
     about: ClassVar[str] = (
         "Four key-value pairs stand at random places; one of the keys asks for its value. "
         "Training on {length} tokens shows distances up to {farthest}. The dotted line is guessing "
