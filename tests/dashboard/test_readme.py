@@ -16,6 +16,7 @@ import scipy.stats
 from posenc.checkpoints import minilm_table
 from posenc.lab import Recall
 from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.tasks import TASKS, questions_of
 from tests.browser.screenshots import README_PICTURES
 from tests.dashboard.shipped_runs import shipped_runs
 
@@ -152,6 +153,18 @@ def test_accuracy_of_a_rule_on_positions_alone_is_the_enumerated_one() -> None:
     assert Recall.by_position(32, 511) == pytest.approx(float(expected))
     shares = measured("recall", 32, "recall")
     assert np.mean(shares["ALiBi"][511]) < expected < np.mean(shares["RoPE, NTK-aware"][511])
+
+
+def test_tasks_are_all_named_with_what_guessing_and_positions_alone_reach() -> None:
+    ((_, rows),) = rows_of_table("task ")
+    names = {name.strip("`") for name, *_ in rows}
+    assert names | {"parity_hints", "language"} == {*TASKS}
+    for name, x, training, guessing, by_position in rows:
+        task, length = questions_of(name.strip("`")), int(training.split()[0])
+        (number,) = re.findall(r"\d+", x)
+        chance = task.chance(length, int(number))
+        assert guessing == (f"{chance:.0%}" if chance > 0.01 else f"{chance:.1%}"), name
+        assert by_position == f"{task.by_position(length, int(number)):.1%}", name
 
 
 def test_recall_accuracies_are_those_of_the_shipped_runs() -> None:
