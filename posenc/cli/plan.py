@@ -36,7 +36,7 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
-from posenc.planner.memory import NOT_COUNTED
+from posenc.planner.memory import not_counted
 from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, NAMES, UNSCALED
 from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
 from posenc.planner.record import model_record, plan_record
@@ -228,7 +228,7 @@ def _print_plan(plan: ContextPlan) -> None:
         "Advice by amount of training",
         [
             f"{advice.title}: {joined((advice.method, *advice.equal), 'or')}. Logit change on short "
-            f"context: {advice.short}. {advice.sentence} ({advice.source})"
+            f"context: {advice.short}. {advice.sentence}{advice.source and f' ({advice.source})'}"
             if advice.method
             else f"{advice.title}: {advice.sentence}"
             for advice in advice_of(plan)
@@ -280,7 +280,7 @@ def _print_budget(budget: MemoryBudget | None) -> None:
             for row in budget_rows(budget)
         ]
     )
-    click.echo(f"\n{NOT_COUNTED}")
+    click.echo(f"\n{not_counted(budget)}")
 
 
 def _print_ranking(plan: ContextPlan) -> None:

@@ -21,7 +21,6 @@ SIZE_IN_WORDS = "a number with a unit, KiB, MiB, GiB, TiB, kB, MB, GB or TB, suc
 MAX_BATCH = 65_536
 MAX_MEMORY = 10**6 * UNITS["TiB"]
 TYPE = "bfloat16"  # of the sentence; the table has every number type
-NOT_COUNTED: str = TEMPLATES["memory"]["not_counted"]
 RESERVATION_HELP: dict[str, str] = {
     column["title"]: column["help"] for column in TEMPLATES["reservations"].values()
 }
@@ -147,6 +146,12 @@ def budget_sentence(budget: MemoryBudget) -> str:
     else:
         word = "every_length" if least == MAX_CONTEXT else "whole_context"
     return say("memory", Fact(word, numbers))
+
+
+def not_counted(budget: MemoryBudget) -> str:
+    """Return what takes memory and is not counted; the weights first, where no size of them is given."""
+    words = TEMPLATES["memory"]
+    return ("" if budget.weights else words["no_weights"]) + words["not_counted"]
 
 
 def budget_rows(budget: MemoryBudget) -> list[dict[str, str | int]]:

@@ -123,11 +123,11 @@ class Advice(NamedTuple):
     """The advice for one amount of further training.
 
     method: label of the highest-ranked method, "" where no source reports one. short: the expected change
-    on short context. sentence: what is known. source: of the sentence. equal: labels of the methods that
-    share its rank. reports: each source that read the factor after this training, and how much training
-    that was; () where the makers of the model recommend the method, or no factor was reported. effective:
-    to which length RULER found that models work that others extended from this one by the method, each with
-    its source.
+    on short context. sentence: what is known: the reports, or else a statement. source: of that statement;
+    "" for reports, which name their own. equal: labels of the methods that share its rank. reports: each
+    source that read the factor after this training, and how much training that was; () where the makers of
+    the model recommend the method, or no factor was reported. effective: to which length RULER found that
+    models work that others extended from this one by the method, each with its source.
     """
 
     title: str
@@ -154,9 +154,14 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
         factor = {"factor": plan.methods[0].factor}
         return Advice(title, "", "", say("no_advice", Fact(training, factor)), "")
     first, *others = methods
-    sentence, source = first.statements[0] if first.advice is None else first.statements[-1]
-    numbers = {"unseen": first.pairs.unseen_count, "statement": sentence}
-    reports = first.method.evidence.reporting(training, first.factor) if not first.advice else ()
+    statement, source = first.statements[0] if first.advice is None else first.statements[-1]
+    found = first.method.evidence.reporting(training, first.factor) if not first.advice else ()
+    reports = tuple(
+        say("advice", Fact("after" if one.amount else "untrained", vars(one))) for one in found
+    )
+    if reports:  # the statement tells of other factors and amounts of training, too
+        statement, source = f"Reported {'; '.join(reports)}.", ""
+    numbers = {"unseen": first.pairs.unseen_count, "statement": statement}
     kind = first.method.kind
     derived = [one for one in DERIVATIVES if one.kind == kind and one.is_of(plan.model)]
     return Advice(
@@ -166,10 +171,7 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
         sentence=say("advice", Fact("unseen" if numbers["unseen"] else "known", numbers)),
         source=source,
         equal=tuple(other.method.label for other in others),
-        reports=tuple(
-            say("advice", Fact("after" if one.amount else "untrained", vars(one)))
-            for one in reports
-        ),
+        reports=reports,
         effective=tuple(
             (say("advice", Fact("effective", vars(one))), one.source) for one in derived
         ),

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -66,7 +67,10 @@ def test_drawer_holds_the_tokens_of_a_count_by_hand() -> None:
         "8 GiB hold the context of 16,384 tokens of each of 2 sequences in bfloat16, and up to "
         f"{fits['bfloat16']:,}."
     )
+    assert caption.startswith("Activations, ")
     assert "not counted" in caption
+    unstated = opened(page(Setting(model="gemma-3-4b"), replace(OPEN, weights="0GiB")))
+    assert "The weights count as 0 until" in [b.text for b in unstated if isinstance(b, Text)][1]
     controls, numbers = of_kind(blocks, Controls), of_kind(blocks, Data)
     assert isinstance(controls, Controls)
     assert isinstance(numbers, Data)

@@ -6,7 +6,7 @@ from dashboard.blocks import Block, Controls, Data, Drawer, Findings, Text
 from dashboard.pages.extend_context.options import Options
 from dashboard.text import plain
 from posenc.planner import ContextPlan, MemoryBudget, budget_rows, budget_sentence, memory_budget
-from posenc.planner.memory import NOT_COUNTED, RESERVATION_HELP
+from posenc.planner.memory import RESERVATION_HELP, not_counted
 
 TITLE = "How many tokens fit in a memory?"
 NUMBERS = "Tokens that fit in a memory"
@@ -46,7 +46,7 @@ def drawer(planned: ContextPlan, options: Options) -> Drawer:
             Controls(("memory", "weights", "batch")),
             Text(plain(budget_sentence(budget)), both="memory"),
             Findings("memory", frame, RESERVATION_HELP),
-            Text(NOT_COUNTED, "caption"),
+            Text(not_counted(budget), "caption", both="not counted"),
             Data(title=NUMBERS, frame=frame),
         ]
 

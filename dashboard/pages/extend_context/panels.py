@@ -68,7 +68,8 @@ def advice(read: PlannerRead) -> list[Block]:
             cell += [Text("**None reported**"), Text(plain(choice.sentence), "caption")]
             cells[choice.title] = cell
             continue
-        cell.append(Text(f"**{plain(choice.method)}**", help=plain(choice.sentence)))
+        known = "" if choice.reports else plain(choice.sentence)  # reports stand below
+        cell.append(Text(f"**{plain(choice.method)}**", help=known))
         if choice.equal:
             others = plain(joined(choice.equal, "and"))
             cell.append(Text(f"Of the same rank: {others}. No source puts them in order."))
@@ -127,7 +128,7 @@ def cache(read: PlannerRead) -> list[Block]:
 def lengths(read: PlannerRead) -> list[Block]:
     """Return what the model was trained to, what is claimed of it and what benchmarks measured."""
     known = [
-        Text(f"**{plain(row['length'])}**: {row['tokens']} tokens. *{plain(row['source'])}*")
+        Text(f"**{plain(row['length'])}**: {row['tokens']} tokens ({plain(row['source'])})")
         for row in length_rows(read.plan)
         if row["tokens"]
     ]
