@@ -56,9 +56,11 @@ def page_at(now: State, folder: str) -> Page:
         if not changed and (state.differing(b, a) or read <= {"schemes"}):
             a = None
     page: Page = module.page(b, options)
+    without = _without_base(b, a) if a is not None and uses.schemes else ""
     if a is not None:
         labels = [label for label, *_ in state.differences(b, a)]
-        page = compare.pages(page, module.page(a, options), state.names(b, a), labels)
+        of_a = module.page(a, options)
+        page = compare.pages(page, of_a, state.names(b, a), labels, explained=bool(without))
     lead, above = _assumption(b, uses), []
     if a is None and now.a is not None and (differences := state.differences(b, now.a)):
         controls_of_both = listed([f"the {label}" for label, *_ in differences])
@@ -66,7 +68,7 @@ def page_at(now: State, folder: str) -> Page:
             f"A and B have one result here: nothing on this page depends on {controls_of_both}."
         )
         above.append(Text(sentence, "caption"))
-    if a is not None and uses.schemes and (without := _without_base(b, a)):
+    if without:
         above.append(Text(without, "caption"))
     if lead:
         above.append(Text(plain(lead), "warning"))

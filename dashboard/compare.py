@@ -39,10 +39,13 @@ from dashboard.text import listed, plain
 Identity = tuple[type[Block], str]
 
 
-def pages(b: Page, a: Page, names: Names, changed: Sequence[str]) -> Page:
+def pages(
+    b: Page, a: Page, names: Names, changed: Sequence[str], *, explained: bool = False
+) -> Page:
     """Return one page of both settings.
 
     names: what A and B are called, by what differs. changed: the labels of the controls that differ.
+    explained: whether the page says already why some schemes are equal in A and B.
     """
     of_a = "The same sentence holds." if a.headline == b.headline else a.headline
     alone = {kind: reason for kind, reason in a.reasons.items() if b.reasons.get(kind) != reason}
@@ -54,7 +57,7 @@ def pages(b: Page, a: Page, names: Names, changed: Sequence[str]) -> Page:
             **b.reasons,
             **{f"{kind}, A": f"Pinned setting, A: {reason}" for kind, reason in alone.items()},
         },
-        blocks=_Both(names, changed).merged(b.blocks, a.blocks),
+        blocks=_Both(names, changed, explained).merged(b.blocks, a.blocks),
     )
 
 
@@ -76,10 +79,11 @@ def identity(block: Block) -> Identity | None:
 
 @dataclass(frozen=True)
 class _Both:
-    """Joins blocks. names: of A and B. changed: the controls that differ. of_a: blocks not joined yet."""
+    """Joins blocks. Fields as the arguments of `pages`; of_a: blocks not joined yet."""
 
     names: Names
     changed: Sequence[str]
+    explained: bool
     of_a: dict[Identity, Block] = field(default_factory=dict)
 
     def merged(self, b: Sequence[Block], a: Sequence[Block]) -> list[Block]:
@@ -276,6 +280,8 @@ class _Both:
         names = listed([*dict.fromkeys(title.partition(", ")[0] for title in titles)])
         if not self.changed:
             return f"A and B are equal for {names}."
+        if self.explained:
+            return f"No matrices are drawn of {names}."
         controls = listed([f"the {label}" for label in self.changed])
         verb = "do" if len(self.changed) > 1 else "does"
         sentence = f"T{controls[1:]} {verb} not affect {names}"
