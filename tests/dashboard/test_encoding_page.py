@@ -50,11 +50,15 @@ def test_page_shows_the_numbers_of_the_papers(name: str) -> None:
     check_matrices(shown, small)
     check_waves_pairs_and_hands(shown, small)
     check_sums(page(small_setting(small), Options(tab=SUMS)), small)
-    taken = float(shown.headline.split("ALiBi subtracts ")[1].split(" from the logit")[0])
+    taken = float(texts(shown)[0].split("ALiBi subtracts ")[1].split(" from the logit")[0])
     mean = np.mean(by_hand.slopes_shown(small)) * (small["train_length"] - 1)
     assert taken == pytest.approx(mean, rel=6e-3)
     rows = 512 if small["learned_source"] == "minilm" else small["train_length"]
-    assert f"Learned has one vector for each of {rows:,} positions" in shown.headline
+    assert f"Learned has one vector for each of {rows:,} positions" in texts(shown)[0]
+    assert shown.headline == (
+        "Learned and Sinusoidal add a vector to each token. RoPE rotates queries and keys. ALiBi adds a "
+        "bias to the logits."
+    )
 
 
 def check_matrices(at: Page, small: Small) -> None:
@@ -113,7 +117,7 @@ def check_waves_pairs_and_hands(shown: Page, small: Small) -> None:
             assert np.allclose(own[column], values, rtol=1e-14, atol=0), column
         assert np.allclose(own["share"], np.minimum(columns["turns"], 1), rtol=1e-14)
         full, label = int((columns["turns"] >= 1).sum()), LABELS[kind]
-        assert f"{full:,} of {count:,} {label} waves" in shown.headline
+        assert f"{full:,} of {count:,} {label} waves" in texts(shown)[0]
         (ratios,) = [text for text in texts(shown) if text.startswith("Each pair turns slower")]
         (ratio,) = re.findall(rf"([\d.,]+) \({label}\)", ratios)
         assert float(ratio) == pytest.approx(small["base"] ** (2 / width), rel=6e-3)

@@ -79,11 +79,13 @@ def page(setting: Setting, options: Options) -> Page:
             )
         )
     lines = "\n\\\\[6pt] ".join(formulas.values())
+    headline, facts = sentences.headline(read), sentences.numbers(read)
     return Page(
         title=TITLE,
-        headline=sentences.headline(read),
+        headline=headline,
         reasons=read.reasons,
         blocks=(
+            *([Text(facts, both="numbers")] if facts != headline else []),
             Cards("formula_cards", cards, border=False),
             *_clocks(read),
             Row((Controls(("places",)), Controls(("pair",)), menu), align="bottom"),

@@ -21,10 +21,15 @@ ACTS = {
 
 
 def headline(read: Encodings) -> str:
-    """Say of every scheme where it acts, what it has for a position, and how many of its waves repeat."""
+    """Say of every scheme where it acts."""
+    return " ".join(_places(read)) or numbers(read)
+
+
+def numbers(read: Encodings) -> str:
+    """Say of every scheme what it has for a position, and how many of its waves repeat."""
     others = [kind for kind in read.schemes if kind not in read.with_pairs]
     tables = [kind for kind in others if read.schemes[kind].features]
-    sentences = [*_places(read), *(_without_pairs(read, kind) for kind in tables)]
+    sentences = [_without_pairs(read, kind) for kind in tables]
     if read.with_pairs:
         verb = "computes" if len(read.with_pairs) == 1 else "compute"
         turned = [

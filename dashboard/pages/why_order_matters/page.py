@@ -49,11 +49,13 @@ def page(setting: Setting, options: Options) -> Page:
     offered = {SCHEMES[kind].label: kind for kind in kinds}
     shown = offered.get(options.order_scheme, kinds[0])
     read = data.read(setting, options)
+    orders = sentences.orders(read, shown)
     return Page(
         title="Why order matters",
         headline=sentences.headline(read, shown),
         reasons=read.reasons,
         blocks=(
+            *([Text(orders, both="orders")] if orders else []),
             *_controls(setting, options, tuple(offered), len(read.words)),
             *_answer(setting, read, shown),
             Data(title="Difference by word", frame=read.differences),
@@ -81,13 +83,13 @@ def _controls(
 
 def _answer(setting: Setting, read: WhyPosition, shown: str) -> list[Block]:
     """Return which words change, and the weights of both orders."""
-    blocks: list[Block] = []
-    for kind in dict.fromkeys((NO_POSITION, shown)):
-        if kind in read.schemes:
-            without = kind == NO_POSITION
-            name = "Without position" if without else SCHEMES[kind].label
-            chips = f"**{name}:** {sentences.chips(read, kind)}"
-            blocks.append(Text(chips, both="no position" if without else "position"))
+    chips = [
+        f"**{'Without position' if kind == NO_POSITION else SCHEMES[kind].label}:** "
+        + sentences.chips(read, kind)
+        for kind in dict.fromkeys((NO_POSITION, shown))
+        if kind in read.schemes
+    ]
+    blocks: list[Block] = [Text("\u2003".join(chips), both="chips")]
     if read.mirrored:
         blocks.append(Text(MIRRORED, "caption"))
     if shown in read.patterns:
@@ -123,7 +125,7 @@ def _patterns(setting: Setting, read: WhyPosition, kind: str) -> Matrices:
         row_label="query",
         column_label="key",
         together=2,
-        height=max(136, 27 * len(read.words)),
+        height=max(112, 26 * len(read.words)),
         text=f"Attention weights between {len(read.words)} words for {label} in both orders; the arrow "
         "keys read a cell.",
     )

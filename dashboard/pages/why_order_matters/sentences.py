@@ -2,53 +2,65 @@
 
 from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
 from dashboard.settings import Setting
-from dashboard.text import number, plain, quoted_words, word_labels
-from posenc.analysis import OrderReading, RandomLayer
+from dashboard.text import listed, number, plain, quoted_words, word_labels
+from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
 
 
 def headline(read: WhyPosition, kind: str) -> str:
-    """Say what reordering does without position, and with one scheme."""
+    """Say of which words the output changes without position, and with one scheme."""
     if read.words == read.other:
         return (
             f"Both orders are the same sentence, {quoted_words(read.words)}, so no output changes with any "
             "scheme. Choose another order."
         )
-    orders = f"{quoted_words(read.words)} and {quoted_words(read.other)}"
+    first = "Without position, each word keeps its output."
     if read.causal:
-        first = (
-            f"Without position, a causal mask alone tells {orders} apart: "
-            f"{_by_up_to(read.reading(NO_POSITION))}."
-        )
-    else:
-        first = (
-            f"Without position, each word keeps its output: attention cannot tell {orders} apart."
-        )
+        first = "Without position, a causal mask alone tells the two orders apart."
     if kind == NO_POSITION or kind not in read.schemes:
         return first
     return f"{first} {_changed(read, kind)}"
 
 
+def orders(read: WhyPosition, kind: str) -> str:
+    """Name both orders, and say how large the largest change of an entry is beside their root mean square.
+
+    "" where both orders are the same sentence.
+    """
+    if read.words == read.other:
+        return ""
+    parts: list[str] = []
+    for name in dict.fromkeys((NO_POSITION, kind)):
+        if name in read.schemes and not _keeps(read, name):
+            reading = read.reading(name)
+            times = f"{number(reading.largest / reading.size)} times"
+            typical = "" if parts else " a typical output value"
+            which = "without position" if name == NO_POSITION else f"with {SCHEMES[name].label}"
+            parts.append(f"{times}{typical} {which}")
+    largest = f" The largest change is {listed(parts)}." if parts else ""
+    return f"{quoted_words(read.words)} becomes {quoted_words(read.other)}.{largest}"
+
+
+def _keeps(read: WhyPosition, kind: str) -> bool:
+    return bool((read.reading(kind).differences < SAME).all())
+
+
 def _changed(read: WhyPosition, kind: str) -> str:
     """Say how many words get another output with a scheme."""
-    label, reading = SCHEMES[kind].label, read.reading(kind)
-    changed, count = int((~(reading.differences < SAME)).sum()), len(read.words)
+    label, differences = SCHEMES[kind].label, read.reading(kind).differences
+    changed, count = int((~(differences < SAME)).sum()), len(read.words)
     if not changed:
         why = ": reversing keeps every distance" if read.mirrored else ""
         return f"With {label} too, each word keeps its output{why}."
     which = "every word" if changed == count else f"{changed} of {count} words"
     verb = "get" if 1 < changed < count else "gets"
-    return f"With {label}, {which} {verb} another output: {_by_up_to(reading)}."
-
-
-def _by_up_to(reading: OrderReading) -> str:
-    """Say how large the largest change of an entry is beside the root mean square of all entries."""
-    times = number(reading.largest / reading.size)
-    return f"the largest change is {times} times a typical output value"
+    return f"With {label}, {which} {verb} another output."
 
 
 def chips(read: WhyPosition, kind: str) -> str:
-    """Return a chip per word in Markdown: whether its output changes."""
+    """Return a chip per word in Markdown: whether its output changes; one chip where none does."""
+    if _keeps(read, kind):
+        return ":gray-badge[every word: unchanged]"
     return " ".join(
         f":gray-badge[{plain(word)}: unchanged]"
         if change < SAME
