@@ -27,6 +27,7 @@ from posenc.analysis.attention_use import (
     pair_use,
 )
 from posenc.analysis.base_search import BaseWindow, known_base, smallest_base
+from posenc.analysis.captured import CapturedUse, by_head, captured_use
 from posenc.analysis.embedding_sum import (
     STARTS,
     EmbeddingSum,

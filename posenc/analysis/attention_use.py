@@ -10,7 +10,7 @@ them and their own.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posenc.analysis.pair_norms import pair_rows
@@ -129,21 +129,30 @@ def attention_use(weights: Float[Tensor, "b h n n"], queries: int | None = None)
     )
 
 
-def pair_use(q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], scheme: Rope) -> PairUse:
+def pair_use(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g n d"],
+    scheme: Rope,
+    *,
+    scale: float | Float[Tensor, "n 1"] | None = None,
+    seen: Bool[Tensor, "n n"] | None = None,
+) -> PairUse:
     """Return what each rotary pair added to the logits of visible keys, from q and k before the rotation.
 
+    scale: the softmax scale, also one for each query; None is 1/sqrt(d). seen: which keys each query sees;
+    None: those before it and its own.
     Raises SchemeArgumentError for a scheme that does not rotate.
     """
     if not isinstance(scheme, Rope):
         raise SchemeArgumentError(
             f"scheme must be a built RoPE, or a scaling of it, got {quoted(type(scheme).__name__)}."
         )
-    layout, rotated, factor = (
-        scheme.rotary_layout,
-        2 * scheme.frequencies.pairs,
-        q.shape[-1] ** -0.5,
-    )
+    layout, rotated = scheme.rotary_layout, 2 * scheme.frequencies.pairs
     assert layout is not None
+    n = q.shape[-2]
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    if seen is None:
+        seen = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
 
     def parts(x: Tensor) -> Tensor:
         """Return the pairs of vectors: heads, pairs, 2, b, n."""
@@ -156,10 +165,9 @@ def pair_use(q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], scheme: R
     )
     turned_q, turned_k = scheme.rotate(q, k)
     queries, keys = parts(turned_q), parts(repeat_kv(turned_k, q.shape[1]))
-    n = q.shape[-2]
-    visible = len(q) * n * (n + 1) / 2
+    visible = len(q) * int(seen.sum())
     contributions = torch.zeros(queries.shape[:2], dtype=torch.float64)
     for pair in range(queries.shape[1]):
         added = torch.einsum("hcbi,hcbj->hbij", queries[:, pair], keys[:, pair]) * factor
-        contributions[:, pair] = added.abs().tril().double().sum((1, 2, 3)) / visible
+        contributions[:, pair] = (added.abs() * seen).double().sum((1, 2, 3)) / visible
     return PairUse(query_lengths, key_lengths, contributions, scheme.frequencies.inv_freq.clone())

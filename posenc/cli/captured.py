@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from posenc import limits
-from posenc.analysis import attention_use, attention_weights, pair_use
+from posenc.analysis.captured import CapturedUse, by_head, captured_use
 from posenc.checkpoints.array_files import read_number_table
 from posenc.cli.plan import UsageError, read_model
 from posenc.models import LayerKind, ModelConfig
-from posenc.schemes.rope import Rope
 from posenc.text import significant
 
 MOST_TOKENS = 4_096  # of a text: the weights of a head take 128 MiB
@@ -38,18 +37,9 @@ def captured_attention(
     model = read_model(config, None)[0]
     kind = _kind(model, layer)
     q, k = _by_head(queries), _by_head(keys)
-    if len(q) % len(k) or q.shape[1:] != k.shape[1:] or q.shape[1] > MOST_TOKENS:
-        raise UsageError(
-            "QUERIES and KEYS must have as many tokens, at most "
-            f"{MOST_TOKENS:,}, and features, and queries a multiple of the heads of keys; they have the "
-            f"shapes {tuple(q.shape)} and {tuple(k.shape)}."
-        )
-    if q.shape[2] != kind.head_dim or kind.scheme is None:
-        raise UsageError(
-            f"The model's heads have {kind.head_dim} features, the files {q.shape[2]}: they are of two "
-            "models."
-        )
-    found = record(q, k, kind)
+    if q.shape[1] > MOST_TOKENS:
+        raise UsageError(f"QUERIES must have at most {MOST_TOKENS:,} tokens, got {q.shape[1]:,}.")
+    found = record(captured_use(q, k, model, kind))
     click.echo(json.dumps(found, indent=2) if as_json else sentences(found))
 
 
@@ -62,31 +52,18 @@ def _kind(model: ModelConfig, layer: int | None) -> LayerKind:
 
 
 def _by_head(file: Path) -> Tensor:
-    """Return the vectors of a file: heads, tokens, features. A leading axis of size 1 is dropped."""
+    """Return the vectors of a file: heads, tokens, features."""
     read = read_number_table(file)
     # Of two heads the reader makes two tables.
     table = read.table if read.sines is None else torch.stack((read.table, read.sines))
-    while table.ndim > 3 and len(table) == 1:
-        table = table[0]
-    table = table[None] if table.ndim == 2 else table
-    if table.ndim != 3 or table.is_complex() or not table.isfinite().all():
-        raise UsageError(
-            f"{file.name} must hold finite numbers of tokens x features, or of heads x tokens x features."
-        )
-    return table.float()
+    return by_head(table)
 
 
-def record(q: Tensor, k: Tensor, kind: LayerKind) -> dict[str, Any]:
+def record(found: CapturedUse) -> dict[str, Any]:
     """Return the numbers of a layer as values of JSON."""
-    assert kind.scheme is not None
-    scheme = kind.scheme.build()
-    factor = kind.softmax_scale / scheme.softmax_scale(
-        kind.head_dim
-    )  # the model's own, as of Gemma 2
-    scaled = q[None] * factor
-    use = attention_use(attention_weights(scaled, k[None], scheme))
-    found: dict[str, Any] = {
-        "tokens": q.shape[1],
+    use, pairs = found.attention, found.pairs
+    values: dict[str, Any] = {
+        "tokens": use.by_distance.shape[1],
         "entropy": use.entropy.tolist(),
         "first_token": use.first_token.tolist(),
         "mean_distance": use.distance.tolist(),
@@ -97,15 +74,14 @@ def record(q: Tensor, k: Tensor, kind: LayerKind) -> dict[str, Any]:
             "mean_distance": use.even_distance,
         },
     }
-    if isinstance(scheme, Rope):
-        pairs = pair_use(scaled, k[None], scheme)
-        found |= {
+    if pairs is not None:
+        values |= {
             "inv_freq": pairs.inv_freq.tolist(),
-            "query_lengths": (pairs.queries / factor).tolist(),
+            "query_lengths": pairs.queries.tolist(),
             "key_lengths": pairs.keys.tolist(),
             "contributions": pairs.contributions.tolist(),
         }
-    return found
+    return values
 
 
 def sentences(found: dict[str, Any]) -> str:

@@ -79,7 +79,7 @@ def test_one_head_is_taken_and_mistakes_are_one_sentence(files: dict[str, Path])
             "--config",
             files["config"],
         ): "a multiple of the heads of keys",
-        (files["one"], files["one"], "--config", wide): "have 16 features, the files 12",
+        (files["one"], files["one"], "--config", wide): "4 heads of 16 features, the files 1 of 12",
         (files["one"], files["one"], "--config", files["config"], "--layer", 3): "from 0 to 2",
     }
     for arguments, words in cases.items():
