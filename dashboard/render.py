@@ -42,7 +42,7 @@ from dashboard.charts import theme
 from dashboard.charts.frames import filled
 from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
-from dashboard.live import checking, training
+from dashboard.live import checking, model_files, training
 from dashboard.server import incidents
 from dashboard.settings import record
 from dashboard.settings.stops import STOPS
@@ -62,6 +62,8 @@ LIVE: dict[str, Callable[..., None]] = {
     "upload_table": checking.upload_table,
     "upload_vectors": checking.upload_vectors,
     "upload_logits": checking.upload_logits,
+    "upload_captured": model_files.upload_captured,
+    "upload_weights": model_files.upload_weights,
 }
 
 
@@ -221,7 +223,7 @@ class Renderer:
             row = place.container(horizontal=True, vertical_alignment="bottom")
         values = record(session.current().setting) | session.options()
         for name in names:
-            if name == "model":
+            if name in controls.PICKED:
                 setting = session.current().setting
                 pickers.draw(name, setting, row, block.empty.get(name, "none"), MENU)
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import controls, session
-from dashboard.blocks import Changes
+from dashboard.live.taking import Change, Kept, draw_refusal, take, uploader_key
 from dashboard.server import uploaders
 from dashboard.text import plain
 from dashboard.visitor_files import (
@@ -29,14 +29,12 @@ from posenc.checkpoints.array_files import (
     read_array,
     read_number_table,
 )
-from posenc.errors import CheckpointError, PickleRefused, PosencError
+from posenc.errors import CheckpointError
 from posenc.identification.columns import TableInput
 from posenc.text import printable_name
 
-Change = Callable[[Changes], None]
 MOST_OFFERED = 400  # tensors of one file
-UPLOADED, TAKEN = "_check_tables", "_check_files_taken"  # names of this visitor's; how many files
-SEVERAL, REFUSED = "_check_several", "_check_refused"
+UPLOADED, SEVERAL = "_check_tables", "_check_several"  # names of this visitor's
 # Uploaders of queries and keys: option, label, help.
 VECTORS = (
     (
@@ -74,14 +72,6 @@ LOGITS = (
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why a file is refused. conversion: the code that makes a readable file of it, "" for none."""
-
-    sentence: str
-    conversion: str = ""
-
-
-@dataclass(frozen=True)
 class Several:
     """The tables of a file, of which one is read, and the key of their choice."""
 
@@ -104,7 +94,7 @@ def upload_table(
     chosen one. mark: what the option `refused` begins with. refused: whether the last file was.
     """
     upload, choice, second = place.columns([3, 2, 3])
-    key = _key("check_file")
+    key = uploader_key("check_file")
     uploaders.draw(
         upload,
         "Upload your table (.npy or .safetensors)",
@@ -133,7 +123,7 @@ def upload_table(
             args=(change, f"{key}_sines", mark, cosines),
         )
     if refused:
-        _refusal(place)
+        draw_refusal(place)
     own = [name for name in st.session_state.get(UPLOADED, ()) if name in cached_numbers]
     offered = [*dict.fromkeys((*examples, *own, table))]
     controls.control(choice, "table", table, offered=offered)
@@ -148,7 +138,7 @@ def upload_vectors(
     """
     columns = place.columns(2)
     for column, (option, label, help) in zip(columns, VECTORS[: len(uploaded) + 1], strict=False):
-        key = _key(f"check_{option}")
+        key = uploader_key(f"check_{option}")
         uploaders.draw(
             column,
             label,
@@ -158,20 +148,33 @@ def upload_vectors(
             args=(change, key, mark, option),
         )
     if refused:
-        _refusal(place)
+        draw_refusal(place)
 
 
 def upload_logits(
     place: Any, change: Change, *, mark: str, refused: bool, uploaded: Sequence[str]
 ) -> None:
     """Draw the uploader of queries, then of keys, then of logits. mark, refused, uploaded: as above."""
-    option, label, help = LOGITS[len(uploaded) % len(LOGITS)]
-    key = _key(f"check_{option}")
+    upload_next(place, change, LOGITS, mark=mark, refused=refused, uploaded=uploaded)
+
+
+def upload_next(
+    place: Any,
+    change: Change,
+    arrays: Sequence[tuple[str, str, str]],
+    *,
+    mark: str,
+    refused: bool,
+    uploaded: Sequence[str],
+) -> None:
+    """Draw the uploader of the next of several arrays: option, label and help of each."""
+    option, label, help = arrays[len(uploaded) % len(arrays)]
+    key = uploader_key(f"check_{option}")
     uploaders.draw(
         place, label, key=key, help=help, on_change=take_array, args=(change, key, mark, option)
     )
     if refused:
-        _refusal(place)
+        draw_refusal(place)
 
 
 @session.callback
@@ -233,48 +236,21 @@ def _take(
     option: str,
     read: Callable[[str, bytes, str], UploadedNumbers],
 ) -> None:
-    """Keep what a file holds and set an option to its name; or tell the page that it is refused."""
-    st.session_state[SEVERAL] = st.session_state[REFUSED] = None
-    file, problem = uploaders.given(key)
-    if file is None:
-        st.session_state[REFUSED] = Refusal(problem)
-        change({"refused": f"{mark}The file" if problem else ""})
-        return
-    name = printable_name(file.name)
-    try:
-        new = read(name, file.getvalue(), file.file_id)
+    """Keep the numbers of a file and choose them; of a table, those that can be identified."""
+    st.session_state[SEVERAL] = None
+
+    def keep(name: str, content: bytes, file_id: str) -> Kept:
+        new = read(name, content, file_id)
         if option == "table":
             table = without_extra_rows(new.table)
             TableInput.of(table.table, table.sines)  # raises for what cannot be identified
             new = replace(new, table=table)
-    except PosencError as error:
-        if isinstance(error, PickleRefused):
-            refusal = Refusal(f"{name}: {error.sentence}", error.conversion)
-        else:
-            refusal = Refusal(f"{name}: {error}")
-        st.session_state[REFUSED] = refusal
-        change({"refused": f"{mark}{name}"})
-        return
-    array = cache_numbers(new, uploaders.owner())
-    if option == "table":
-        st.session_state[UPLOADED] = (*st.session_state.get(UPLOADED, ()), array)
-    if new.tensor is None:  # a fresh uploader, so that the file's bytes leave the session's memory
-        st.session_state[TAKEN] = st.session_state.get(TAKEN, 0) + 1
-    change({option: array, "refused": ""})
+        array = cache_numbers(new, uploaders.owner())
+        if option == "table":
+            st.session_state[UPLOADED] = (*st.session_state.get(UPLOADED, ()), array)
+        return Kept(array, is_done=new.tensor is None)
 
-
-def _key(uploader: str) -> str:
-    return f"{uploader}_{st.session_state.get(TAKEN, 0)}"
-
-
-def _refusal(place: Any) -> None:
-    """Say why the last file is refused."""
-    refusal: Refusal | None = st.session_state.get(REFUSED)
-    if refusal is None:
-        return
-    place.error(plain(refusal.sentence), icon=":material/block:")
-    if refusal.conversion:
-        place.code(refusal.conversion, language="python", wrap_lines=True)
+    take(change, key, mark, option, keep)
 
 
 def _read_table(name: str, content: bytes, file_id: str) -> UploadedNumbers:

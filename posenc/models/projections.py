@@ -11,7 +11,7 @@ Only the tensors of that layer are read. How their rows are ordered depends on t
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -42,6 +42,10 @@ _OTHER = re.compile(r"vision|visual|image|audio|cross|indexer|mtp|encoder_attn",
 _PACKED = re.compile(r"\.(?:qweight|weight_packed|weight_scale|weight_scale_inv|SCB|absmax)$")
 
 
+class ProjectionsMissing(CheckpointError):
+    """The checkpoint names no query and key projections of a layer."""
+
+
 @dataclass(frozen=True, eq=False)
 class Projections:
     """The query and key projections of one layer; the first features of a head are those that rotate.
@@ -67,7 +71,7 @@ def read_projections(checkpoint: Checkpoint, model: ModelConfig, layer: int) -> 
     """Return the query and key projections of a layer, counted from 0.
 
     Raises SchemeArgumentError for a layer that the model has not, and CheckpointError where the layer has
-    no attention or the checkpoint no such projections, or projections of another width.
+    no attention or the checkpoint projections of another width, as ProjectionsMissing where it has none.
     """
     check_count("layer", layer, 0, model.layers - 1)
     kind = next(kind for kind in model.layer_kinds if layer in kind.layers)
@@ -82,7 +86,7 @@ def read_projections(checkpoint: Checkpoint, model: ModelConfig, layer: int) -> 
     else:
         query, key = names.find(_QUERIES), source.find(_KEYS) or source.find(_LATENT_KEYS)
         if query is None or key is None:
-            raise CheckpointError(names.why_none(checkpoint, layer))
+            raise ProjectionsMissing(names.why_none(checkpoint, layer))
         read = [query, key]
         latent = kind.facts.latent
         queries, keys, biases = (
@@ -94,6 +98,20 @@ def read_projections(checkpoint: Checkpoint, model: ModelConfig, layer: int) -> 
     return Projections(
         layer, queries, keys, *biases, scheme, kind.softmax_scale, bool(names.find(_NORMS)), tuple(read)
     )  # fmt: skip
+
+
+def projection_names(names: Iterable[str], layers: Collection[int] | None = None) -> list[str]:
+    """Return those names of tensors that `read_projections` reads for some layers, None for all."""
+    words = {*_QUERIES, *_KEYS, *_LATENT_KEYS, *_FUSED}
+    found = []
+    for name in names:
+        match = _LAYER.fullmatch(name)
+        if match is None or (layers is not None and int(match["layer"]) not in layers):
+            continue
+        module, _, part = match["after"].rpartition(".")
+        if part in ("weight", "bias") and module.rpartition(".")[2] in words:
+            found.append(name)
+    return found
 
 
 _Split = tuple[Tensor, Tensor, tuple[Tensor | None, Tensor | None]]

@@ -94,6 +94,9 @@ PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "layouts": ("check_my_encoding", {"part": "RoPE layouts"}),
     "decoding": ("check_my_encoding", {"part": "Position decoding"}),
     "logits": ("check_my_encoding", {"part": "Attention logits"}),
+    "checkpoint": ("inside_model", {"part": "Your checkpoint"}),
+    "captured": ("inside_model", {"part": "Captured queries and keys"}),
+    "learned table": ("inside_model", {"part": "Learned table"}),
 }
 
 

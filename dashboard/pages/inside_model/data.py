@@ -1,5 +1,6 @@
 """Numbers of Inside a model: bounds and contributions of pairs, and where heads look."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,10 +14,8 @@ from posenc.analysis import (
     AttentionUse,
     PairNorms,
     PairUse,
-    TableComparison,
     attention_use,
     attention_weights,
-    compare_with_sinusoidal,
     cut_pairs,
     pair_norms,
     pair_use,
@@ -29,11 +28,11 @@ from posenc.lab.shipped_models import (
     layer_projections,
     shipped_model,
 )
-from posenc.schemes import SCHEMES
-from posenc.schemes.learned import Learned
 from posenc.schemes.rope import Rope
 from posenc.text import count_of
 
+NO_TURN = "no full turn in training"
+MOST_DRAWN = 8  # heads of one chart
 # What a cut is called: its rule and the share of pairs that stays.
 CUTS = {
     "p-RoPE, fastest three quarters": ("fastest", 0.75),
@@ -118,60 +117,38 @@ def _inputs(run_id: str, index: int, times: int, reading: str) -> LayerInputs:
     return next(islice(layer_inputs(trained.model, trained.window(length), variant), index, None))
 
 
-@cached
-def table_of(run_id: str) -> TableComparison | None:
-    """Return a model's learned table beside the sinusoidal one, None for a model without such a table."""
-    scheme = shipped_model(run_id).model.scheme
-    return compare_with_sinusoidal(scheme.weight) if isinstance(scheme, Learned) else None
-
-
-def table_frame(comparison: TableComparison, column: str) -> pd.DataFrame:
-    """Return a line of the learned and one of the sinusoidal table. column: norms or similarity."""
-    shapes = {"learned": comparison.table, "sinusoidal": comparison.sinusoidal}
-    curves = {
-        kind: shape.norms if column == "norms" else shape.similarity
-        for kind, shape in shapes.items()
-    }
-    return frames.lines(
-        {kind: (np.arange(len(values)), values.numpy()) for kind, values in curves.items()}
-    )
-
-
-def components_table(comparison: TableComparison) -> pd.DataFrame:
-    """Return how much of the variance of each table its first components explain."""
-    shapes = {"learned": comparison.table, "sinusoidal": comparison.sinusoidal}
-    return pd.DataFrame(
-        [
-            {
-                "table": SCHEMES[kind].label,
-                **{f"PC{n + 1} (%)": 100 * float(shape.explained[n]) for n in range(3)},
-                "mean norm": float(shape.norms.mean()),
-            }
-            for kind, shape in shapes.items()
-        ]
-    )
-
-
 def head_names(count: int) -> tuple[str, ...]:
     """Return what the heads of a layer are called, counted from 1."""
     return tuple(f"head {head + 1}" for head in range(count))
 
 
-def pair_frame(values: torch.Tensor, first_slow: int | None) -> pd.DataFrame:
-    """Return a line per head over pairs. first_slow: the first pair without a full turn, None for none."""
+def drawn_heads(values: torch.Tensor, most: int = MOST_DRAWN) -> list[int]:
+    """Return which heads are drawn: all of a few, else some from the smallest value to the largest."""
+    order = values.argsort(stable=True)
+    return sorted(order[frames.evenly(len(values), most)].tolist())
+
+
+def pair_frame(
+    values: torch.Tensor, first_slow: int | None, heads: Collection[int] | None = None
+) -> pd.DataFrame:
+    """Return a line per head over pairs.
+
+    first_slow: the first pair without a full turn, None for none. heads: that are drawn, None for all.
+    """
     boundary = np.nan if first_slow is None else float(first_slow)
     pairs = np.arange(values.shape[1])
     parts = [
         {"name": name, "x": pairs, "y": row.numpy(), "boundary": boundary}
-        for name, row in zip(head_names(len(values)), values, strict=True)
+        for head, (name, row) in enumerate(zip(head_names(len(values)), values, strict=True))
+        if heads is None or head in heads
     ]
     return frames.stacked(parts, ["name", "x", "y", "boundary"])
 
 
-def distance_frame(use: AttentionUse, train_length: int) -> pd.DataFrame:
+def distance_frame(use: AttentionUse, train_length: int | None) -> pd.DataFrame:
     """Return a line per head over distances, and one of equal weights."""
     n = use.by_distance.shape[1]
-    boundary = float(train_length) if train_length < n else np.nan
+    boundary = float(train_length) if train_length and train_length < n else np.nan
     seen = np.arange(n - use.queries, n)  # positions of the queries
     even = np.array([np.mean(1 / (seen[seen >= distance] + 1)) for distance in range(n)])
     rows = {**dict(zip(head_names(len(use.by_distance)), use.by_distance.numpy(), strict=True))}
@@ -221,9 +198,9 @@ def readings_table(run_id: str, index: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cuts_table(norms: PairNorms, train_length: int) -> pd.DataFrame:
+def cuts_table(norms: PairNorms, train_length: int | None) -> pd.DataFrame:
     """Return which share of pairs and of bounds each cut takes."""
-    named = {"no full turn in training": slow_pairs(norms, train_length)}
+    named = {} if train_length is None else {NO_TURN: slow_pairs(norms, train_length)}
     named |= {name: cut_pairs(norms, rule, share) for name, (rule, share) in CUTS.items()}
     return pd.DataFrame(
         [
@@ -239,7 +216,9 @@ def cuts_table(norms: PairNorms, train_length: int) -> pd.DataFrame:
     )
 
 
-def first_slow(norms: PairNorms, train_length: int) -> int | None:
-    """Return the first pair that completes no turn in training, None where all do."""
+def first_slow(norms: PairNorms, train_length: int | None) -> int | None:
+    """Return the first pair that completes no turn in training, None where all do or nobody knows."""
+    if train_length is None:
+        return None
     slow = (~slow_pairs(norms, train_length).kept[0]).nonzero().flatten()
     return int(slow[0]) if len(slow) else None

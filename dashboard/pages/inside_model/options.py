@@ -1,14 +1,22 @@
-"""Options of Inside a model: which trained model, which layer, and how far and how it is evaluated."""
+"""Options of Inside a model: which part is open, which model and layer, how far and how it is evaluated."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+from dashboard import visitor_weights
+from dashboard.blocks import Changes
 from dashboard.settings.labelled import LabelledChoice
+from dashboard.visitor_files import NUMBERS_NAME
 from posenc import fields
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.shipped_models import shipped_models, shipped_specification
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.schemes.rope_scaling import AFTER_TRAINING
 
+SHIPPED, CHECKPOINT = "Models that ship", "Your checkpoint"
+CAPTURED, TABLE = "Captured queries and keys", "Learned table"
+MOST_LAYERS = 512  # of a visitor's model
 LENGTHS = ("1", "2", "4")  # evaluated tokens over the training length
 # How a model past its training length is evaluated, as the lab names it.
 READINGS = (TRAINED, *(AFTER_TRAINING[kind].scaling_name for kind in DEFAULT_SCALINGS))
@@ -38,8 +46,20 @@ MODELS = _models()
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which trained model is open, at which layer, and how it is evaluated."""
+    """Which part is open; which trained model, at which layer, and how it is evaluated; what was uploaded.
 
+    PARTS: of the page that need no upload, one after the other where it is written as files.
+    """
+
+    UNLINKED: ClassVar[tuple[str, ...]] = ("weights", "queries", "keys", "refused")
+    PARTS: ClassVar[Mapping[str, Changes]] = {part: {"part": part} for part in (SHIPPED, TABLE)}
+
+    part: str = fields.Choice(
+        options=(SHIPPED, CHECKPOINT, CAPTURED, TABLE),
+        label="Look at",
+        help="Small models that ship, the projections of your own checkpoint, queries and keys that you "
+        "captured, or a learned position table.",
+    ).field(SHIPPED)
     trained: str = LabelledChoice(
         options=tuple(MODELS),
         labels=MODELS,
@@ -60,3 +80,31 @@ class Options:
         label="Frequencies",
         help="Past its training length a model with RoPE can be evaluated with a scaling, untrained.",
     ).field(TRAINED)
+    of_layer: int = fields.IntRange(
+        low=1,
+        high=MOST_LAYERS,
+        label="Layer of your model",
+        help="Counted from 1, as on this page.",
+    ).field(1)
+    weights: str = fields.Word(
+        pattern=f"({visitor_weights.NAME})?", in_words="the name of an upload", label="Checkpoint"
+    ).field("")
+    queries: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Queries"
+    ).field("")
+    keys: str = fields.Word(
+        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Keys"
+    ).field("")
+    refused: str = fields.Word(
+        pattern="(?s).*", in_words="a part and a file", label="Refused"
+    ).field("")
+
+    @property
+    def mark(self) -> str:
+        """The beginning of the option `refused`, which counts while this part is shown."""
+        return f"{self.part}: "
+
+    @property
+    def refused_file(self) -> str:
+        """The file that cannot be read, "" for none, and once another part was chosen."""
+        return self.refused.removeprefix(self.mark) if self.refused.startswith(self.mark) else ""

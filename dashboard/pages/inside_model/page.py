@@ -1,5 +1,6 @@
 """Inside a model: which rotary pairs a trained model uses, and where its heads look."""
 
+from dataclasses import replace
 from functools import partial
 
 from dashboard.blocks import (
@@ -13,13 +14,11 @@ from dashboard.blocks import (
     Page,
     Text,
     Uses,
-    line_chart,
 )
 from dashboard.cache import cached
-from dashboard.charts import lines
-from dashboard.pages.inside_model import charts, data
+from dashboard.pages.inside_model import captured, charts, checkpoint, data, learned_table
 from dashboard.pages.inside_model.data import Heads, Pairs
-from dashboard.pages.inside_model.options import MODELS
+from dashboard.pages.inside_model.options import CAPTURED, CHECKPOINT, MODELS, SHIPPED, TABLE
 from dashboard.pages.inside_model.options import Options as Options
 from dashboard.script import whole_script
 from dashboard.settings import Setting
@@ -28,7 +27,6 @@ from posenc.analysis import attention_use, pair_norms, pair_use
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.shipped_models import shipped_model
 
-USES = Uses((), schemes=False)
 TITLE = "Inside a model"
 GUIDE = (
     "Left: the most that each rotary pair of a head can add to a logit, from the weights alone; the layer "
@@ -40,8 +38,7 @@ GUIDE = (
     "head spreads: e to the power of the entropy is that number. A large share on the first token means "
     "that a head parks its attention there (an attention sink: Xiao et al. 2023, arXiv 2309.17453).\n\n"
     "These are models of 3 layers and 0.6 million parameters. Barbero et al. 2024, arXiv 2410.06205, "
-    "figures 2 to 4, show the same norms of Gemma 7B: most lie in the slowest pairs. For a model of your "
-    "own, see `posenc.models.read_projections` in the code below."
+    "figures 2 to 4, show the same norms of Gemma 7B: most lie in the slowest pairs."
 )
 DEFINITION = Definition(
     r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "
@@ -80,9 +77,65 @@ if isinstance(spec.scheme, posenc.RopeConfig):
 """
 
 
-@cached
+PURPOSES = {
+    SHIPPED: "Small models that ship with posenc. Look at another part for a model of your own.",
+    CHECKPOINT: checkpoint.PURPOSE,
+    CAPTURED: captured.PURPOSE,
+    TABLE: learned_table.PURPOSE,
+}
+
+
+def uses(options: Options) -> Uses:
+    """Return what the part reads of a setting."""
+    names = {CHECKPOINT: ("model",), CAPTURED: ("model",), TABLE: ("learned_source",)}
+    itself = names.get(options.part, ())
+    return Uses(itself, schemes=False, drawn=itself)
+
+
+USES = uses
+
+
 def page(setting: Setting, options: Options) -> Page:
-    """Return the page; its numbers depend on the options alone."""
+    """Return the page; an upload may be gone, so the page itself is not cached."""
+    chosen: list[Block] = [Controls(("part",)), Text(PURPOSES[options.part], "caption")]
+    if options.part == SHIPPED:
+        return replace(_shipped(options), above=chosen)
+    if options.part == TABLE:
+        chosen.append(Controls(("learned_source",)))
+    else:
+        chosen += (checkpoint if options.part == CHECKPOINT else captured).above(options)
+    if options.refused_file:
+        headline = f"{plain(options.refused_file)} cannot be read."
+        return Page(title=TITLE, headline=headline, above=chosen)
+    if options.part == TABLE:
+        headline, blocks = learned_table.blocks(setting)
+        definition, guide = learned_table.DEFINITION, learned_table.GUIDE
+    else:
+        part = checkpoint if options.part == CHECKPOINT else captured
+        headline, blocks = part.blocks(setting, options)
+        definition, guide = DEFINITION, part.GUIDE
+    return Page(
+        title=TITLE,
+        headline=headline,
+        above=chosen,
+        blocks=blocks,
+        guide=guide,
+        definition=definition,
+        script=partial(_script_of, setting, options),
+    )
+
+
+def _script_of(setting: Setting, options: Options) -> str:
+    """Return the script of a part that reads the setting."""
+    if options.part == TABLE:
+        return learned_table.script(setting)
+    part = checkpoint if options.part == CHECKPOINT else captured
+    return part.script(setting, options)
+
+
+@cached
+def _shipped(options: Options) -> Page:
+    """Return the page of a model that ships; its numbers depend on the options alone."""
     specification = shipped_model(options.trained).specification
     place = options.trained, options.layer - 1, int(options.times), options.reading
     found, pairs = data.heads(*place), data.pairs(*place)
@@ -160,42 +213,20 @@ def _pairs(found: Pairs, options: Options, train_length: int) -> list[Block]:
     ]
 
 
-def _table(options: Options) -> list[Block]:
-    """Return norms and similarity of a learned table beside those of the sinusoidal table."""
-    comparison = data.table_of(options.trained)
-    if comparison is None:
-        return []
-    pictures: list[list[Block]] = [
-        [
-            Text(title, "heading"),
-            *line_chart(
-                key=column,
-                title=title,
-                frame=data.table_frame(comparison, column),
-                names=("learned", "sinusoidal"),
-                draw=partial(lines.by_offset, x_title=x_title, y_title=y_title, band=False),
-                columns={"x": x_title, "y": y_title},
-                sizes=MODELS[options.trained],
-            ),
-        ]
-        for column, title, x_title, y_title in (
-            ("norms", "Norm of each row", "position", "norm"),
-            ("similarity", "Similarity of rows", "distance", "mean cosine"),
-        )
-    ]
-    return [
-        Columns(pictures),
-        Findings("components", data.components_table(comparison)),
-        Link("pca"),
-    ]
-
-
 CUT_HELP = {
     "of the bounds (%)": "Share of the sum of all bounds of the layer that belongs to these pairs.",
     "without rotation": "p-RoPE: Barbero et al. 2024, arXiv 2410.06205. Partial rotary keeps pairs at even "
     "distances. A conversion to latent attention keeps the pairs with the largest norms of each head (Ji "
     "et al. 2025, arXiv 2502.14837).",
 }
+
+
+def _table(options: Options) -> list[Block]:
+    """Return norms and similarity of a model's learned table beside those of the sinusoidal table."""
+    comparison = learned_table.of_model(options.trained)
+    if comparison is None:
+        return []
+    return learned_table.pictures(comparison, MODELS[options.trained])
 
 
 def _heads(found: Heads, options: Options, train_length: int) -> list[Block]:
