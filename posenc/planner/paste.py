@@ -2,7 +2,8 @@
 
 vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension". Its --rope-scaling is
 gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays. Its context: config/model.py
-of 0.33.0, where YaRN's factor no longer multiplies max_position_embeddings, which must be the target.
+of 0.33.0, where YaRN's factor no longer multiplies max_position_embeddings, which must be the target; nor
+does any factor of a type with gemma3 in its name.
 SGLang: python/sglang/srt/utils/hf_transformers of sgl-project/sglang at 0067b4fe: overrides replace keys of
 the config (config.py); get_context_length multiplies by a factor only without the original length.
 Both compute LongRoPE's attention factor from their own context unless short_mscale and long_mscale name it:
@@ -38,6 +39,8 @@ _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_h
 _LONGROPE_IN_GGUF = ("phi3", "phimoe")  # whose attention factor it writes, too
 # Classes that vLLM's models/deepseek_v2.py serves, which makes YaRN of every rope_type but default.
 _YARN_IN_VLLM = ("DeepseekV2Config", "DeepseekV3Config", "DeepseekV32Config")
+# Types whose context vLLM's _get_and_verify_max_len does not multiply by a factor.
+_NOT_MULTIPLIED_IN_VLLM = ("gemma3_text",)
 # Types whose class leaves an absent head_dim null, which fails in some of transformers' scalings.
 _HEAD_DIM_UNSET = ("minimax", "ministral", "mixtral")
 
@@ -148,7 +151,8 @@ def _servers(
     if row_class in _YARN_IN_VLLM and rope_type not in ("default", "yarn"):
         return {}, Fact("read_as_yarn", {})
     keys = {"rope_parameters": block}
-    counted = config.kind == "rope_linear"  # both multiply the context by its factor
+    # Both multiply the context by the factor of linear scaling.
+    counted = config.kind == "rope_linear" and plan.model.read_as not in _NOT_MULTIPLIED_IN_VLLM
     overrides = _overrides(plan, keys if counted else keys | sizes)
     vllm = f"vllm serve MODEL --hf-overrides '{overrides}' --max-model-len {plan.target}"
     if len(plan.model.layer_kinds) > 1:

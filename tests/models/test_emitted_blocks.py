@@ -269,7 +269,8 @@ def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
     # vLLM sets a key at the top where the text model never looks (vllm-project/vllm 54289).
     overrides = json.loads(pasted.vllm.split("'")[1])
     parameters = pasted.rope_parameters["rope_parameters"]
-    assert overrides == {"text_config": {"rope_parameters": parameters}}
+    sizes = {"max_position_embeddings": TARGET}
+    assert overrides == {"text_config": {"rope_parameters": parameters} | sizes}
 
 
 def test_a_block_has_the_length_under_the_key_that_the_class_takes() -> None:
@@ -397,6 +398,17 @@ def test_vllm_command_holds_the_block_and_the_length_once(name: str) -> None:
     assert context * (block["factor"] if name == "linear" else 1) == TARGET
     if name == "yarn":
         assert block["original_max_position_embeddings"] * block["factor"] == TARGET
+
+
+def test_vllm_is_told_the_target_of_gemma_3_whose_factors_it_does_not_count() -> None:
+    """_get_and_verify_max_len of 0.33.0 leaves out every type with gemma3 in its name."""
+    found = plan_config(preset_config("gemma-3-4b"), 262_144, methods=["linear", "yarn"], scan=64)
+    for one in found.methods:
+        words = shlex.split(paste(found, one).vllm)
+        flags = dict(zip(words[3::2], words[4::2], strict=True))
+        text = json.loads(flags["--hf-overrides"])["text_config"]
+        assert int(flags["--max-model-len"]) <= text["max_position_embeddings"] == 262_144
+        assert text["rope_parameters"]["full_attention"]["factor"] > 1
 
 
 @pytest.mark.parametrize("name", ["linear", "yarn", "llama3"])
