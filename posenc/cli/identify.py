@@ -187,7 +187,10 @@ def _print_rotations(
         if match is not None:
             sentences = rotation_sentences(match, rotation.identified)
             belong = belong and match.belongs
-        values = {"vectors": name, "layout": rotation.layout, "rotated": rotation.features}
+        values = {
+            "vectors": name, "layout": rotation.layout, "rotated": rotation.features,
+            "permuted": rotation.permuted,
+        }  # fmt: skip
         if not as_json:
             click.echo(f"{name.capitalize()}: {layout_sentence(rotation)}")
         if rotation.cosines is not None and (result := rotation.identified) is not None:

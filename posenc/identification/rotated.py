@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
-from posenc.frequencies import Layout
+from posenc.frequencies import Layout, interleaved_to_half
 from posenc.hook_arguments import is_real, type_and_shape
 from posenc.identification.columns import MIN_ROWS
 from posenc.identification.facts import ModelMatch
@@ -39,7 +39,8 @@ class VectorRotation:
     width: features of a vector. layout: of the pairs, None if no layout keeps their norms. layout_after: of
     the pairs that come out. first, features: the first feature that is rotated, and how many are, one after
     the other. norm_change: for each layout, root mean square change of the pairs' norms over that of the
-    norms, after the common factor; {} if no feature changes. cosines, sines (positions, pairs): of the
+    norms, after the common factor; {} if no feature changes. permuted: features that change places together
+    on the way, from one layout to layout_after; 0 for none. cosines, sines (positions, pairs): of the
     angles, times the factor, in the narrowest format of the vectors, and identified: what these tables are;
     None without a layout. clockwise: whether the sines are those of minus the angles.
     """
@@ -50,6 +51,7 @@ class VectorRotation:
     layout_after: Layout | None = None
     first: int = 0
     features: int = 0
+    permuted: int = 0
     cosines: Float[Tensor, "t p"] | None = None
     sines: Float[Tensor, "t p"] | None = None
     identified: Identification | None = None
@@ -94,19 +96,45 @@ def rotation_of(before: Tensor, after: Tensor) -> VectorRotation:
         use[0]: min(off for (other, _), off in change.items() if other == use) for use in _USES[:2]
     }
     fitting = [key for key in change if change[key] <= FITS]
-    if not fitting:
-        return VectorRotation(width, norms)
     dtype = max(
         narrowest_format(x.flatten(0, 1)), narrowest_format(y.flatten(0, 1)), key=_precision
     )
     dtype = torch.bfloat16 if _precision(dtype) < _precision(torch.float32) else dtype
+    if not fitting:
+        return VectorRotation(width, norms) if start else _permuted(x, y, norms, dtype)
     use = min(fitting, key=lambda key: change[key])[0]
     for features in (features for other, features in fitting if other == use):
         tables = _cosines_and_sines(x, y, use, features, dtype)
         identified = _identified(*tables)
         if identified.known:
             break
-    return VectorRotation(width, norms, *use, start, features, *tables, identified)
+    return VectorRotation(width, norms, *use, start, features, 0, *tables, identified)
+
+
+def _permuted(
+    x: Float[Tensor, "h t d"], y: Float[Tensor, "h t d"], norms: dict[Layout, float],
+    dtype: torch.dtype,
+) -> VectorRotation:  # fmt: skip
+    """Return the rotation of features that change places first, as by weights that are converted.
+
+    Where the number of heads is wrong, the features of a part of a head change places, not of the whole.
+    """
+    width = x.shape[-1]
+    other: dict[Layout, Layout] = {"half": "interleaved", "interleaved": "half"}
+    for part in (part for part in range(width, 3, -1) if part % 2 == 0 == width % part):
+        to_half = interleaved_to_half(part)
+        orders: dict[Layout, Tensor] = {"interleaved": to_half.argsort(), "half": to_half}
+        for layout, order in orders.items():
+            moved = x[..., (torch.arange(0, width, part)[:, None] + order).flatten()]
+            if bool(((y - moved).abs() <= _UNCHANGED * x.abs().max()).all()):  # weights, say
+                return VectorRotation(width, norms, None, layout, permuted=part)
+            if _norm_change(moved, y, (layout, layout), width) <= FITS:
+                tables = _cosines_and_sines(moved, y, (layout, layout), width, dtype)
+                # Code that rotates the other layout does what the model does, if all places are right.
+                used = other[layout] if part == width else layout
+                rotation = VectorRotation(width, norms, used, layout, 0, width, part, *tables)
+                return replace(rotation, identified=_identified(*tables))
+    return VectorRotation(width, norms)
 
 
 def is_clockwise(schemes: Mapping[str, SchemeConfig | None]) -> bool:
@@ -121,6 +149,7 @@ class RotationMatch:
     belongs: whether they do, from any first position. tables: the comparison of the cosines and sines, None
     without any. wrong_layouts: the model's layouts where the vectors have another, features: rotated.
     other_way: whether the vectors turn against the model's direction. start: the first position.
+    permuted: whether features of a part of a head, not of the whole, change places before.
     """
 
     belongs: bool
@@ -129,6 +158,7 @@ class RotationMatch:
     features: int = 0
     other_way: bool = False
     start: int = 0
+    permuted: bool = False
 
 
 def match_rotation(
@@ -141,6 +171,8 @@ def match_rotation(
     schemes: of each kind of layer, by its name. positions: of the vectors, 0, 1, 2 ... by default.
     """
     rotation = rotation.as_in(schemes)
+    if 0 < rotation.permuted < rotation.width:
+        return RotationMatch(False, permuted=True)
     if rotation.cosines is None or rotation.sines is None or rotation.layout is None:
         return RotationMatch(False)
     cosines, sines, start = rotation.cosines, rotation.sines, 0

@@ -7,6 +7,8 @@ from posenc.identification.rotated import VectorRotation
 def layout_sentence(rotation: VectorRotation) -> str:
     """Return which features of vectors are rotated, and in which pairs."""
     layout, features, width = rotation.layout, rotation.features, rotation.width
+    if rotation.permuted:
+        return _permuted_sentence(rotation)
     if layout is None:
         if not rotation.norm_change:
             return "Nothing is rotated: no feature changes."
@@ -26,6 +28,20 @@ def layout_sentence(rotation: VectorRotation) -> str:
         share = f"the {'last' if first else 'first'} {features:,} of {width:,}"
     moved = "" if rotation.layout_after == layout else " They come out as halves."
     return f"The layout is {layout_words(layout, features)}; {share} features are rotated.{moved}"
+
+
+def _permuted_sentence(rotation: VectorRotation) -> str:
+    places = ("halves", "neighbours")
+    before, after = places if rotation.layout_after == "interleaved" else reversed(places)
+    where = f"over all {rotation.width:,} features"
+    if rotation.permuted < rotation.width:
+        where = (
+            f"in parts of {rotation.permuted:,}, not of {rotation.width:,}: weights are permuted with "
+            f"{rotation.width // rotation.permuted:,} times too many heads, such as those of queries in "
+            "place of those of keys"
+        )
+    turned = f"They are rotated as {after}." if rotation.layout else "Nothing is rotated."
+    return f"Features change places, from {before} to {after}, {where}. {turned}"
 
 
 def layout_words(layout: Layout, features: int) -> str:

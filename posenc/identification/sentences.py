@@ -295,6 +295,8 @@ def match_sentences(match: ModelMatch, result: Identification | None) -> list[st
 def rotation_sentences(match: RotationMatch, result: Identification | None) -> list[str]:
     """Return whether layers of a model rotate like vectors, the cause first where they do not."""
     tables = match.tables
+    if match.permuted:
+        return ["These vectors are not those of the model: its features stay in their places."]
     if tables is None or (match.belongs and tables.nearest is None):
         return ["These vectors are not those of the model's RoPE."]
     if match.start and not match.wrong_layouts:
