@@ -1,5 +1,6 @@
 """Facts of a comparison in words: causes of other positions, mistakes, factors, and deviations."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,8 @@ from posenc.identification.deviations import Deviation
 from posenc.identification.facts import Size
 from posenc.identification.positions import Cause
 from posenc.identification.table_words import FAULTS, order_words, recipe_words
-from posenc.identification.variants import Mistake
-from posenc.text import significant
+from posenc.identification.variants import Mistake, WrongPair
+from posenc.text import joined, significant
 
 _MOST_LISTED = 5  # rows, or columns, in one sentence
 
@@ -92,6 +93,10 @@ MISTAKES = {
     "reversed pairs": "the pairs are in reverse order, the slowest first",
     "constant": "every number is {0:.6g}",
     "exchanged": "sines and cosines have changed places in {0:,} of {1:,} pairs",
+    "single pairs": "{0} {1} by {2} radians a position, not by {3}",
+    "many pairs": "{0} turn by other angles, the first of them, pair {1}, by {2} radians a position, not "
+    "by {3}",
+    "pairs that do not turn": "{0} {1} not follow the scheme (largest difference {2}); all others do",
     "axes": "the axes of the pairs are {0}",
 }
 _WHOLE_PAIRS = {
@@ -125,10 +130,37 @@ def mistake_clause(mistake: Mistake) -> str:
             values = _WHOLE_PAIRS[bool(rounded)]
         case "another base", (_, _, _):
             word = "NTK base"
+        case "single pairs", (count, *pairs):
+            word, values = _single_pairs(count, pairs)
         case "axes", (in_turn,):
             ways = (_IN_SECTIONS, _IN_TURN) if in_turn else (_IN_TURN, _IN_SECTIONS)
             values = (f"{ways[0]}, where the scheme has them {ways[1]}",)
     return MISTAKES[word].format(*values)
+
+
+def _single_pairs(count: int, pairs: Sequence[WrongPair]) -> tuple[str, tuple[str, ...]]:
+    """Return the key in `MISTAKES` and the values of the clause on wrong pairs."""
+    many, single = len(pairs) > _MOST_LISTED, len(pairs) == 1
+    names = joined([f"{each.pair:,}" for each in pairs], "and")
+    subject = f"pair{'' if single else 's'} {names} of {count:,}"
+    if many:
+        subject = f"{len(pairs):,} of {count:,} pairs"
+    parts = {each.part for each in pairs}
+    if len(parts) == 1 and (part := parts.pop()):
+        subject, single = f"the {part} of {subject}", False
+    angles = [(each.turns_by, each.own) for each in pairs if each.turns_by is not None]
+    if len(angles) < len(pairs):
+        largest = significant(max(each.largest for each in pairs), 2)
+        return "pairs that do not turn", (subject, "does" if single else "do", largest)
+    closest = min(abs(angle - own) / max(abs(angle), abs(own)) for angle, own in angles)
+    digits = max(3, math.ceil(-math.log10(closest)) + 1)  # of which the last two differ or more
+    found, expected = (
+        [significant(angle, digits) for angle in each] for each in zip(*angles, strict=True)
+    )
+    if many:
+        return "many pairs", (subject, f"{pairs[0].pair:,}", found[0], expected[0])
+    verb = "turns" if single else "turn"
+    return "single pairs", (subject, verb, joined(found, "and"), joined(expected, "and"))
 
 
 def size_clause(size: Size) -> str:

@@ -14,7 +14,7 @@ from posenc.identification.facts import size_of
 from posenc.identification.frequency_fit import Hypothesis
 from posenc.identification.positions import Cause, cause_of
 from posenc.identification.scalings import USUAL_BASES, ntk_scalings
-from posenc.identification.search import Exponent, exponent_powers
+from posenc.identification.search import SHIFTED_EXPONENTS, Exponent, exponent_powers
 
 _PADDING_TOKEN = 1  # fairseq's padding_idx, whose row it sets to zero
 _MOST_LISTED = 5  # scalings that make the same numbers
@@ -155,8 +155,7 @@ def dim_of(table: TableInput, hypothesis: Hypothesis) -> int:
 
 def _shifted_exponent(hypothesis: Hypothesis, dim: int) -> Exponent | None:
     """Return the exponent that counts pairs from 1 or 1/2, if that is why all angles are smaller."""
-    shifted: tuple[tuple[int, Exponent], ...] = ((2, "2(m + 1)/d"), (1, "(2m + 1)/d"))
-    for shift, exponent in shifted:
+    for exponent, shift in SHIFTED_EXPONENTS:
         if math.isclose(abs(hypothesis.scale), hypothesis.base ** (-shift / dim), rel_tol=1e-5):
             return exponent
     return None

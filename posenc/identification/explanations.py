@@ -15,13 +15,14 @@ from posenc.identification.columns import Arrangement, TableInput
 from posenc.identification.facts import Arithmetic, LowAngles, SchemeMatch, size_of
 from posenc.identification.float32_code import float32_codes
 from posenc.identification.frequency_fit import (
+    Hypothesis,
     Precision,
     by_column,
     narrowest_format,
     one_rounding,
     rounding,
 )
-from posenc.identification.planes import exchanged_pairs, orders_of, planes_of
+from posenc.identification.planes import orders_of, planes_of
 from posenc.identification.positions import UNKNOWN, cause_of, recover_most
 from posenc.identification.predict import (
     Allowed,
@@ -32,6 +33,7 @@ from posenc.identification.predict import (
 )
 from posenc.identification.scalings import USUAL_BASES
 from posenc.identification.search import SEARCH_ROWS
+from posenc.identification.single_pairs import Planes, exchanged_pairs, wrong_pairs
 from posenc.identification.variants import (
     Mistake,
     Variant,
@@ -41,6 +43,7 @@ from posenc.identification.variants import (
     variants,
 )
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 _FEW_ROWS = 32  # most mistakes show in
@@ -69,10 +72,14 @@ class Explanations:
     def numbers(self) -> list[Variant]:
         """The scheme with one of its numbers changed."""
         bases = [*USUAL_BASES]
-        if type(self.scheme) is RopeConfig:
-            rows, start = self.source.columns[:SEARCH_ROWS], int(self.positions[0])
-            for order in (*self.orders, *self.wrong_orders):
-                bases += measured_base(rows, start, order, self.precision)
+        rows, start = self.source.columns[:SEARCH_ROWS], int(self.positions[0])
+        for order in (*self.orders, *self.wrong_orders):
+            config = self.scheme if isinstance(self.scheme, ScaledRopeConfig) else None
+            rough = Hypothesis(
+                order, self.scheme.base, start=start, size=self.own.factor,
+                config=config and config.at_length(self.length),
+            )  # fmt: skip
+            bases += measured_base(rough, rows, self.precision)
         return [*other_numbers(self.scheme, self.length, bases)]
 
     def result(self) -> SchemeMatch:
@@ -88,7 +95,7 @@ class Explanations:
         if bool((self.source.columns == value).all()):
             return replace(none, mistake=Mistake("constant", (value,)))
         explained = (
-            self._explained(none, self.orders) or self._low_angles(none) or self._exchanged(none)
+            self._explained(none, self.orders) or self._low_angles(none) or self._of_pairs(none)
         )
         if explained is not None:
             return explained
@@ -100,7 +107,7 @@ class Explanations:
             nearest = replace(none, wrong_layout=True, **self._first(order))
             if (layout := self._explained(nearest, [order], layout=True)) is not None:
                 return layout
-        return self._of_a_part(none) or moved or none
+        return self._of_a_part(none) or self._of_pairs(none, turning=False) or moved or none
 
     def _is_other_layout(self, order: Arrangement) -> bool:
         several = self.scheme.rotary_dim > 2  # of one pair, both layouts are the same
@@ -217,9 +224,10 @@ class Explanations:
         for dtype, order in itertools.product((torch.bfloat16, torch.float16), self.orders):
             columns = order.columns(self.count)
             recipe = TableRecipe(by_column(plain, columns), columns.sines, self.own.factor, dtype)
-            # Numbers may have as many bits less.
+            # Numbers may have as many bits less, or as few as those of the table.
             once = one_rounding(dtype, 0, self.own.factor)
-            allowed = Allowed(2 * once.number, 2 * once.share)
+            stored = one_rounding(self.dtype, 0, self.own.factor)
+            allowed = Allowed(2 * once.number, 2 * max(once.share, stored.share))
             few = slice(0, _FEW_ROWS)
             if any(
                 first_difference(self.source.columns[rows], recipe, self.positions[rows], allowed)
@@ -240,13 +248,14 @@ class Explanations:
             every = [order for order in every if order not in self.wrong_orders]
         return planes_of(self.source, every)
 
-    def _exchanged(self, none: SchemeMatch) -> SchemeMatch | None:
-        """Return in how many pairs sines and cosines have changed places."""
+    def _of_pairs(self, none: SchemeMatch, *, turning: bool = True) -> SchemeMatch | None:
+        """Return which pairs alone are wrong. turning: whether these must turn by some angle."""
         size, allowed = self.own.factor, self.precision.allowed(self.own.factor)
-        angles = self.positions.double().unsqueeze(1) * self.own.frequencies
-        for planes in self._planes(len(self.own.frequencies)):
-            if count := exchanged_pairs(planes, angles, size, allowed):
-                return replace(none, mistake=Mistake("exchanged", (count, angles.shape[1])))
+        for both in self._planes(len(self.own.frequencies)):
+            planes = Planes(*both, self.positions, self.own.frequencies, size, allowed)
+            mistake = exchanged_pairs(planes) or wrong_pairs(planes, turning=turning)
+            if mistake is not None:
+                return replace(none, mistake=mistake)
         return None
 
     def _moved(self, none: SchemeMatch) -> SchemeMatch | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from posenc.identification.columns import Arrangement, Columns
 from posenc.identification.predict import Allowed, TableRecipe, predict
 from posenc.identification.waves import Waves
-from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 
 ANGLE_ERROR = 5e-7  # relative, of an angle in float32
 _FITTED_ROWS = 128  # at most, of one step of least squares
@@ -42,14 +42,19 @@ class Hypothesis:
     scale: float = 1.0
     start: int = 0
     size: float = 1.0
-    config: RopeConfig | None = None
-    others: tuple[RopeConfig, ...] = ()
+    config: ScaledRopeConfig | None = None
+    others: tuple[ScaledRopeConfig, ...] = ()
 
     def frequencies(self, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequency of every column, radians per position, float64."""
         if self.config is None:
             return self.scale * self.base ** (-columns.exponents)
         return self.scale * by_column(self.config.frequencies().inv_freq, columns)
+
+    def with_base(self, base: float) -> "Hypothesis":
+        """Return the same hypothesis with another base."""
+        config = self.config and self.config.replace(base=base)
+        return replace(self, base=base, config=config)
 
 
 def by_column(frequencies: Float[Tensor, " p"], columns: Columns) -> Float[Tensor, " c"]:
@@ -119,9 +124,9 @@ def _step(
     step = torch.linalg.solve(normal, matrix.T @ residual) / norms
     # Steps are bounded, so that a rough start cannot leave the range of bases.
     log_base, log_scale = (max(-0.5, min(0.5, float(step[i]))) for i in (0, -1))
+    base = math.exp(max(1e-6, min(30.0, math.log(hypothesis.base) + log_base)))
     return replace(
-        hypothesis,
-        base=math.exp(max(1e-6, min(30.0, math.log(hypothesis.base) + log_base))),
+        hypothesis.with_base(base),
         scale=hypothesis.scale * math.exp(log_scale) if scaled else hypothesis.scale,
         size=max(1e-6, hypothesis.size + float(step[1])),
     )

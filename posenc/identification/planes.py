@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, TableInput
-from posenc.identification.predict import Allowed
 
 _COPIES = 0.02  # largest difference of the columns of one pair
 
@@ -44,22 +42,3 @@ def planes_of(source: TableInput, orders: Sequence[Arrangement]) -> Iterator[tup
         if key not in seen:
             seen.add(key)
             yield numbers[:, copies[0][0]], numbers[:, copies[1][0]]
-
-
-def exchanged_pairs(
-    planes: tuple[Tensor, Tensor], angles: Float[Tensor, "t p"], size: float, allowed: Allowed
-) -> int:
-    """Return in how many pairs sines and cosines have changed places, 0 unless all others are right.
-
-    angles: of every row and pair. size: of all numbers.
-    """
-    cosines, sines = planes
-    cos, sin = size * angles.cos(), size * angles.sin()
-
-    def are(numbers: Tensor, wave: Tensor) -> Tensor:
-        limit = allowed.number + allowed.angle * angles.abs() + allowed.share * wave.abs()
-        return ((numbers - wave).abs() <= limit).all(0)
-
-    right = are(cosines, cos) & are(sines, sin)
-    exchanged = are(cosines, sin) & are(sines, cos)
-    return int((exchanged & ~right).sum()) if bool((right | exchanged).all()) else 0

@@ -333,6 +333,10 @@ def rounder_bases(base: float, dim: int) -> list[float]:
     return [*[value for value in ordered if 1.0 < value <= 1e13], base]
 
 
+# Exponents that count pairs from 1, or from 1/2: of how many more features the exponent of a pair is.
+SHIFTED_EXPONENTS: tuple[tuple[Exponent, int], ...] = (("2(m + 1)/d", 2), ("(2m + 1)/d", 1))
+
+
 def exponent_powers(dim: int) -> list[tuple[Exponent, float]]:
     """Return the exponent 2m/d of 1/base, then others, and the power of the base that each is."""
     powers: list[tuple[Exponent, float]] = [("2m/d", 1.0), ("m/d", 0.5), ("4m/d", 2.0)]

@@ -1,40 +1,64 @@
 """The frequencies that mistakes in public code make of a scheme, each with its own width."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posenc.errors import ConfigError
-from posenc.identification.columns import Arrangement
 from posenc.identification.frequency_fit import (
     Hypothesis,
     Precision,
+    by_column,
     fit_line,
     refine,
     roundest_base,
 )
 from posenc.identification.scalings import USUAL_BASES, changed_scalings, ntk_scalings
-from posenc.identification.search import exponent_powers
+from posenc.identification.search import SHIFTED_EXPONENTS, exponent_powers
 from posenc.identification.waves import fit_waves
 from posenc.limits import MAX_POSITION
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.schemes.rope_scaling.base import RotationRampConfig, ScaledRopeConfig, blended
-from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, larger_base_divisors
+from posenc.schemes.rope_scaling.base import RotationRampConfig, ScaledRopeConfig
+from posenc.schemes.rope_scaling.ntk import (
+    RopeDynamicConfig,
+    RopeNtkConfig,
+    larger_base_divisors,
+)
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
+_MOST_STEPS = 8  # of a base, each with the scaling of the one before
+_SAME_BASE = 1e-6  # relative difference of bases, of which the second needs no further step
 _DIVISORS = (2, 3, 4, 5, 6, 8, 10, 16, 32, 64)
+
+
+Part = Literal["", "cosines", "sines"]
+
+
+class WrongPair(NamedTuple):
+    """A pair that is wrong by itself.
+
+    part: what of it is wrong, "" for both. turns_by: radians per position that make these numbers, negative
+    where sines are negated, None if none do. own: the scheme's. largest: the largest difference.
+    """
+
+    pair: int
+    part: Part
+    turns_by: float | None
+    own: float
+    largest: float
 
 
 class Mistake(NamedTuple):
     """A mistake in frequencies or columns: a word of `clauses.MISTAKES` and the values that it names."""
 
     word: str
-    values: tuple[RopeConfig | torch.dtype | str | float, ...] = ()
+    values: tuple[RopeConfig | torch.dtype | str | float | WrongPair, ...] = ()
 
 
 class Variant(NamedTuple):
@@ -78,11 +102,18 @@ def _other_numbers_of_scaling(scheme: RopeConfig, length: int) -> Iterator[Varia
 
 
 def _other_exponents(scheme: RopeConfig, length: int) -> Iterator[Variant]:
-    for exponent, power in exponent_powers(scheme.rotary_dim)[1:]:
-        with contextlib.suppress(ConfigError):
-            other = scheme.replace(base=scheme.base**power)
-            frequencies, factor = rope_frequencies(other, length=length)
-            yield Variant(Mistake("exponent", (exponent,)), frequencies, factor)
+    # Of a base that is scaled, the exponent is that of the larger one.
+    larger = isinstance(scheme, RopeNtkConfig)
+    plain = rope_frequencies(scheme, length=length)[0] if larger else scheme.unscaled().inv_freq
+    dim, factor = scheme.rotary_dim, scheme.attention_scaling()
+    of_exponents = [(exponent, plain**power) for exponent, power in exponent_powers(dim)[1:]]
+    if dim > 2:
+        of_exponents += [
+            (exponent, plain * plain[1] ** (shift / 2)) for exponent, shift in SHIFTED_EXPONENTS
+        ]
+    for exponent, frequencies in of_exponents:
+        scaled = frequencies if larger else _scaled(scheme.at_length(length), frequencies)
+        yield Variant(Mistake("exponent", (exponent,)), scaled, factor)
 
 
 def _other_bases(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Iterator[Variant]:
@@ -101,19 +132,29 @@ def _other_bases(scheme: RopeConfig, length: int, bases: Iterable[float]) -> Ite
 
 
 def measured_base(
-    table: Float[Tensor, "t c"], start: int, arrangement: Arrangement, precision: Precision
+    rough: Hypothesis, table: Float[Tensor, "t c"], precision: Precision
 ) -> list[float]:
-    """Return the base of the fewest digits that the columns of a plain rotary cache support, [] for none.
+    """Return the base of the fewest digits that the columns of a rotary cache support, [] for none.
 
-    start: position of row 0.
+    rough: order of columns, position of row 0, size, and the scaling that the cache has, if any.
     """
-    columns = arrangement.columns(table.shape[1])
-    line = fit_line(fit_waves(table), columns)
-    if line is None:
-        return []
-    rough = Hypothesis(arrangement, line[0], start=start)
-    refined = refine(rough, table, columns, scaled=False)
-    return [roundest_base(refined, table, columns, precision)]
+    columns, waves = rough.arrangement.columns(table.shape[1]), fit_waves(table)
+    with contextlib.suppress(ConfigError):  # of a base that no scheme has
+        for _ in range(_MOST_STEPS):
+            # A scaling is undone as it is at the base of the step before, which its ramp may depend on.
+            undone = waves
+            if rough.config is not None:
+                divisors = by_column(rough.config.divisors(), columns).nan_to_num(posinf=0.0)
+                undone = waves._replace(theta=waves.theta * divisors)
+            line = fit_line(undone, columns)
+            if line is None:
+                return []
+            if math.isclose(line[0], rough.base, rel_tol=_SAME_BASE):
+                break
+            rough = rough.with_base(line[0])
+        refined = refine(rough, table, columns, scaled=False)
+        return [roundest_base(refined, table, columns, precision)]
+    return []
 
 
 def _divided(scheme: RopeConfig, length: int) -> Iterator[Variant]:
@@ -155,15 +196,7 @@ def _of_scaling(
     yield Mistake("short texts", (length,)), rope_frequencies(scheme, length=1)[0]
     yield Mistake("long texts", (length,)), rope_frequencies(scheme, length=MAX_POSITION)[0]
     yield Mistake("scaled twice", (scheme,)), expected.square() / plain
-    if isinstance(
-        scheme, RotationRampConfig
-    ):  # whose pairs are chosen by the frequencies it is given
-        low, high = (getattr(scheme, name) for name in scheme.ramp)
-        turns = trained * expected / (2 * torch.pi)
-        share = (
-            ((turns - low) / (high - low)).clamp(0, 1) if high > low else (turns >= low).double()
-        )
-        yield Mistake("scaled twice", (scheme,)), expected / blended(share, factor)
+    yield Mistake("scaled twice", (scheme,)), _scaled(scheme.at_length(length), expected)
     yield Mistake("every frequency divided", (factor, scheme)), plain / factor
     if trained and trained * factor <= MAX_POSITION:
         longer = scheme.replace(trained_length=int(trained * factor))
@@ -177,6 +210,13 @@ def _of_scaling(
             Mistake("another length", (reached, length)),
             rope_frequencies(scheme, length=reached)[0],
         )
+
+
+def _scaled(scheme: RopeConfig, frequencies: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
+    """Return other frequencies than the scheme's plain ones, scaled as it scales these."""
+    if isinstance(scheme, RotationRampConfig):  # which chooses pairs by the frequencies it is given
+        return frequencies / scheme.divisors_of(frequencies)
+    return frequencies / scheme.divisors() if isinstance(scheme, ScaledRopeConfig) else frequencies
 
 
 def _of_width(

@@ -37,10 +37,19 @@ def positions(rows: int) -> Tensor:
     return torch.arange(rows, dtype=torch.float64)[:, None]
 
 
-def yarn(dim: int, base: float, factor: float, trained: int, *, whole: bool = True) -> Tensor:
+def yarn(
+    dim: int,
+    base: float,
+    factor: float,
+    trained: int,
+    *,
+    whole: bool = True,
+    of: Tensor | None = None,
+) -> Tensor:
     """Frequencies of Peng et al. 2023 as in their code, with their 32 and 1 turns, written again.
 
-    whole: whether the ends of the ramp are rounded to whole pairs, as by `truncate`.
+    whole: whether the ends of the ramp are rounded to whole pairs, as by `truncate`. of: the frequencies
+    that are scaled, in place of those of the base.
     """
     turns = [
         dim * math.log(trained / (turn * 2 * math.pi)) / (2 * math.log(base)) for turn in (32, 1)
@@ -49,7 +58,7 @@ def yarn(dim: int, base: float, factor: float, trained: int, *, whole: bool = Tr
         turns = [math.floor(turns[0]), math.ceil(turns[1])]
     low, high = max(turns[0], 0), min(turns[1], dim - 1)
     ramp = ((torch.arange(dim // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
-    inv_freq = plain(dim, base)
+    inv_freq = plain(dim, base) if of is None else of
     return inv_freq / factor * ramp + inv_freq * (1 - ramp)
 
 
@@ -271,6 +280,24 @@ def exchanged(pairs: int) -> Tables:
     cos, sin = turned(rows(range(64)))
     columns = rows(range(pairs), range(64, 64 + pairs))
     cos[:, columns], sin[:, columns] = sin[:, columns].clone(), cos[:, columns].clone()
+    return cos, sin
+
+
+EVEN = torch.arange(0, 128, 2, dtype=torch.float64)
+
+
+def changed(factors: Mapping[int, float]) -> Tensor:
+    """Frequencies of ROPE, those of some pairs multiplied."""
+    theta = plain(128, 1e4)
+    for pair, factor in factors.items():
+        theta[pair] *= factor
+    return theta
+
+
+def with_sines(pair: int, sines: Tensor) -> Tables:
+    """Tables of 64 positions with other sines of one pair."""
+    cos, sin = turned(torch.arange(64))
+    sin[:, pair] = sin[:, pair + 64] = sines
     return cos, sin
 
 
@@ -522,6 +549,64 @@ CASES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     "exponent m/d": (
         turned(torch.arange(200), plain(128, 1e4).sqrt()), ROPE, None,
         "exponent", "The exponents are m/d in place of 2m/d",
+    ),
+    **{
+        f"exponent {exponent} of {scheme.label}": (
+            turned(torch.arange(200), scale(1e6 ** -(steps / 128)), size), scheme, None,
+            "exponent", f"The exponents are {exponent} in place of 2m/d",
+        )
+        for exponent, steps in (("2(m + 1)/d", EVEN + 2), ("(2m + 1)/d", EVEN + 1), ("m/d", EVEN / 2))
+        for scheme, scale, size in (
+            (ROPE.replace(base=1e6), lambda theta: theta, 1.0),
+            (QWEN_YARN, lambda theta: yarn(128, 1e6, 4.0, 32_768, of=theta), SIZE_4),
+            (LLAMA3.replace(base=1e6), llama3, 1.0),
+            (LINEAR.replace(base=1e6), lambda theta: theta / 2.5, 1.0),
+        )
+    },
+    "an unusual base under YaRN": (
+        turned(torch.arange(300), yarn(128, 12_345.0, 4.0, 32_768), SIZE_4), QWEN_YARN, None,
+        "another base", "The base is 12,345, where the scheme has 1,000,000.",
+    ),
+    "an unusual base under Llama 3's scaling": (
+        turned(torch.arange(300), llama3(plain(128, 12_345.0))), LLAMA3, None,
+        "another base", "The base is 12,345, where the scheme has 500,000.",
+    ),
+    "an unusual base under position interpolation": (
+        turned(torch.arange(300), plain(128, 777.25) / 2.5), LINEAR, None,
+        "another base", "The base is 777.25, where the scheme has 10,000.",
+    ),
+    "an unusual base under dynamic NTK, and its factor missing": (
+        turned(torch.arange(300), plain(64, 12_345.0)), DYNAMIC, None,
+        "another base", "The base is 12,345, where the scheme has 10,000.",
+    ),
+    "one pair at another frequency": (
+        turned(torch.arange(300), changed({9: 2.0})), ROPE, None, "single pairs",
+        "Pair 9 of 64 turns by 0.548 radians a position, not by 0.274.",
+    ),
+    "pairs that stand still or turn too fast": (
+        turned(torch.arange(300), changed({3: 0.0, 40: 1.5})), ROPE, None, "single pairs",
+        "Pairs 3 and 40 of 64 turn by 0 and 0.00474 radians a position, not by 0.649 and 0.00316.",
+    ),
+    "a pair that turns a little faster": (
+        turned(torch.arange(300), changed({20: 1.0004})), ROPE, None, "single pairs",
+        "Pair 20 of 64 turns by 0.056257 radians a position, not by 0.056234.",
+    ),
+    "six pairs of 64": (
+        turned(torch.arange(300), changed(dict.fromkeys(range(10, 16), 3.0))), ROPE, None, "single pairs",
+        "6 of 64 pairs turn by other angles, the first of them, pair 10, by 0.711 radians a position, not "
+        "by 0.237.",
+    ),
+    "sines of the next pair": (
+        with_sines(7, turned(torch.arange(64))[1][:, 8]), ROPE, None, "single pairs",
+        "The sines of pair 7 of 64 turn by 0.316 radians a position, not by 0.365.",
+    ),
+    "a pair that turns the other way": (
+        with_sines(7, -turned(torch.arange(64))[1][:, 7]), ROPE, None, "single pairs",
+        "Pair 7 of 64 turns by -0.365 radians a position, not by 0.365.",
+    ),
+    "sines of a pair that are no wave": (
+        with_sines(7, torch.zeros(64).index_fill(0, torch.tensor([5]), 1.0)), ROPE, None, "single pairs",
+        "The sines of pair 7 of 64 do not follow the scheme (largest difference 1); all others do.",
     ),
     **{
         f"sines and cosines exchanged in {pairs} pairs": (

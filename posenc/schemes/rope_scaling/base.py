@@ -169,8 +169,12 @@ class RotationRampConfig(ScaledRopeConfig):
             )
 
     def divisors(self) -> Float[Tensor, " pairs"]:
+        return self.divisors_of(self.unscaled().inv_freq)
+
+    def divisors_of(self, frequencies: Float[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+        """Return the divisors of frequencies in radians per position, float64."""
         low, high = (getattr(self, name) for name in self.ramp)
-        rotations = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
+        rotations = self.trained_length * frequencies / (2 * math.pi)
         if low == high:  # as in Llama 4 Scout
             return blended((rotations >= low).double(), self.factor)
         return blended(((rotations - low) / (high - low)).clamp(0, 1), self.factor)
