@@ -66,7 +66,7 @@ class _Text(click.Path):
     "--task",
     default=Language.kind,
     type=click.Choice(list(TASKS)),
-    help=f"What is learned. {_SIZES} have sizes and steps of their own, where no option gives them.",
+    help=f"What is learned. Where no option gives them, {_SIZES} have sizes, steps and rates of their own.",
 )
 @click.option("--seeds", default=1, type=click.IntRange(1, MAX_SEEDS), help="Seeds 0, 1, ...")
 @click.option("--train-length", default=64, help=f"Of a training sequence, in tokens; {_UNITS}.")

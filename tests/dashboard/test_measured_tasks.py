@@ -9,7 +9,12 @@ import pytest
 from dashboard import runs
 from dashboard.blocks import Chart, Findings, Page
 from dashboard.pages.extrapolation.page import Options, page
+from dashboard.pages.train.plan import Options as TrainOptions
+from dashboard.pages.train.plan import runs_of
 from dashboard.settings import Setting
+from dashboard.settings.labelled import labels_of
+from posenc import fields
+from posenc.errors import ConfigError
 from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import comparison
@@ -17,7 +22,7 @@ from posenc.lab.tasks import TASKS, FlipFlop
 from tests.dashboard.called_pages import block_of, data, texts
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import as_read
-from tests.lab.small_runs import small_spec
+from tests.lab.small_runs import CORPUS, small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 MEASURED = "measured"
@@ -117,3 +122,17 @@ def test_runs_of_every_task_have_a_page(kind: str, store: Store) -> None:
     assert found.headline.count("RoPE") >= 1
     assert drawn(found).title == f"Models trained on: {task.label}, 16 {task.unit}s"
     assert any(f"Task: {task.learns}, trained on" in text for text in said(found))
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_train_plans_runs_of_every_task_under_its_name(kind: str) -> None:
+    options = TrainOptions(task=kind, run_length=16)
+    corpus = CORPUS if kind == "language" else None
+    (planned,) = runs_of(Setting(schemes=("rope",)), options, corpus)
+    assert (planned.task, planned.train_length) == (kind, 16)
+    rule = fields.rules(options)["task"]
+    assert isinstance(rule, fields.Choice)
+    assert labels_of(rule)[kind] == TASKS[kind].label.lower()
+    if TASKS[kind].most < 256:
+        with pytest.raises(ConfigError, match=f"at most {TASKS[kind].most} for the task {kind}"):
+            runs_of(Setting(schemes=("rope",)), replace(options, run_length=256), corpus)

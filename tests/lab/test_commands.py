@@ -38,10 +38,11 @@ from tests.dashboard.shipped_runs import shipped_runs
 from tests.lab.small_runs import SIZES, sentences
 from tests.lab.worker_processes import PATIENCE, ROOT, wait
 
-FAST = [
-    "--width", "16", "--layers", "1", "--heads", "2", "--train-length", "16", "--steps", "6",
-    "--batch", "4", "--longest", "4", "--segments", "8", "--learning-rate", "0.01",
+SMALL = [
+    "--width", "16", "--heads", "2", "--train-length", "16", "--batch", "4", "--longest", "4",
+    "--segments", "8", "--learning-rate", "0.01",
 ]  # fmt: skip
+FAST = [*SMALL, "--layers", "1", "--steps", "6"]
 
 
 @pytest.fixture(autouse=True)
@@ -222,21 +223,8 @@ def test_other_tasks_need_no_text(task: str) -> None:
 
 
 def test_steps_may_be_repeated_and_a_task_brings_its_sizes() -> None:
-    sizes = [word for word in FAST if word not in ("--layers", "--steps", "6")]
-    sizes.remove("1")
-    words = [
-        "--task",
-        "flip_flop",
-        "--scheme",
-        "none",
-        "--steps",
-        "1",
-        "--steps",
-        "2",
-        "--steps",
-        "2",
-    ]
-    result = run("train", *sizes, *words)
+    steps = [word for number in ("1", "2", "2") for word in ("--steps", number)]
+    result = run("train", *SMALL, *steps, "--task", "flip_flop", "--scheme", "none")
     assert result.exit_code == 0, result.output
     asked = sorted((found.specification for found in Store()), key=lambda one: one.steps)
     assert [one.steps for one in asked] == [1, 2]
@@ -455,8 +443,8 @@ def group_exists(group: int) -> bool:
 def test_interrupted_parallel_train_ends_its_processes_and_keeps_checkpoints() -> None:
     steps = 20_000
     process = subprocess.Popen(
-        [sys.executable, "-m", "posenc", "train", "--text", "text.txt", *FAST, "--scheme", "rope",
-         "--steps", str(steps), "--seeds", "4", "--workers", "2"],
+        [sys.executable, "-m", "posenc", "train", "--text", "text.txt", *SMALL, "--layers", "1",
+         "--scheme", "rope", "--steps", str(steps), "--seeds", "4", "--workers", "2"],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
         stderr=subprocess.DEVNULL,
         # As at a terminal, though these tests may run in the background, where it is ignored.

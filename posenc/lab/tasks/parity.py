@@ -1,7 +1,8 @@
 """The parity of bits, step by step, with or without index hints."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,10 @@ class Parity(Questions):
     learns: ClassVar[str] = "the parity of bits, step by step"
     unit: ClassVar[str] = "bit"
     vocabulary: ClassVar[int] = 6
+    sizes: ClassVar[Mapping[str, Any]] = {
+        "train_length": 16, "steps": (2_500,), "widths": (64,), "layers": 2, "heads": 4,
+        "learning_rate": 3e-3,
+    }  # fmt: skip
     x: ClassVar[str] = "bits"
     y: ClassVar[str] = "answers without an error"
     about: ClassVar[str] = (
