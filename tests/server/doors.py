@@ -21,6 +21,7 @@ import safetensors.torch
 import torch
 from click.testing import CliRunner
 
+from dashboard import visitor_weights
 from dashboard.settings import ChosenModel, chosen_model
 from dashboard.training_text import TrainingText
 from posenc.__main__ import main
@@ -36,10 +37,19 @@ from posenc.lab.corpus import Corpus
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import read_text
+from posenc.models import Projections, read_config, read_projections
 from posenc.models.config_json import read_object
 from posenc.models.config_token import config_token
 
 RUN_ID = "0123456789abcdef0123"  # of a file in a store without a run
+# Of a model whose one layer has 2 heads of 4 features, and as many heads of keys.
+HEADS, HEAD_DIM = 2, 4
+SMALL_MODEL = {
+    "model_type": "llama", "hidden_size": 8, "num_attention_heads": HEADS, "head_dim": HEAD_DIM,
+    "num_key_value_heads": HEADS, "num_hidden_layers": 1, "max_position_embeddings": 64,
+    "rope_theta": 1e4,
+}  # fmt: skip
+PROJECTION = "layers.0.self_attn.{}_proj.weight"
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,22 @@ def _command(*words: str) -> Callable[[bytes, Path], object]:
     return enter
 
 
+def _of_small_model(*words: str) -> Callable[[bytes, Path], object]:
+    """Return the door of a command that takes CONFIG, too."""
+
+    def enter(content: bytes, path: Path) -> object:
+        config = path.parent / "small.json"
+        config.write_text(json.dumps(SMALL_MODEL))
+        return _command(*(word.replace("CONFIG", str(config)) for word in words))(content, path)
+
+    return enter
+
+
+def _visitors_projections(content: bytes) -> object:
+    held = visitor_weights.of_file("model.safetensors", content, None)
+    return read_projections(held.checkpoint, read_config(SMALL_MODEL), 0)
+
+
 def _same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     """Equal as float32 numbers, NaN where there is NaN."""
     left, right = ours.to(torch.float32), theirs.to(torch.float32).reshape(ours.shape)
@@ -186,6 +212,39 @@ def check_output(content: bytes, read: object) -> None:
     assert read.replace("\n", "").isprintable()  # else it might control the terminal
 
 
+def check_projections(content: bytes, read: object) -> None:
+    assert isinstance(read, Projections)
+    held = safetensors.torch.load(content)
+    for name, weight in zip(read.tensors, (read.queries, read.keys), strict=True):
+        assert _same(weight, held[name])
+
+
+def check_pairs(content: bytes, read: object) -> None:
+    """Every bound is the product of two singular values over the root of the head's width."""
+    assert isinstance(read, str)
+    (told,) = json.loads(read)
+    held = [safetensors.torch.load(content)[name].double().numpy() for name in told["tensors"]]
+    for head, bounds in enumerate(told["bounds"]):
+        for pair, bound in enumerate(bounds):
+            rows = [head * HEAD_DIM + pair, head * HEAD_DIM + pair + HEAD_DIM // 2]
+            norms = [np.linalg.svd(part[rows], compute_uv=False)[0] for part in held]
+            np.testing.assert_allclose(bound, norms[0] * norms[1] / HEAD_DIM**0.5, rtol=1e-9)
+
+
+def check_attention(content: bytes, read: object) -> None:
+    """Keys are the queries, so that the length of each pair's part is the same in both."""
+    assert isinstance(read, str)
+    told = json.loads(read)
+    array = np.load(io.BytesIO(content), allow_pickle=False).astype(np.float32)
+    vectors = array.reshape(-1, *array.shape[-2:])
+    assert told["tokens"] == vectors.shape[1]
+    np.testing.assert_array_less(told["entropy"], np.log(vectors.shape[1]) + 1e-9)
+    half = HEAD_DIM // 2
+    for head, lengths in enumerate(told["query_lengths"]):
+        parts = np.hypot(vectors[head, :, :half], vectors[head, :, half:]).astype(float)
+        np.testing.assert_allclose(lengths, parts.mean(0), rtol=1e-5, atol=1e-30)
+
+
 _TABLE_OF_RUN = _of_run(lambda _: named_table(f"run-{RUN_ID}"))
 _PARAMETERS = _of_run(lambda _: run_parameters(f"run-{RUN_ID}", "learned"))
 DOORS = (
@@ -203,7 +262,14 @@ DOORS = (
     Door("inspect", "config", _command("inspect", "FILE"), check_output),
     Door("plan", "config", _command("plan", "FILE", "--context", "65536"), check_output),
     Door("identify", "numbers", _command("identify", "FILE"), check_output),
-)
+    Door("pairs", "projections", _of_small_model("pairs", "FILE", "--config", "CONFIG", "--json"),
+         check_pairs),
+    Door("visitor's projections", "projections", lambda given, _: _visitors_projections(given),
+         check_projections),
+    Door("attention", "vectors",
+         _of_small_model("attention", "FILE", "FILE", "--config", "CONFIG", "--json"),
+         check_attention),
+)  # fmt: skip
 
 
 _TYPE_NAME = re.compile(

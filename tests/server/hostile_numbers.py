@@ -21,7 +21,7 @@ from posenc.tables import rope_tables
 from tests.lab.small_runs import sentences, small_spec
 from tests.library.crafted_files import npy
 from tests.library.hostile_checkpoints import HostileFile
-from tests.server.doors import RUN_ID
+from tests.server.doors import HEAD_DIM, PROJECTION, RUN_ID
 
 
 def npy_header(text: str, version: bytes = b"\x01\x00", body: bytes = b"") -> bytes:
@@ -205,6 +205,14 @@ def good_files() -> dict[str, list[bytes]]:
         "text": [sentences()[:24_000], ("\xe4\u20ac\U0001f600 " * 3_000).encode()],
         "run": [to_parquet(run), to_parquet(learned)],
         "parameters": [save({"scheme.weight": table}, names)],
+        "projections": [
+            save({PROJECTION.format(part): table[:8].astype(kind) for part in "qk"})
+            for kind in (np.float32, np.float16)
+        ],
+        "vectors": [
+            npy(table[:, :HEAD_DIM]),
+            npy(np.stack((table[:, :HEAD_DIM], table[:, HEAD_DIM:])).astype(np.float64)),
+        ],
     }  # fmt: skip
 
 

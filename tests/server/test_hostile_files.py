@@ -32,6 +32,7 @@ from tests.server.hostile_numbers import (
 # Doors as visitors use them, without the shape checks of a test run.
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
+SAFETENSORS = ("checkpoint", "parameters", "projections")  # kinds of .safetensors files
 OWN_DOOR = {"numbers": "Check my encoding", "config": "config", "run": "run"}
 
 
@@ -74,7 +75,7 @@ def test_good_files_are_read_and_files_of_other_kinds_answered(door: Door, place
     for files in hostile_files().values():
         for file in files[:: max(1, len(files) // 6)]:
             sentence = answered(door, file.content, place)
-            if door.kind in ("checkpoint", "parameters") and not library_accepts(file.content):
+            if door.kind in SAFETENSORS and not library_accepts(file.content):
                 assert sentence is not None, file.label
 
 
@@ -136,8 +137,8 @@ def test_text_beyond_the_cap_is_not_read(tmp_path: Path) -> None:
 
 
 def test_checkpoint_cut_short_is_refused_at_every_door(tmp_path: Path) -> None:
-    content = good_files()["parameters"][0]
-    for door in (door for door in DOORS if door.kind in ("checkpoint", "parameters")):
+    for door in (door for door in DOORS if door.kind in SAFETENSORS):
+        content = good_files()["projections" if door.kind == "projections" else "parameters"][0]
         for end in range(0, len(content), 150):
             assert answered(door, content[:end], tmp_path) is not None, (door.name, end)
 
