@@ -18,7 +18,7 @@ _COMMANDS = {
     "protocol": "posenc.cli.protocol:run_protocol",
     "runs": "posenc.cli.runs:list_runs",
     "export": "posenc.cli.runs:export_runs",
-    "inspect": "posenc.cli.plan:inspect_config",
+    "inspect": "posenc.cli.inspect:inspect_config",
     "plan": "posenc.cli.plan:plan_context",
     "identify": "posenc.cli.identify:identify_table",
     "engines": "posenc.cli.engines:compare_engines",

@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc import limits
 from posenc.analysis.captured import CapturedUse, by_head, captured_use
 from posenc.checkpoints.array_files import read_number_table
-from posenc.cli.plan import UsageError, read_model
+from posenc.cli.models import UsageError, read_model
 from posenc.models import LayerKind, ModelConfig
 from posenc.text import significant
 

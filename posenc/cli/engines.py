@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from posenc import limits
-from posenc.cli.plan import UsageError, _print_list, _print_table
+from posenc.cli.models import UsageError, print_list, print_table
 from posenc.errors import PosencError
 from posenc.models.config_comparison import compare_configs, comparison_sentences
 from posenc.models.config_json import read_object
@@ -87,11 +87,11 @@ def _answer(
         return {"assumption": model.assumption} | readings_record(readings, model.read_as)
     if model.assumption:
         click.echo(f"{model.assumption}\n")
-    _print_table(engine_rows(readings))
-    _print_list(
+    print_table(engine_rows(readings))
+    print_list(
         "Differences from transformers 5, marked with *", difference_sentences(readings) or [_SAME]
     )
-    _print_list("Sources", source_lines(readings, model.read_as))
+    print_list("Sources", source_lines(readings, model.read_as))
     return {}
 
 
@@ -107,7 +107,7 @@ def _comparison(
     if as_json:
         sentences = comparison_sentences(found)
         return {"against": [asdict(each) for each in found], "against_words": sentences}
-    _print_list("This config against the other", comparison_sentences(found))
+    print_list("This config against the other", comparison_sentences(found))
     return {}
 
 

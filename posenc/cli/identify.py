@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.cli.identify_logits import print_bias, print_logits
-from posenc.cli.plan import UsageError, read_model
+from posenc.cli.models import UsageError, read_model
 from posenc.device import fixed_threads
 from posenc.identification import Identification, identify, match_model, match_rotation, rotation_of
 from posenc.identification.columns import TableInput

@@ -7,7 +7,7 @@ import click
 from torch import Tensor
 
 from posenc.checkpoints.array_files import read_array
-from posenc.cli.plan import UsageError
+from posenc.cli.models import UsageError
 from posenc.logits.bias import match_bias
 from posenc.logits.bias_sentences import bias_record, bias_sentences
 from posenc.logits.match import match_logits, nearest

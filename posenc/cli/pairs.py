@@ -9,7 +9,7 @@ import click
 
 from posenc.analysis import PairNorms, cut_pairs, pair_norms, slow_pairs
 from posenc.checkpoints.sharded import hub_checkpoint, local_checkpoint
-from posenc.cli.plan import UsageError, read_model
+from posenc.cli.models import UsageError, read_model
 from posenc.models import ModelConfig, Projections, read_projections
 from posenc.schemes.rope import RopeConfig
 from posenc.text import significant

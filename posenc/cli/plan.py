@@ -1,30 +1,33 @@
-"""`posenc inspect` and `posenc plan`: read a config.json."""
+"""`posenc plan`: what a longer context takes for a model."""
 
 import json
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
-from posenc import limits
 from posenc.analysis.base_search import MAX_LENGTH
+from posenc.cli.memory import print_budget
+from posenc.cli.models import (
+    AS_JSON,
+    ASSUME,
+    CONFIG,
+    UsageError,
+    print_assumptions,
+    print_list,
+    print_table,
+    read_model,
+)
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
-from posenc.models import read_config
-from posenc.models.model_config import ModelConfig, full_cache_note
+from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     METHODS,
     RANKING,
     RANKING_RULES,
     ContextPlan,
-    MemoryBudget,
     advice_of,
     assumed_sentences,
     at_inference,
     budget_record,
-    budget_rows,
-    budget_sentence,
     layer_notes,
     left_out_sentences,
     length_rows,
@@ -36,60 +39,18 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
-from posenc.planner.memory import not_counted
 from posenc.planner.methods import CONFIGURED, DEFAULT_METHODS, NAMES, UNSCALED
 from posenc.planner.recommendation import bound_sentence, precision_sentence, suggested
-from posenc.planner.record import model_record, plan_record
-from posenc.planner.tables import EXPLAINED, layer_rows, ranked
+from posenc.planner.record import plan_record
+from posenc.planner.tables import EXPLAINED, ranked
 from posenc.schemes.rope import RopeConfig
-from posenc.text import joined, printable_name, significant, with_advanced
-
-_CONFIG = click.argument("config", metavar="CONFIG.JSON")
-_ASSUME = click.option(
-    "--assume",
-    metavar="TYPE",
-    help="Read a config that would be refused as this model type, such as llama, and without keys that "
-    "cannot be read. The answer's first line says so.",
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print every number in full, as JSON.")
-
-
-class UsageError(click.ClickException):
-    """An argument or a config that cannot be used: one sentence, exit status 2."""
-
-    exit_code = 2
-
-
-@click.command(
-    name="inspect",
-    help="Describe how each layer of a model encodes position, from its config.json. - is stdin.",
-)
-@_CONFIG
-@_ASSUME
-@_JSON
-def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
-    model, name = read_model(config, assume)
-    if as_json:
-        click.echo(json.dumps(model_record(model), indent=2))
-        return
-    _print_assumptions(model, model.assumed)
-    context, trained = (
-        "not given" if length is None else f"{length:,}"
-        for length in (model.context, model.trained_length)
-    )
-    kind = printable_name(model.model_type)
-    click.echo(f"{name}: {kind}, {model.layers} layers of width {model.hidden_size:,}")
-    click.echo(f"context {context}, trained length {trained}\n")
-    _print_table(layer_rows(model))
-    notes = [*model.notes, *(note for kind in model.layer_kinds for note in kind.notes)]
-    _print_list("Notes", list(dict.fromkeys(notes)))
-    _print_list("Not read", model.ignored)
+from posenc.text import joined, significant, with_advanced
 
 
 @click.command(
     name="plan", help="Plan a longer context for a model, from its config.json. - is stdin."
 )
-@_CONFIG
+@CONFIG
 @click.option("--context", type=int, help="Tokens to read.")
 @click.option(
     "--trained", type=int, help="Training length in tokens, where the config does not give it."
@@ -120,8 +81,8 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
 )
 @click.option("--weights", metavar="SIZE", help="Memory that the weights take, such as 16GiB.")
 @click.option("--batch", type=int, help="Sequences at a time, by default 1.")
-@_ASSUME
-@_JSON
+@ASSUME
+@AS_JSON
 def plan_context(
     config: str, context: int | None, trained: int | None, methods: str | None, search: bool,
     script: str | None, memory: str | None, weights: str | None, batch: int | None,
@@ -151,8 +112,8 @@ def plan_context(
             answer = {"assumption": model.assumption, "name": name} | of_memory
             click.echo(json.dumps(answer, indent=2))
         else:
-            _print_assumptions(model, model.assumed)
-            _print_budget(budget)
+            print_assumptions(model, model.assumed)
+            print_budget(budget)
         return
     names = None if methods is None else [word.strip() for word in methods.split(",")]
     search = search or "base" in (script, *(names or ()))
@@ -177,26 +138,7 @@ def plan_context(
         _print_plan(context_plan)
         if budget is not None:
             click.echo()
-        _print_budget(budget)
-
-
-def read_model(config: str, assume: str | None) -> tuple[ModelConfig, str]:
-    """Return a model and its name: that of the file, or of the folder of a config.json."""
-    if not config:
-        raise UsageError("CONFIG.JSON must name a file, or be - for stdin.")
-    stdin, path = config == "-", Path(config)
-    if not (stdin or path.is_file()):
-        fault = "is no regular file" if path.exists() else "does not exist"
-        raise UsageError(
-            f"{printable_name(path.name)} {fault}: give the path of a config.json, or - for stdin."
-        )
-    try:
-        source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path
-        model = read_config(source, assume)
-    except PosencError as error:
-        raise UsageError(str(error)) from None
-    name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return model, ("" if stdin else printable_name(name)) or printable_name(model.model_type)
+        print_budget(budget)
 
 
 def _script(plan: ContextPlan, name: str) -> str:
@@ -212,10 +154,10 @@ def _script(plan: ContextPlan, name: str) -> str:
 
 
 def _print_plan(plan: ContextPlan) -> None:
-    _print_assumptions(plan.model, (*assumed_sentences(plan), *plan.model.assumed))
+    print_assumptions(plan.model, (*assumed_sentences(plan), *plan.model.assumed))
     for line in filter(None, (recommendation(plan), _next_step(plan))):
         click.echo(line)
-    _print_list(
+    print_list(
         "Lengths of this model, in tokens",
         [
             f"{row['length']}: {row['tokens']} ({row['source']})"
@@ -224,7 +166,7 @@ def _print_plan(plan: ContextPlan) -> None:
             for row in length_rows(plan)
         ],
     )
-    _print_list(
+    print_list(
         "Advice by amount of training",
         [
             f"{advice.title}: {joined((advice.method, *advice.equal), 'or')}. Logit change on short "
@@ -234,7 +176,7 @@ def _print_plan(plan: ContextPlan) -> None:
             for advice in advice_of(plan)
         ],
     )
-    _print_list(
+    print_list(
         "Other methods at inference",
         [
             f"{x.label}: {x.statement} Available in {x.support}. ({x.source})"
@@ -243,7 +185,7 @@ def _print_plan(plan: ContextPlan) -> None:
     )
     if plan.methods:
         _print_ranking(plan)
-    _print_list("Left out", left_out_sentences(plan))
+    print_list("Left out", left_out_sentences(plan))
     sizes = ", ".join(f"{significant(gib, 4)} GiB in {name}" for name, gib in plan.cache.items())
     click.echo(f"\nKV cache of one sequence of {plan.target:,} tokens: {sizes}.")
     notes = full_cache_note(plan.model, plan.target), precision_sentence(plan), bound_sentence(plan)
@@ -252,8 +194,8 @@ def _print_plan(plan: ContextPlan) -> None:
     if type(plan.trained) is RopeConfig and not plan.base_searched and plan.reach <= MAX_LENGTH:
         click.echo("Add --search to search the base, which takes up to a minute.")
     layers = layer_notes(plan.model, plan.target, plan.trained_length)
-    _print_list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in layers])
-    _print_list(
+    print_list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in layers])
+    print_list(
         "Sources",
         [
             f"{method.method.label}: {statement} ({source})"
@@ -261,7 +203,7 @@ def _print_plan(plan: ContextPlan) -> None:
             for statement, source in method.statements
         ],
     )
-    _print_list(
+    print_list(
         "Warnings",
         [f"{x.sentence} ({x.rule} Source: {x.source})" for x in warnings_of(plan)],
     )
@@ -269,30 +211,16 @@ def _print_plan(plan: ContextPlan) -> None:
         _print_blocks(plan)
 
 
-def _print_budget(budget: MemoryBudget | None) -> None:
-    """Print how many tokens fit in a memory, in one sentence and by number type, if it is asked for."""
-    if budget is None:
-        return
-    click.echo(f"{budget_sentence(budget)}\n")
-    _print_table(
-        [
-            {name: f"{value:,}" if isinstance(value, int) else value for name, value in row.items()}
-            for row in budget_rows(budget)
-        ]
-    )
-    click.echo(f"\n{not_counted(budget)}")
-
-
 def _print_ranking(plan: ContextPlan) -> None:
     """Print the tables of the methods, and what puts them in order."""
     click.echo()
     for title, rows in ranked(plan).items():
         click.echo(title)
-        _print_table(rows)
+        print_table(rows)
         click.echo()
     click.echo(f"{RANKING}\n{EXPLAINED}")
-    _print_list("What puts them in order", order_sentences(plan))
-    _print_list("How this is ranked", RANKING_RULES)
+    print_list("What puts them in order", order_sentences(plan))
+    print_list("How this is ranked", RANKING_RULES)
 
 
 def _next_step(plan: ContextPlan) -> str:
@@ -314,7 +242,7 @@ def _print_blocks(plan: ContextPlan) -> None:
     """Print what to paste for every method."""
     blocks = [(method.method, paste(plan, method)) for method in plan.methods]
     if where := next((block.where for _, block in blocks if block.where), ""):
-        _print_list("What to paste", [f"Keys of config.json: {where}"])
+        print_list("What to paste", [f"Keys of config.json: {where}"])
     for method, block in blocks:
         if method.name == UNSCALED.name:
             continue
@@ -324,23 +252,3 @@ def _print_blocks(plan: ContextPlan) -> None:
                 click.echo(f"  config.json, transformers {version}:  {json.dumps(keys)}")
         for line in filter(None, (block.vllm, block.sglang, block.llama_cpp, *block.why)):
             click.echo(f"  {line}")
-
-
-def _print_assumptions(model: ModelConfig, assumed: Sequence[str]) -> None:
-    """Print what numbers rest on, before any of them."""
-    if model.assumption:
-        click.echo(f"{model.assumption}\n")
-    if assumed:
-        click.echo("\n  ".join(["Assumed", *assumed]) + "\n")
-
-
-def _print_table(rows: Sequence[dict[str, str]]) -> None:
-    header = {name: name for name in rows[0]}
-    widths = {name: max(len(row[name]) for row in (header, *rows)) for name in header}
-    for row in (header, *rows):
-        click.echo("  ".join(row[name].ljust(widths[name]) for name in header).rstrip())
-
-
-def _print_list(title: str, sentences: Sequence[str]) -> None:
-    if sentences:
-        click.echo("\n  ".join([f"\n{title}", *sentences]))

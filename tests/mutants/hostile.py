@@ -35,7 +35,7 @@ MUTANTS_OF_HOSTILE = (
     Mutant("half of a character", "checkpoints/safetensors_file.py",
            "                text.encode()", "                len(text)", _HEADER),
     # Names.
-    Mutant("a terminal's command in a model's type", "cli/plan.py",
+    Mutant("a terminal's command in a model's type", "cli/inspect.py",
            "    kind = printable_name(model.model_type)\n    click.echo(",
            "    kind = model.model_type\n    click.echo(", ("command_planning",)),
     # Cells.
