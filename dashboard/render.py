@@ -42,7 +42,7 @@ from dashboard.charts import theme
 from dashboard.charts.frames import filled
 from dashboard.components.clock.component import clock_row
 from dashboard.components.matrix.component import matrix_row
-from dashboard.live import checking, model_files, training
+from dashboard.live import checking, model_files, other_config, training
 from dashboard.server import incidents
 from dashboard.settings import record
 from dashboard.settings.stops import STOPS
@@ -62,6 +62,7 @@ LIVE: dict[str, Callable[..., None]] = {
     "upload_table": checking.upload_table,
     "upload_vectors": checking.upload_vectors,
     "upload_logits": checking.upload_logits,
+    "other_config": other_config.paste,
     "upload_captured": model_files.upload_captured,
     "upload_weights": model_files.upload_weights,
 }

@@ -41,7 +41,7 @@ def test_started_is_the_context_of_a_server() -> None:
         ).output.splitlines()
         if line.startswith("vLLM (")
     )
-    assert "long, by the context that the server is started with *" in line
+    assert "long, by the context that the server is started with, here 131,072 *" in line
 
 
 def test_json_has_every_number_and_the_comparison() -> None:

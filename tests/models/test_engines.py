@@ -18,6 +18,7 @@ from posenc.models.engines import (
 )
 from posenc.models.engines.engine_words import (
     difference_sentences,
+    engine_rows,
 )
 from tests.models.configs import (
     LLAMA,
@@ -158,6 +159,12 @@ def test_engines_choose_the_factors_of_longrope_by_different_lengths(
         assert frequencies(read[name]) == pytest.approx(longrope_loop(f"{word}_factor"))
     chosen = [read[name].chosen_by for name in ALL]
     assert chosen == ["text", "text", "served", "step", "served", "nothing"]
+    vllm, llama_cpp = (read[name].served for name in ("vLLM", "llama.cpp"))
+    assert vllm == (started or max(4_096, length))  # its default context
+    assert llama_cpp == (started or 131_072)  # the file's
+    rows = {row["engine"].partition(" (")[0]: row for row in engine_rows([*read.values()])}
+    cell = rows["llama.cpp"]["LongRoPE's factors"]
+    assert cell.removesuffix(" *").endswith(f"that the server is started with, here {llama_cpp:,}")
 
 
 def test_a_server_caps_the_context_below_what_the_scaling_reaches() -> None:

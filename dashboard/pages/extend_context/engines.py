@@ -45,8 +45,8 @@ def _blocks(readings: Sequence[EngineReading], model_type: str, length: int) -> 
     ]
     return [
         Text(_INTRODUCTION.format(length=length), "caption"),
-        Table(_table(engine_rows(readings))),
-        Text("\n".join(f"- {plain(sentence)}" for sentence in sentences)),
+        Table(_table(engine_rows(readings)), key="engines"),
+        Text("\n".join(f"- {plain(sentence)}" for sentence in sentences), both="engines"),
         Text("\n".join(["Sources:\n", *sources]), "caption"),
     ]
 

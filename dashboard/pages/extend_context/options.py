@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from dashboard.pages.extend_context import model
 from dashboard.settings import Setting
+from dashboard.settings.chosen_model import ModelRule
 from dashboard.settings.labelled import LabelledMultiChoice
 from posenc import fields, limits
 from posenc.planner import METHODS
@@ -76,6 +77,10 @@ class Options:
     batch: int = fields.IntRange(
         low=1, high=MAX_BATCH, label="Sequences at a time", help="Each has a KV cache of its own."
     ).field(1)
+    compares: bool = fields.Flag(label="Compare with another config").field(False)
+    against: str = ModelRule(
+        label="Against", help="The model whose config this one is compared with."
+    ).field("")
     searched: str = fields.Word(
         pattern=r"(\d+ .+)?",
         in_words="a target and the name of a model, for which the base is searched",

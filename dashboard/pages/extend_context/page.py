@@ -3,7 +3,7 @@
 from dashboard import models
 from dashboard.blocks import Block, Controls, Definition, Drawer, Page, Text, Uses
 from dashboard.cache import cached
-from dashboard.pages.extend_context import data, engines, memory, model, panels
+from dashboard.pages.extend_context import against, data, engines, memory, model, panels
 from dashboard.pages.extend_context.options import Options as Options
 from dashboard.settings import Setting, chosen_model
 from dashboard.text import plain
@@ -53,12 +53,19 @@ def page(setting: Setting, options: Options) -> Page:
             *panels.beside_scalings(read),
             *panels.sources(read),
             *engines.drawer(token, options.context),
+            *against.drawer(token, options),
             *about(setting),
             *panels.numbers(read, options),
         ),
         guide=guide(read) if read.plan.trained is not None else "",
         definition=DEFINITION if read.plan.trained is not None else None,
-        script=lambda: data.script(setting, options) + memory.script(options),
+        script=lambda: "".join(
+            (
+                data.script(setting, options),
+                memory.script(options),
+                against.script(token, options),
+            )
+        ),
     )
 
 

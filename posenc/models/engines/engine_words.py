@@ -71,9 +71,15 @@ def _cells(reading: EngineReading, marked: Collection[tuple[str, str, str]]) -> 
         mark(significant(softmax, 5), "softmax_scale"),
         "no limit" if reading.context is None else mark(f"{reading.context:,}", "context"),
         "" if reading.rows is None else f"{reading.rows:,}",
-        mark(f"{factors}, {_CHOSEN_BY[reading.chosen_by]}", "factors") if factors else "",
+        mark(f"{factors}, {_chosen_by(reading)}", "factors") if factors else "",
         mark(_GROWTH[growth], "growth") if growth else "",
     ]
+
+
+def _chosen_by(reading: EngineReading) -> str:
+    """Return what decides between LongRoPE's lists, and the context that did."""
+    served = "" if reading.served is None else f", here {reading.served:,}"
+    return f"{_CHOSEN_BY[reading.chosen_by]}{served}"
 
 
 def refusal_words(refusal: Refusal) -> str:
@@ -147,6 +153,7 @@ def readings_record(readings: Sequence[EngineReading], model_type: str) -> dict[
                 "rows": reading.rows,
                 "factors": reading.factors,
                 "chosen_by": reading.chosen_by,
+                "served": reading.served,
                 "growth": reading.growth,
             }
             for reading in readings

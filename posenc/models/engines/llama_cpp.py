@@ -46,12 +46,14 @@ def llama_cpp(view: ConfigView) -> EngineReading:
         keys = {**block, "truncate": True}  # a key that the converter does not read
         return replace(reading, inv_freq=formulas.by_type(scaling, base, dim, keys, trained))
     # The context that the program is started with decides, by default all of the file's.
-    is_long = (view.started or max(view.context, view.length)) > block[TRAINED]
+    served = view.started or max(view.context, view.length)
+    is_long = served > block[TRAINED]
     return replace(
         reading,
         inv_freq=formulas.longrope(base, dim, block[FACTOR_LISTS[is_long]]),
         factors="long" if is_long else "short",
         chosen_by="served",
+        served=served,
     )
 
 

@@ -76,7 +76,8 @@ class EngineReading:
     keys. softmax_scale: of q . k, without the attention factor. context: the most tokens of a sequence
     without an option; None where the engine sets no limit. rows: of its table of cosines; None where
     it computes the angles of every text. factors: LongRoPE's list that is used, "short" or "long".
-    chosen_by: what decides between the two. growth: of the base under dynamic scaling.
+    chosen_by: what decides between the two. served: the context that decided, where it is that of the
+    server's start. growth: of the base under dynamic scaling.
     """
 
     engine: EngineName
@@ -92,6 +93,7 @@ class EngineReading:
     rows: int | None = None
     factors: Literal["", "short", "long"] = ""
     chosen_by: ChosenBy = ""
+    served: int | None = None
     growth: Growth = ""
 
     @property

@@ -57,7 +57,7 @@ def vllm(view: ConfigView) -> EngineReading:
     context = trained if has_key else view.context
     served = view.started or max(context, view.length)
     reading = _with_factors(reading, view, is_long=served > trained)
-    return replace(reading, context=context, chosen_by="served")
+    return replace(reading, context=context, chosen_by="served", served=served)
 
 
 def _of_gpt_oss(view: ConfigView) -> EngineReading:
