@@ -129,6 +129,20 @@ def test_parts_are_taken_one_after_the_other_and_a_missing_one_is_named() -> Non
     assert "no query and key projections of layer 2" in as_read(told)
 
 
+def test_parts_of_another_checkpoint_take_the_place_of_the_first() -> None:
+    first, second = shards().items()
+    held = of_file(*first, None)
+    assert held.missing == [second[0]]
+    both = of_file(*second, held)
+    assert both.missing == []
+    assert {*both.contents} == {first[0], second[0]}
+    other = of_file("other-00002-of-00002.safetensors", second[1], held)
+    assert other.missing == ["other-00001-of-00002.safetensors"]
+    assert {*other.files} == {*tensors(range(2, 3))}
+    again = of_file(first[0], file_of(tensors(range(1))), both)  # a part once more
+    assert {*again.files} == {*tensors(range(1)), *tensors(range(2, 3))}
+
+
 BAD: dict[str, tuple[bytes, str]] = {
     "no projections": (
         file_of({"model.embed_tokens.weight": torch.ones(4, 16)}), "no query and key projections",
