@@ -44,6 +44,13 @@ from posenc.analysis.extrapolation import (
     nearest_trained_distance,
     scheme_kernel_past,
 )
+from posenc.analysis.kernel_claims import (
+    LinearInOffset,
+    OffsetOnly,
+    diagonal_spread,
+    linear_in_offset,
+    offset_only,
+)
 from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse, inspect_layouts
 from posenc.analysis.linear_map import (
     LinearMapFit,
@@ -55,14 +62,9 @@ from posenc.analysis.linear_map import (
 )
 from posenc.analysis.offset_checks import (
     DenseFit,
-    LinearInOffset,
     MapErrors,
     OffsetClaims,
     OffsetMap,
-    OffsetOnly,
-    diagonal_spread,
-    linear_in_offset,
-    offset_only,
     scheme_dense_fit,
     scheme_map_errors,
     scheme_offset_claims,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.inputs import as_float64, kernel_or_curve
-from posenc.analysis.offset_checks import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
+from posenc.analysis.kernel_claims import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
 from posenc.analysis.similarity import (
     cosine_matrix,
     kernel_values,

@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant("a fit scored on its own half", "analysis/linear_map.py",
            "shuffled[:half], shuffled[half:], later", "shuffled[:half], shuffled[:half], later",
            ("linearity",)),
-    Mutant("R^2 against the wrong offsets", "analysis/offset_checks.py",
+    Mutant("R^2 against the wrong offsets", "analysis/kernel_claims.py",
            "slope = (steps @ centred) / (steps @ steps)",
            "slope = (steps @ centred) / (steps @ steps) * 1.001", ("properties",)),
     Mutant("tau without its ties", "analysis/properties.py",

@@ -7,7 +7,7 @@ import pandas as pd
 from dashboard.results import Similarity
 from dashboard.text import number
 from posenc.analysis import Properties
-from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
+from posenc.analysis.kernel_claims import TOO_FEW_POSITIONS
 from posenc.schemes import SCHEMES
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
