@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 
 import numpy as np
 import pytest
@@ -64,6 +65,7 @@ def test_heads_are_those_of_a_plain_softmax(run_id: str) -> None:
     inputs = [*layer_inputs(trained.model, trained.window(length), Variant("as trained"))][1]
     scores = inputs.scheme.scores(inputs.queries, inputs.keys).double().numpy()
     found = table(Options(trained=run_id), "heads")
+    means = []
     for head in range(HEADS):
         entropies, firsts, distances = [], [], []
         for window in range(len(scores)):
@@ -75,6 +77,17 @@ def test_heads_are_those_of_a_plain_softmax(run_id: str) -> None:
                 distances.append((weights * (i - np.arange(i + 1))).sum())
         wanted = [np.mean(entropies), np.mean(firsts), np.mean(distances)]
         assert found[f"head {head + 1}"] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+        means.append(wanted)
+    page = inside_model.page(Setting(), Options(trained=run_id))
+    sinks, looks = [mean[1] for mean in means], [mean[2] for mean in means]
+    said = re.search(
+        r"look ([\d.]+) to ([\d.]+) tokens back on average; up to ([\d.]+)% of a head's",
+        " ".join((page.headline, *texts(page))),
+    )
+    assert said is not None
+    assert [*map(float, said.groups())] == pytest.approx(
+        [min(looks), max(looks), max(sinks)], rel=6e-3
+    )
 
 
 @pytest.mark.parametrize("run_id", MODELS)
@@ -115,6 +128,10 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
     share, pairs, *_ = (table(options, "cuts")["no full turn in training"][n] for n in (1, 0))
     assert share == pytest.approx(100 * bounds[turns < 1].sum() / bounds.sum())
     assert pairs == pytest.approx(100 * (turns < 1).mean())
+    assert page.headline == (
+        f"{pairs:.3g}% of the rotary pairs never complete a turn in training. They hold {share:.3g}% of "
+        "what all pairs can add to logits."
+    )
     scaled = Options(trained=ROTARY[0], times="4", reading="NTK-aware")
     assert table(scaled, "cuts") == table(options, "cuts")  # a scaling changes nothing of training
 

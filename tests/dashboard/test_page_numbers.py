@@ -220,9 +220,8 @@ def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fit
         curves, share = f"The curves of {listed(bent)} bend", shares["sinusoidal"]
         assert texts(shown)[0] == (
             f"{share:.0%} means: PC1 and PC2 show {share:.0%} of the spread (variance) of the vectors of "
-            f"{on} positions. {curves} because near positions are alike and far ones are not. Any such "
-            "order gives an arch (horseshoe effect; Diaconis, Goel and Holmes 2008, arXiv 0811.1477). Here "
-            f"{words}"
+            f"{on} positions. {curves} because near positions are alike and far ones are not (horseshoe "
+            f"effect). Here {words}"
         )
         assert f"{share:.0%} (Sinusoidal)" in shown.headline
 

@@ -190,7 +190,7 @@ def readings_table(run_id: str, index: int) -> pd.DataFrame:
                     "text": f"{count_of(length, 'token')}, {variant.name}",
                     "loss (nats)": found.loss,
                     "entropy (nats)": float(found.use.entropy.mean()),
-                    "of equal weights": found.use.even_entropy,
+                    "entropy of equal weights (nats)": found.use.even_entropy,
                     "on the first token (%)": 100 * float(found.use.first_token.mean()),
                     "mean distance (tokens)": float(found.use.distance.mean()),
                 }
@@ -207,9 +207,9 @@ def cuts_table(norms: PairNorms, train_length: int | None) -> pd.DataFrame:
             {
                 "without rotation": name,
                 "pairs (%)": 100 * (1 - float(cut.kept.double().mean())),
-                "of the bounds (%)": 100 * cut.share,
-                "least of a head (%)": 100 * float(cut.shares.min()),
-                "most of a head (%)": 100 * float(cut.shares.max()),
+                "of what pairs can add (%)": 100 * cut.share,
+                "lowest head (%)": 100 * float(cut.shares.min()),
+                "highest head (%)": 100 * float(cut.shares.max()),
             }
             for name, cut in named.items()
         ]

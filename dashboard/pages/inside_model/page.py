@@ -40,6 +40,11 @@ GUIDE = (
     "These are models of 3 layers and 0.6 million parameters. Barbero et al. 2024, arXiv 2410.06205, "
     "figures 2 to 4, show the same norms of Gemma 7B: most lie in the slowest pairs."
 )
+ADDED = (
+    "Can add: the most that a pair can add to a logit, by the weights alone. Did add: the mean size on a "
+    "text that the model was not trained on. Longer texts show pairs right of the dashed line new angles."
+)
+CUT = "Some methods stop the rotation of pairs. The table shows how much those pairs can add, of all pairs."
 DEFINITION = Definition(
     r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "
     r"\|x\|\,\|y\|",
@@ -142,8 +147,9 @@ def _shipped(options: Options) -> Page:
     asked = ("trained", "layer", "times", *(("reading",) if pairs else ()))
     return Page(
         title=TITLE,
-        headline=headline(found, pairs, specification.train_length),
+        headline=headline(pairs, specification.train_length) if pairs else looks(found),
         blocks=(
+            *([Text(looks(found), both="looks")] if pairs else []),
             Controls(asked),
             *(_notes(found, options) if pairs else ()),
             *(_pairs(pairs, options, specification.train_length) if pairs else ()),
@@ -157,23 +163,25 @@ def _shipped(options: Options) -> Page:
     )
 
 
-def headline(found: Heads, pairs: Pairs | None, train_length: int) -> str:
-    """Say which share of the bounds slow pairs hold, or how far heads look where nothing rotates."""
+def looks(found: Heads) -> str:
+    """Say how far the heads of the layer look, and how much of their attention is on the first token."""
     sink = 100 * float(found.use.first_token.max())
     near, far = float(found.use.distance.min()), float(found.use.distance.max())
-    looks = (
+    return (
         f"The heads of this layer look {number(near)} to {number(far)} tokens back on average; up to "
         f"{number(sink)}% of a head's attention is on the first token."
     )
-    if pairs is None:
-        return looks
+
+
+def headline(pairs: Pairs, train_length: int) -> str:
+    """Say which share of what pairs can add belongs to those that never complete a turn in training."""
     table = data.cuts_table(pairs.norms, train_length)
-    share, slow = table["of the bounds (%)"].iloc[0], table["pairs (%)"].iloc[0]
+    share, slow = table["of what pairs can add (%)"].iloc[0], table["pairs (%)"].iloc[0]
     if slow == 0:
-        return f"Every rotary pair completes a turn within the training length. {looks}"
+        return "Every rotary pair completes a turn within the training length."
     return (
-        f"{number(slow)}% of the rotary pairs never complete a turn in training; they hold "
-        f"{number(share)}% of what pairs can add to logits. {looks}"
+        f"{number(slow)}% of the rotary pairs never complete a turn in training. They hold "
+        f"{number(share)}% of what all pairs can add to logits."
     )
 
 
@@ -208,13 +216,15 @@ def _pairs(found: Pairs, options: Options, train_length: int) -> list[Block]:
     ]
     return [
         Columns(pictures),
+        Text(ADDED, "caption"),
         Text("Pairs that lose their rotation", "heading"),
+        Text(CUT, "caption"),
         Findings("cuts", data.cuts_table(found.norms, train_length), CUT_HELP),
     ]
 
 
 CUT_HELP = {
-    "of the bounds (%)": "Share of the sum of all bounds of the layer that belongs to these pairs.",
+    "of what pairs can add (%)": "Share of these pairs in the sum over all pairs and heads of the layer.",
     "without rotation": "p-RoPE: Barbero et al. 2024, arXiv 2410.06205. Partial rotary keeps pairs at even "
     "distances. A conversion to latent attention keeps the pairs with the largest norms of each head (Ji "
     "et al. 2025, arXiv 2502.14837).",

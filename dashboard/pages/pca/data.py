@@ -29,11 +29,7 @@ SEPARATES = (
     "the middle from both ends",
     "the first and third stretch of positions from the second and fourth",
 )
-# Why an order alone bends a curve.
-ORDER = (
-    "near positions are alike and far ones are not. Any such order gives an arch (horseshoe effect; "
-    "Diaconis, Goel and Holmes 2008, arXiv 0811.1477)."
-)
+ORDER = "near positions are alike and far ones are not (horseshoe effect)."  # why a curve bends
 ZIGZAG = 1 / 20  # share of the training positions with a sharp turn, above which a curve zigzags
 PAIRED = ("sinusoidal", "rope")  # whose vectors are pairs of a sine and a cosine
 

@@ -41,7 +41,8 @@ GUIDE_TO_POSITIONS = (
     "An arch (horseshoe effect) does not mean that positions have two properties. Their order alone makes "
     "it: when near positions are similar and far ones are not, the components are waves along the order, "
     "PC1 with about half a period and PC2 with a whole one (Diaconis, Goel and Holmes 2008, arXiv "
-    "0811.1477)."
+    "0811.1477). Corners come from few pairs: their fast waves do not cancel. RoPE has the pairs of one "
+    "head, Sinusoidal those of the whole model."
 )
 GUIDE_TO_VARIANCE = (
     "A line per scheme: the share of the variance that the first components explain together. The dashed "
