@@ -158,7 +158,7 @@ def powers_of_ten() -> alt.Axis:
     for sign, raised in zip("\u22120123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹", strict=True):
         power = f"replace({power}, regexp('{sign}', 'g'), '{raised}')"
     return alt.Axis(
-        labelExpr=f"'10' + {power}",
+        labelExpr=f"{whole} ? '10' + {power} : ''",
         tickCount=6,
         gridOpacity={"condition": {"test": whole, "value": 1}, "value": 0},
     )

@@ -144,6 +144,8 @@ def test_probes_are_those_of_the_chosen_table() -> None:
     assert frame["index error (MAE)"][0] == pytest.approx(found.index_error.value, rel=1e-6)
     assert frame["index error (MAE)"][2] == pytest.approx(found.index_error.control, rel=1e-6)
     assert frame["order accuracy"][0] == pytest.approx(found.order_accuracy.value, abs=1e-6)
+    in_percent = decoding.shown(frame)["order accuracy (%)"][0]
+    assert in_percent == pytest.approx(100 * found.order_accuracy.value, abs=1e-4)
     assert frame["positions"][0] == 128
     chosen = Setting(learned_source=f"run-{run}"), Options(part=DECODING, table="learned")
     sentence = as_read(page(*chosen).headline)

@@ -248,3 +248,13 @@ def test_log_axis_writes_powers_of_ten_as_sentences_do() -> None:
     chart = alt.Chart(alt.Data(values=rows)).mark_line().encode(x="x:Q", y=y)
     svg = vl_convert.vegalite_to_svg(chart.to_json())
     assert {*re.findall(r">(10[^<]*)<", svg)} == {"10⁻¹⁶", "10⁻⁸", "10⁰", "10⁴"}
+
+
+def test_log_axis_names_no_number_between_powers_of_ten() -> None:
+    axis = powers_of_ten()
+    axis["values"] = [1.0, 2.0, 5.0, 10.0]
+    y = alt.Y("y:Q", scale=alt.Scale(type="log"), axis=axis)
+    rows = [{"x": n, "y": value} for n, value in enumerate(axis["values"])]
+    chart = alt.Chart(alt.Data(values=rows)).mark_line().encode(x=alt.X("x:Q", axis=None), y=y)
+    svg = vl_convert.vegalite_to_svg(chart.to_json())
+    assert re.findall(r">(10[^<]*)<", svg) == ["10⁰", "10¹"]

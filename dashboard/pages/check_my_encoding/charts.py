@@ -9,6 +9,8 @@ from dashboard.charts.theme import Spec
 from dashboard.pages.check_my_encoding.identified import FOUND_AND_EXPECTED
 
 HEIGHT = 224  # beside the verdict, whole on the first screen of a projector
+_WHOLE = alt.Axis(tickMinStep=1, format="d")
+_HEADS = alt.X("head:Q", title="head", scale=alt.Scale(nice=False), axis=_WHOLE)
 
 
 @functools.cache
@@ -66,8 +68,8 @@ def _found_and_expected(x: alt.X, y: alt.Y, form: str, *, points: bool) -> Spec:
 @functools.cache
 def logits_by_distance(_names: tuple[str, ...]) -> Spec:
     """Return the root mean square of logits by distance. Frame: distance, logit, which."""
-    x = alt.X("distance:Q", title="distance to the key", scale=alt.Scale(nice=False))
-    y = alt.Y("logit:Q", title="root mean square of the logits")
+    x = alt.X("distance:Q", title="distance to the key", scale=alt.Scale(nice=False), axis=_WHOLE)
+    y = alt.Y("logit:Q", title="logit (root mean square)")
     return _found_and_expected(x, y, ".3g", points=False)
 
 
@@ -75,20 +77,14 @@ def logits_by_distance(_names: tuple[str, ...]) -> Spec:
 def scales_by_head(_names: tuple[str, ...]) -> Spec:
     """Return the softmax scale of each head. Frame: head, value, which."""
     y = alt.Y("value:Q", title="softmax scale", scale=alt.Scale(zero=True))
-    return _found_and_expected(alt.X("head:Q", title="head"), y, ".4g", points=True)
+    return _found_and_expected(_HEADS, y, ".4g", points=True)
 
 
 @functools.cache
 def slopes_by_head(_names: tuple[str, ...]) -> Spec:
     """Return the slope of each head. Frame: head, value, which."""
     y = alt.Y("value:Q", title="slope, in logits per position")
-    return _found_and_expected(alt.X("head:Q", title="head"), y, ".4g", points=True)
-
-
-def _powers() -> alt.Axis:
-    axis = theme.decades("~g")
-    axis.tickCount = 5
-    return axis
+    return _found_and_expected(_HEADS, y, ".4g", points=True)
 
 
 @functools.cache
@@ -101,7 +97,7 @@ def differences(_names: tuple[str, ...]) -> Spec:
             x=alt.X("x:Q", title="column (of a cache: cosines, then sines)", scale=alt.Scale(nice=False)),
             y=alt.Y(
                 "y:Q", title="largest error", scale=alt.Scale(type="log"),
-                axis=_powers(),
+                axis=theme.powers_of_ten(),
             ),
             tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g")],
         )

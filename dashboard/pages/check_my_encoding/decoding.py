@@ -23,9 +23,10 @@ from posenc.identification.columns import TableInput
 from posenc.tables import sinusoidal_table
 from posenc.text import significant
 
+ACCURACY = "order accuracy"  # a share of 1
 # What stands open of probes, in the width of a page; the rest is in the data.
 SHOWN_OF_PROBES = (
-    "table", "index error (MAE)", "MAE of guessing", "order accuracy", "shift-invariance error",
+    "table", "index error (MAE)", "MAE of guessing", ACCURACY, "shift-invariance error",
     "first rise at distance",
 )  # fmt: skip
 
@@ -76,6 +77,12 @@ def _decoded(name: str, setting: Setting) -> Decoding:
     return Decoding(sentence, numbers=pd.DataFrame(numbers))
 
 
+def shown(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Return what stands open of these numbers, with the accuracy in percent."""
+    percent = numbers.assign(**{ACCURACY: 100 * numbers[ACCURACY]})
+    return percent[[*SHOWN_OF_PROBES]].rename(columns={ACCURACY: f"{ACCURACY} (%)"})
+
+
 def _row(name: str, probes: Probes, which: str) -> dict[str, object]:
     """Return the numbers of a table, or of the control of its shape."""
     measured = probes.properties if which == "value" else probes.control_properties
@@ -84,7 +91,7 @@ def _row(name: str, probes: Probes, which: str) -> dict[str, object]:
         "positions": probes.positions,
         "index error (MAE)": getattr(probes.index_error, which),
         "MAE of guessing": probes.guessing,
-        "order accuracy": getattr(probes.order_accuracy, which),
+        ACCURACY: getattr(probes.order_accuracy, which),
         "shift-invariance error": measured.translation_invariance_error,
         "first rise at distance": measured.first_rise,
         "rank agreement with distance (Kendall tau)": measured.kendall_tau,

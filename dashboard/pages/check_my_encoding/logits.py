@@ -96,12 +96,12 @@ def blocks(setting: Setting, options: Options) -> tuple[str, list[Block]]:
         *(Text(f":material/{icon}: {plain(sentence)}") for sentence in others),
         *back,
     ]
-    drawn = [*_by_distance(answer), *_by_head(answer)]
+    drawn = Columns((_by_distance(answer), _by_head(answer)))
     data = [
         Data(title="Logits by distance", frame=answer.by_distance),
         Data(title="Numbers of every head", frame=answer.by_head),
     ]
-    return plain(first), [Columns((words, drawn)), *data]
+    return plain(first), [*words, drawn, *data]
 
 
 @cached

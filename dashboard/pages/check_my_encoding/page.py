@@ -336,7 +336,7 @@ def _decoding(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     if answer.reason:
         blocks.append(Text(plain(answer.reason), "info"))
     if len(answer.numbers):
-        blocks.append(Findings("check_probes", answer.numbers[[*decoding.SHOWN_OF_PROBES]]))
+        blocks.append(Findings("check_probes", decoding.shown(answer.numbers)))
         blocks.append(Data(title="Probes of positions", frame=answer.numbers))
     return plain(answer.headline), blocks
 
