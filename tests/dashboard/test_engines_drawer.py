@@ -57,6 +57,7 @@ def test_each_kind_of_layer_has_its_rows() -> None:
     table, _ = opened(engines.drawer("gemma-3-4b", 131_072))
     assert len(table) == 2 * len(SOURCES)
     assert table[-1]["engine"].endswith(", sliding_attention")
+    assert {row["base"] for row in table} == {"1,000,000", "10,000"}
 
 
 def test_models_without_rope_or_without_a_config_have_no_drawer() -> None:

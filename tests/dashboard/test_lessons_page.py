@@ -50,8 +50,8 @@ def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None
     assert low <= min(one.min() for one in shown.values()) < low + 0.1
     assert high - 0.1 < max(one.max() for one in shown.values()) <= high
     assert all(np.allclose(one.sum(axis=1), 1, atol=1e-6) for one in shown.values())
-    assert np.array_equal(shown["Without position, your order"], shown["Without position, swapped"])
-    moved = np.abs(shown["Sinusoidal, your order"] - shown["Sinusoidal, swapped"]).max()
+    assert np.array_equal(shown["Without position, original"], shown["Without position, swapped"])
+    moved = np.abs(shown["Sinusoidal, original"] - shown["Sinusoidal, swapped"]).max()
     assert moved > 0.01
     assert answer(at).startswith("Yes. With a causal mask")
     at = step(1, words="the cat saw the dog", first_word=2, second_word=3)

@@ -28,7 +28,11 @@ from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 HIDDEN_COLUMNS = ["bits per byte", "evaluated to", "seeds"]  # of the table; its data has them
-OF_SEEDS, OF_THE_END = ("lowest seed", "highest seed"), "Its loss at the end."
+AT_FIRST, AT_LAST = "At the training length.", "At the longest context evaluated."
+HELP = {
+    "loss": AT_FIRST, "perplexity": AT_FIRST, "loss at the end": AT_LAST,
+    "lowest seed": AT_LAST, "highest seed": AT_LAST,
+}  # fmt: skip
 OF_SHIPPED = "language-128-b70f9478"  # shown where no comparison ships for these schemes
 STEPS = (
     "The models of a comparison share size, initial weights, data, order and steps; only the scheme "
@@ -203,7 +207,7 @@ def _numbers(
     ]
     return [
         Text("All measured schemes", "heading"),
-        Findings("measured", shown_table, dict.fromkeys(OF_SEEDS, OF_THE_END)),
+        Findings("measured", shown_table, HELP),
         *_details(compared, shown),
         *data,
         Data(title="Measured classes", frame=table),

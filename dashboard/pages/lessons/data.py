@@ -83,7 +83,7 @@ def swap(words: tuple[str, ...], first: int, second: int) -> Lesson:
     masked = outputs("none", causal=True)
     arrays = {}
     for name, outcome in (("Without position", none), ("Sinusoidal", sinusoidal)):
-        arrays[f"{name}, your order"] = outcome.patterns.mean(0).numpy()
+        arrays[f"{name}, original"] = outcome.patterns.mean(0).numpy()
         arrays[f"{name}, swapped"] = outcome.other_patterns.mean(0).numpy()
     return Lesson(
         "Swap two words",

@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.models.engines.differences import REFERENCE, Difference, differences
 from posenc.models.engines.reading import SOURCES, EngineReading, Refusal
-from posenc.text import short_number, significant
+from posenc.text import significant
 
 NOT_READ = "not read"
 _CHOSEN_BY = {
@@ -65,7 +65,7 @@ def _cells(reading: EngineReading, marked: Collection[tuple[str, str, str]]) -> 
     factors, growth = reading.factors, reading.growth
     return [
         reading.rope_type,
-        short_number(base),
+        significant(base, 5),
         mark(significant(float(reading.inv_freq[-1]), 4), "inv_freq", "pairs"),
         mark(significant(attention, 5), "attention_factor"),
         mark(significant(softmax, 5), "softmax_scale"),
