@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.bare_page import box_of
-from tests.browser.browser import SCREENS, Visit
+from tests.browser.browser import SCREENS, Visit, settled
 from tests.browser.test_tour_browser import barriers
 
 pytestmark = pytest.mark.browser
@@ -40,6 +40,18 @@ def test_table_that_goes_on_beyond_a_phone_has_a_shadow_at_its_edge(
     expect(table).to_have_css("background-attachment", "local, scroll")
     ground = page.get_by_test_id("stApp").evaluate("one => getComputedStyle(one).backgroundColor")
     assert ground in table.evaluate("one => getComputedStyle(one).backgroundImage")
+    assert barriers(page) == []
+
+
+def test_table_that_goes_on_beyond_a_phone_is_scrolled_from_the_keyboard(visitor: Visit) -> None:
+    page = visitor(**SCREENS[390]).open("context_planner")
+    page.get_by_text("What each engine makes of this config").click()
+    settled(page)
+    table = page.locator("[data-testid=stTable] > div").first
+    expect(table).to_have_attribute("tabindex", "0")
+    table.focus()
+    page.keyboard.press("ArrowRight")
+    expect(table).not_to_have_js_property("scrollLeft", 0)
     assert barriers(page) == []
 
 

@@ -117,6 +117,13 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
         assert sum(px is not None for px in texts.values()) > 9
 
 
+def test_presented_colour_bar_of_attention_is_above_the_bar_of_sliders(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1280, "height": 720}).open("why_position?present=true")
+    colours = box_of(page.locator(".matrix-row .scale").first)
+    assert colours["height"] > 20
+    assert colours["y"] + colours["height"] <= page.evaluate(FLOOR)
+
+
 @pytest.mark.parametrize("width", mostly([768, 1024, 1180], 768, name="width={}".format))
 def test_presented_table_shows_every_scheme_on_a_narrow_screen(visitor: Visit, width: int) -> None:
     somebody = visitor(viewport={"width": width, "height": 1024 if width == 768 else 768})

@@ -1,6 +1,7 @@
 // What a screen reader hears of a page, where Streamlit says too much, or nothing.
 // - Icons stand beside words, which say the same. A slider has its name once.
 // - Help of a text is named by the text. A grid is named by the drawer, or else by the heading, above it.
+// - A table that is wider than its place can be scrolled from the keyboard.
 // - The headline is told anew once a run has ended and nothing has changed for a second, not at every
 //   stop of a slider.
 const QUIET = 1000; // milliseconds
@@ -29,6 +30,10 @@ function nameAll() {
   }
   for (const grid of document.querySelectorAll("[data-testid=stDataFrame] [role=grid]")) {
     set(grid, "aria-label", nameOfGrid(grid));
+  }
+  for (const table of document.querySelectorAll("[data-testid=stTable] table")) {
+    const place = table.parentElement;
+    if (place.scrollWidth > place.clientWidth) set(place, "tabindex", "0");
   }
 }
 
