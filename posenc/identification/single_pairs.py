@@ -20,6 +20,9 @@ _MEASURED_ROWS = 2_048  # in which a frequency is measured first
 _FITTED_ROWS = 256  # at most, of one step of least squares
 
 
+_CLEAR = 10  # times what is allowed: with less, all pairs may be a little wrong
+
+
 class Planes(NamedTuple):
     """Cosines and sines (rows, pairs) of a table, and what a scheme has there.
 
@@ -85,9 +88,20 @@ def wrong_pairs(planes: Planes, *, turning: bool) -> Mistake | None:
     if not wrong:
         return None
     found = [_wrong_pair(planes.of([pair]), pair, *right[:, pair].tolist()) for pair in wrong]
-    if turning and any(each.turns_by is None for each in found):
+    angles = [each.turns_by / each.own for each in found if each.turns_by is not None and each.own]
+    if len(angles) < len(found):
+        if turning or max(each.largest for each in found) <= _CLEAR * sum(planes.allowed[:2]):
+            return None
+    elif not _others_differ(planes, min(angles, key=lambda each: abs(each - 1)), len(wrong)):
         return None
     return Mistake("single pairs", (count, *found))
+
+
+def _others_differ(planes: Planes, factor: float, wrong: int) -> bool:
+    """Whether more pairs than are wrong show that the frequencies of all are not multiplied by a factor."""
+    multiplied = planes._replace(frequencies=planes.frequencies * factor)
+    right, other = planes.right()[:2].all(0), multiplied.right()[:2].all(0)
+    return int((right & ~other).sum()) > wrong
 
 
 def _wrong_pair(planes: Planes, pair: int, cosines: bool, sines: bool) -> WrongPair:
