@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc import limits
+from posenc.errors import ConfigFileError
 from posenc.models.config_json import as_json
 from posenc.models.expressions import Scope, parsed
 from posenc.models.family import Row
 from posenc.models.record import MAX_LAYERS, Record, rule_of
 from posenc.models.row_keys import OF_KIND, OF_STACK, keys_in
 from posenc.schemes.base import SchemeConfig
+from posenc.text import joined
 
 _REQUIRED = ("hidden_size", "num_attention_heads", "max_position_embeddings")
 
@@ -56,10 +58,20 @@ class RowValues:
         try:
             return parsed(expression).value(self._scope)
         except TypeError:  # null, or a list, where a number is needed
-            key = min(keys_in(self.row, expression, len(OF_KIND)), default="hidden_size")
-            raise self.record.error(key, f"cannot be used: {expression} has no value") from None
+            raise self._unusable(expression) from None
         finally:
             self.facts = outer
+
+    def _unusable(self, expression: str) -> ConfigFileError:
+        """Return an error about the keys of an expression that has no value, a null one first."""
+        keys = sorted(keys_in(self.row, expression, len(OF_KIND))) or ["hidden_size"]
+        if null := next(filter(self.record.has_null, keys), None):
+            return self.record.no_null(null)
+        values = {key: as_json(self.record.raw(key)[1]) for key in keys}
+        first, *others = keys
+        shared = joined([f"{key} {values[key]}" for key in others], "and") if others else ""
+        problem = f"cannot be used{shared and f' with {shared}'}, got {values[first]}"
+        return self.record.error(first, problem)
 
     def _value_of(self, name: str) -> Any:
         if (fact := self.facts.get(name)) is not None:

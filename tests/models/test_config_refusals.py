@@ -203,6 +203,14 @@ def test_values_are_quoted_as_json() -> None:
          "sliding_window must be a number of tokens for the sliding_attention layers, got null."),
         ({"model_type": "gemma3_text", "sliding_window": None},
          "sliding_window must be a number of tokens for the sliding_attention layers, got null."),
+        ({"model_type": "cohere2", "sliding_window_pattern": None},
+         "sliding_window_pattern is null, which its class does not take for its default; state it or leave "
+         "it out."),
+        ({"model_type": "exaone4", "sliding_window_pattern": None},
+         "sliding_window_pattern is null, which its class does not take for its default; state it or leave "
+         "it out."),
+        ({"model_type": "molmo2_text", "num_hidden_layers": 36, "rope_scaling_layers": 3},
+         "num_hidden_layers cannot be used with rope_scaling_layers 3, got 36."),
         ({"model_type": "modernbert", "original_max_position_embeddings": 4_096,
           "rope_parameters": {"sliding_attention": {"rope_type": "yarn", "factor": 2.0}}},
          "original_max_position_embeddings does not count for blocks of kinds of layers: write it as "
