@@ -17,6 +17,10 @@ Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
 Tokens = Float[Tensor, "b t d"]
 Queries = Float[Tensor, "b h q d"]
 Keys = Float[Tensor, "b g k d"]  # g divides h
+Inputs = Float[Tensor, "b k w"]  # of a layer, from which keys are made
+# As a scheme changes them, maybe to another width.
+WiderQueries = Float[Tensor, "b h q e"]
+WiderKeys = Float[Tensor, "b g k e"]
 
 
 def check_tokens(x: Tensor, width: int, positions: Positions) -> None:

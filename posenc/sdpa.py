@@ -9,7 +9,7 @@ import functools
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -24,6 +24,7 @@ from posenc.hook_arguments import (
     is_traced,
     over_heads,
     repeat_kv,
+    resolve_both,
     resolve_positions,
     type_and_shape,
 )
@@ -45,6 +46,8 @@ def attention(
 ) -> Float[Tensor, "b h q e"]:
     """Return softmax(scheme.scores(q, k)) v, with queries blind to later keys if `causal`.
 
+    Keys outside the scheme's window are not seen either.
+
     k and v may have fewer heads g than q, where g divides h (grouped queries). Positions are (n,) or
     (b, n) whole numbers; None is 0, 1, 2, ...: a decoding step with one query and n keys must say
     `q_positions=torch.tensor([n - 1])`. key_mask is True where a key may be seen. A query that sees
@@ -58,7 +61,9 @@ def attention(
         return v.new_zeros(*q.shape[:3], v.shape[-1])
     rotated_q, rotated_k = scheme.rotate(q, k, q_positions, k_positions)
     scale = scheme.softmax_scale(q.shape[-1])
-    if key_mask is None and type(scheme).bias is Scheme.bias:
+    own_weights = type(scheme).weights is not Scheme.weights
+    stationary_bias = type(scheme).bias is Scheme.bias and scheme.window is None
+    if key_mask is None and stationary_bias and not own_weights:
         first_query, first_key = _first(q_positions), _first(k_positions)
         if first_query is not None and first_key is not None:
             shift = first_query - first_key
@@ -70,8 +75,14 @@ def attention(
         rows = slice(start, start + QUERY_BLOCK)
         positions = query_positions[..., rows]
         bias = scheme.bias(q[..., rows, :], k, positions, key_positions)
-        visible = _visible(positions, key_positions, key_mask, causal)
-        blocks.append(_masked(rotated_q[..., rows, :], rotated_k, v, bias, visible, scale))
+        visible = visible_keys(scheme, positions, key_positions, key_mask, causal=causal)
+        block = rotated_q[..., rows, :]
+        if own_weights:
+            logits = _logits(block, rotated_k, bias, scale)
+            weights = scheme.weights(logits, visible, positions, key_positions).to(v.dtype)
+            blocks.append(weights @ repeat_kv(v, q.shape[1]))
+        else:
+            blocks.append(_masked(block, rotated_k, v, bias, visible, scale))
     return torch.cat(blocks, dim=-2)
 
 
@@ -138,6 +149,13 @@ def _masked(
     return torch.where(sees_any, _sdpa(q, k, v, mask, scale), 0.0)
 
 
+def _logits(q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """Return the logits of rotated queries and keys, in float32 at least."""
+    wide = at_least_float32(q.dtype)
+    logits = q.to(wide) @ repeat_kv(k, q.shape[1]).to(wide).mT * scale
+    return logits if bias is None else logits + bias
+
+
 def _sdpa(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool = False
 ) -> Tensor:
@@ -164,18 +182,40 @@ def _any_traced(*tensors: Tensor) -> bool:
     return not torch.compiler.is_compiling() and any(map(is_traced, tensors))
 
 
-def _visible(
-    q_positions: Tensor, k_positions: Tensor, key_mask: Tensor | None, causal: bool
+def visible_keys(
+    scheme: Scheme,
+    q_positions: Int[Tensor, "*b q"],
+    k_positions: Int[Tensor, "*b k"],
+    key_mask: Bool[Tensor, "b k"] | None = None,
+    *,
+    causal: bool = True,
 ) -> Bool[Tensor, "#b 1 q k"] | None:
+    """Return which keys each query sees, None where it sees all: see `attention`."""
     visible = None
-    if causal:
-        later = k_positions[..., None, :] > q_positions[..., :, None]
-        visible = ~over_heads(later)
+    if causal or scheme.window is not None:
+        offsets = over_heads(k_positions[..., None, :] - q_positions[..., :, None])
+        visible = offsets <= 0 if causal else None
+        if scheme.window is not None:
+            near = offsets.abs() < scheme.window
+            visible = near if visible is None else visible & near
     if key_mask is not None:
         keys = key_mask[:, None, None, :]
         queries = q_positions.shape[-1]
         visible = keys.expand(-1, -1, queries, -1) if visible is None else visible & keys
     return visible
+
+
+def attention_weights(
+    q: Float[Tensor, "b h q d"],
+    k: Float[Tensor, "b g k d"],
+    scheme: Scheme,
+    *,
+    causal: bool = True,
+) -> Float[Tensor, "b h q k"]:
+    """Return the weights that `attention` gives to keys, from queries and keys before any rotation."""
+    queries, keys = resolve_both(q, k, None, None)
+    visible = visible_keys(scheme, queries, keys, causal=causal)
+    return scheme.weights(scheme.scores(q, k), visible, queries, keys)
 
 
 def _first(positions: Positions) -> int | None:

@@ -23,7 +23,6 @@ from posenc.analysis.attention_use import (
     AttentionUse,
     PairUse,
     attention_use,
-    attention_weights,
     pair_use,
 )
 from posenc.analysis.base_search import BaseWindow, known_base, smallest_base
@@ -118,3 +117,4 @@ from posenc.analysis.spectrum import (
 from posenc.analysis.table_shape import TableComparison, TableShape, compare_with_sinusoidal
 from posenc.analysis.word_order import OrderReading, RandomLayer, read_orders
 from posenc.schemes.alibi import expanding_shift
+from posenc.sdpa import attention_weights

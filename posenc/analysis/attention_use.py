@@ -18,7 +18,6 @@ from posenc.errors import SchemeArgumentError, quoted
 from posenc.hook_arguments import repeat_kv
 from posenc.limits import check_count
 from posenc.notebook import Shown, View
-from posenc.schemes.base import Scheme
 from posenc.schemes.rope import Rope
 
 
@@ -83,14 +82,6 @@ class PairUse(Shown):
             x="pair",
             lines=("contribution",),
         )
-
-
-def attention_weights(
-    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], scheme: Scheme
-) -> Float[Tensor, "b h n n"]:
-    """Return the weights that a causal layer gives, from its queries and keys before any rotation."""
-    seen = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).tril()
-    return scheme.scores(q, k).masked_fill(~seen, -torch.inf).softmax(-1)
 
 
 def attention_use(weights: Float[Tensor, "b h n n"], queries: int | None = None) -> AttentionUse:

@@ -22,7 +22,7 @@ from posenc.errors import SchemeArgumentError, quoted
 from posenc.notebook import Shown, View, title_of
 from posenc.schemes.base import Scheme, check_scheme
 from posenc.schemes.sizes import Sizes
-from posenc.sdpa import attention
+from posenc.sdpa import attention, attention_weights
 
 MAX_WORDS = 256
 _WORDS, _WEIGHTS = 1 << 32, 2 << 32  # streams of their own: no table of a scheme starts with them
@@ -162,11 +162,8 @@ def read_orders(
     with torch.no_grad():
         x = scheme.embed(torch.stack((layer.tokens(words), layer.tokens(words)[other])))
         q, k, v = layer.project(x)
+        q, k = scheme.with_input(q, k, x)
         outputs = attention(q, k, v, scheme, causal=causal).transpose(1, 2).flatten(2)
-        scores = scheme.scores(q, k)
-        if causal:
-            later = torch.ones(len(words), len(words), dtype=torch.bool).triu(1)
-            scores = scores.masked_fill(later, -torch.inf)
-        patterns = scores.softmax(dim=-1)
+        patterns = attention_weights(q, k, scheme, causal=causal)
     back = patterns[1][:, places][:, :, places]
     return OrderReading(outputs[0], outputs[1][places], patterns[0], back)

@@ -83,13 +83,17 @@ class Block(nn.Module):
         self.up = _Linear(width, 4 * width)
         self.down = _Linear(4 * width, width, added)
 
-    def queries_keys_values(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "3 b h t c"]:
+    def queries_keys_values(
+        self, x: Float[Tensor, "b t d"], scheme: Scheme
+    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "b h t c"], Float[Tensor, "b h t e"]]:
         """Return what attention receives: queries, keys and values by head, before any rotation."""
-        qkv: Tensor = self.qkv(self.norm_attention(x)).unflatten(-1, (3, self.heads, -1))
-        return qkv.permute(2, 0, 3, 1, 4)
+        normed = self.norm_attention(x)
+        qkv: Tensor = self.qkv(normed).unflatten(-1, (3, self.heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        return *scheme.with_input(q, k, normed), v
 
     def forward(self, x: Float[Tensor, "b t d"], scheme: Scheme) -> Float[Tensor, "b t d"]:
-        q, k, v = self.queries_keys_values(x)
+        q, k, v = self.queries_keys_values(x, scheme)
         mixed = attention(q, k, v, scheme)
         x = x + self.out(mixed.transpose(1, 2).flatten(-2))
         return x + self.down(functional.gelu(self.up(self.norm_mlp(x))))

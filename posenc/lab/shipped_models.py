@@ -129,7 +129,7 @@ def layer_inputs(
         for index, block in enumerate(model.blocks):
             assert isinstance(block, Block)
             own = scheme.layer(index)
-            queries, keys, _ = block.queries_keys_values(x)
+            queries, keys, _ = block.queries_keys_values(x, own)
             yield LayerInputs(queries, keys, own)
             x = block(x, own)
 

@@ -27,6 +27,13 @@ from posenc.schemes.sizes import Sizes
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _SCALINGS = tuple(AFTER_TRAINING)
+_OF_THE_MODEL = (
+    "dim",
+    "heads",
+    "layers",
+    "max_len",
+    "length",
+)  # fields of a scheme that fit its model
 _START = 2  # initialization of models whose scores are not divided by sqrt(head_dim); formerly 1
 
 
@@ -127,15 +134,21 @@ class Specification:
         if self.fine_tuning is not None:
             _ = self.stages  # each is checked as a run of its own
             return
+        if self.scheme.least_layers > self.model.layers:
+            raise ConfigError(
+                f"Specification.model.layers must be at least {self.scheme.least_layers} for "
+                f"{self.scheme.label}, or it is never used as a whole, got {self.model.layers}."
+            )
         rows = TASKS[self.task].positions(self.train_length)
         shape = self.scheme.shape(Sizes(dim=self.model.width, heads=self.model.heads))
-        shape |= {"max_len": rows, "length": rows}  # in full, not only what a comparison shows
+        # In full, not only what a comparison shows.
+        shape |= {"max_len": rows, "length": rows, "layers": self.model.layers}
         for name, value in self.scheme.record().items():
-            if name in ("dim", "heads", "max_len", "length") and value != shape.get(name, value):
+            if name in _OF_THE_MODEL and value != shape.get(name, value):
                 raise ConfigError(
                     f"Specification.scheme.{name} must be {shape[name]} for a model of width "
-                    f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "
-                    f"positions, got {value}."
+                    f"{self.model.width} with {self.model.heads} heads and {self.model.layers} layers "
+                    f"that is trained on {rows:,} positions, got {value}."
                 )
 
     @property

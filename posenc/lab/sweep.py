@@ -88,10 +88,10 @@ def specifications(
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
         model = ModelSize(layers=layers, width=width, heads=heads)
         sizes = Sizes(dim=width, base=base, heads=heads, train_length=rows, learned_source="random")
-        config = _trained_on(sizes.config(kind), rows)
+        config = _trained_on(sizes.config(kind), rows, layers)
         fine_tuning = None
         if before is not None:
-            first = _trained_on(sizes.config(before), rows)
+            first = _trained_on(sizes.config(before), rows, layers)
             fine_tuning = FineTuning(before=first, **tuning or {})
             reached = length_extensions(first, fine_tuning.length, train_length)
             config = next((each for each in reached.values() if each.kind == kind), config)
@@ -110,10 +110,10 @@ def specifications(
     return list(distinct)
 
 
-def _trained_on(config: SchemeConfig, rows: int) -> SchemeConfig:
-    """Return a config whose lengths are those of training, not of a comparison."""
-    lengths = {name: rows for name in ("max_len", "length") if name in fields.rules(config)}
-    return config.replace(**lengths)
+def _trained_on(config: SchemeConfig, rows: int, layers: int) -> SchemeConfig:
+    """Return a config whose lengths and layers are those of training, not of a comparison."""
+    own = {"max_len": rows, "length": rows, "layers": layers}
+    return config.replace(**{name: own[name] for name in own if name in fields.rules(config)})
 
 
 def run_task(

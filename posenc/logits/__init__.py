@@ -3,13 +3,13 @@
 from posenc.logits.bias import BiasMatch, match_bias
 from posenc.logits.match import LogitMatch, match_logits
 from posenc.logits.rule import (
-    Growth,
     LogitRule,
     predict_bias,
     predict_logits,
     rule_of_scheme,
     visible,
 )
+from posenc.schemes.query_growth import Growth
 
 __all__ = [
     "BiasMatch",

@@ -21,6 +21,7 @@ from torch import Tensor
 from posenc.errors import SchemeArgumentError
 from posenc.hook_arguments import check_whole
 from posenc.schemes.base import NoneConfig, Scheme, SchemeConfig
+from posenc.schemes.query_growth import Growth
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.trainable import TrainableConfig
 
@@ -53,20 +54,6 @@ class Factor:
 
     word: FactorWord = "none"
     value: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """The factor of a query at position p, 1 + rate ln(1 + floor((p + first) / length))."""
-
-    rate: float
-    length: int
-    first: int = 0
-
-    def factors(self, positions: Int[Tensor, " q"]) -> Float[Tensor, " q"]:
-        """Return the factor of each query, float64."""
-        steps = (positions.double() + self.first).div(self.length).floor()
-        return 1.0 + self.rate * steps.log1p()
 
 
 @dataclass(frozen=True, kw_only=True)

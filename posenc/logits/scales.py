@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.logits.least_squares import Fit
-from posenc.logits.rule import Factor, Growth, LogitRule, Root
+from posenc.logits.rule import Factor, LogitRule, Root
+from posenc.schemes.query_growth import Growth, log_of_keys
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def growth_found(
     The growths known: by the logarithm of the number of keys (Nakanishi 2025, arXiv 2501.19399), and that
     of the rule, also one position off.
     """
-    known: list[tuple[str, Tensor]] = [("log", (positions.double() + 1).log())]
+    known: list[tuple[str, Tensor]] = [("log", log_of_keys(positions))]
     if rule.growth is not None:
         own = rule.growth
         for word, shift in (("late", 1), ("early", -1)):

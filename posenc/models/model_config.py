@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.limits import check_count
-from posenc.logits.rule import Growth
 from posenc.models import layer_sentences, rope_writing
 from posenc.models.layer_facts import LayerFacts
 from posenc.schemes.base import SchemeConfig
+from posenc.schemes.query_growth import Growth
 from posenc.schemes.rope import RopeConfig
 from posenc.text import significant
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, quoted
-from posenc.logits.rule import Growth
 from posenc.models import sentences
 from posenc.models.config_json import ConfigSource, read_object, unusable
 from posenc.models.family import (
@@ -27,6 +26,7 @@ from posenc.models.rope_numbers import NEW, OLD
 from posenc.models.rope_types import TRAINED
 from posenc.models.stack import Layers, Stack
 from posenc.models.unread import unread_keys
+from posenc.schemes.query_growth import Growth
 from posenc.text import printable_name
 
 # Keys of the encoder of a model of images and text.

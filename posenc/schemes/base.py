@@ -1,4 +1,4 @@
-"""Scheme: a positional encoding as three hooks, the only places where it touches attention.
+"""Scheme: a positional encoding as hooks, the only places where it touches attention.
 
 The base class does nothing in each, so it is NoPE (Kazemnejad et al. 2023, arXiv 2305.19466).
 
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from posenc import fields, limits
@@ -32,10 +32,13 @@ from posenc.errors import (
 )
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import (
+    Inputs,
     Keys,
     Positions,
     Queries,
     Tokens,
+    WiderKeys,
+    WiderQueries,
     at_least_float32,
     check_queries_and_keys,
     check_whole,
@@ -51,6 +54,7 @@ BASE = limits.BASE
 HEADS = fields.IntRange(low=1, high=limits.MAX_HEADS, label="Heads")
 HEAD_WIDTH = fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width")
 EVEN_HEAD_WIDTH = dataclasses.replace(HEAD_WIDTH, low=2, multiple_of=2)
+WIDTH = dataclasses.replace(HEAD_WIDTH, label="Width")
 EVEN_WIDTH = dataclasses.replace(EVEN_HEAD_WIDTH, label="Width")
 
 Head = Literal["mean"] | int
@@ -90,6 +94,11 @@ class SchemeConfig(ABC):
         if self.kind != type(self).__dataclass_fields__["kind"].default:
             raise ConfigError(f"{type(self).__name__}.kind is fixed, got {self.kind!r}.")
         fields.check(self)
+
+    @property
+    def least_layers(self) -> int:
+        """The smallest number of layers of a model in which all that the scheme does happens."""
+        return 1
 
     def record(self) -> dict[str, Any]:
         """Return every field as JSON values; `from_record` reads them back."""
@@ -183,6 +192,8 @@ def check_request(request: object) -> None:
 class Scheme(nn.Module):
     """A positional encoding as three hooks, `embed`, `rotate` and `bias`; each default does nothing.
 
+    A scheme that needs more than queries and keys takes the layer's input by `with_input`.
+
     stationary: whether the position kernel is a function of the offset alone.
     max_length: the first position that has no value, or None.
     kernel_unit: of the position kernel: "inner product", "logit" or "weight factor".
@@ -191,7 +202,10 @@ class Scheme(nn.Module):
     untrained: whether those numbers are a random start.
     attention_factor: factor of the rotated pairs of queries and of keys.
     rotary_layout, frequencies: of the pairs that `rotate` rotates, None without any.
-    needs_content: whether all of the bias depends on content. no_vectors: why there are no vectors.
+    window: number of keys that a query sees at most, itself included, on either side where it sees both;
+        None for all.
+    needs_content: whether all that it adds or weighs depends on content.
+    no_vectors: why there are no vectors.
     """
 
     stationary: bool = True
@@ -203,6 +217,7 @@ class Scheme(nn.Module):
     attention_factor: float = 1.0
     rotary_layout: Layout | None = None
     frequencies: Frequencies | None = None
+    window: int | None = None
     needs_content: bool = False
     no_vectors: str = "none are known for its kernel"
 
@@ -221,10 +236,18 @@ class Scheme(nn.Module):
         """Return token vectors with position added."""
         return x
 
+    def with_input(self, q: Queries, k: Keys, x: Inputs) -> tuple[WiderQueries, WiderKeys]:
+        """Return queries and keys with what the scheme computes from the layer's input, as more features.
+
+        x: (b, k, width) the vectors of which k, of the same tokens, is made. A layer calls this before it
+        puts keys into a cache, and passes the result on to `attention`. What is added belongs to one token.
+        """
+        return q, k
+
     def rotate(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
-    ) -> tuple[Queries, Keys]:
-        """Return queries and keys, each changed by its own position."""
+    ) -> tuple[WiderQueries, WiderKeys]:
+        """Return queries and keys, each changed by its own position; they may be wider."""
         return q, k
 
     def bias(
@@ -248,6 +271,22 @@ class Scheme(nn.Module):
         Where `bias` depends on content too (Transformer-XL), this is the bias at content 0.
         """
         return None
+
+    def weights(
+        self,
+        logits: Float[Tensor, "b h q k"],
+        visible: Bool[Tensor, "#b 1 q k"] | None,
+        q_positions: Int[Tensor, "*b q"],
+        k_positions: Int[Tensor, "*c k"],
+    ) -> Float[Tensor, "b h q k"]:
+        """Return attention weights of logits: their softmax over the visible keys, None for all.
+
+        A query that sees no key gets zeros. Positions are (q,) or (b, q).
+        """
+        if visible is None:
+            return logits.softmax(-1)
+        hidden = logits.masked_fill(~visible, -torch.inf)
+        return torch.where(visible.any(-1, keepdim=True), hidden.softmax(-1), 0.0)
 
     def softmax_scale(self, head_dim: int) -> float:
         """Return the factor of q . k, 1 / sqrt(head_dim) or 1."""
@@ -292,7 +331,7 @@ class Scheme(nn.Module):
         The default is the factor exp(offset_bias) on an attention weight, 1 without a bias. Raises
         NoPositionKernel where the bias depends on content.
         """
-        missing = "position kernel: its bias depends on content"
+        missing = "position kernel: what it adds depends on content"
         bias = self._fixed_bias(offsets, head, dtype, missing)
         if bias is None:
             return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)

@@ -94,7 +94,7 @@ class Cope(Trainable):
         gates = (wide_q @ wide_k.mT * self.softmax_scale(q.shape[-1])).sigmoid()
         later = over_heads(keys[..., None, :] > queries[..., :, None])
         gates = gates.masked_fill(later, 0.0)
-        counted = _counted(gates, keys).clamp(max=self.config.counted - 1)
+        counted = sums_from(gates, keys).clamp(max=self.config.counted - 1)
         counted = counted.masked_fill(later, 0.0)
         products = wide_q @ self.weight.to(wide).T
         below = counted.detach().floor()
@@ -105,10 +105,10 @@ class Cope(Trainable):
         return low * (1 - share) + high * share
 
 
-def _counted(
+def sums_from(
     gates: Float[Tensor, "b h q k"], positions: Int[Tensor, "*b k"]
 ) -> Float[Tensor, "b h q k"]:
-    """Return each key's own gate plus the gates of all keys at later positions."""
+    """Return each key's own number plus the numbers of all keys at later positions."""
     if is_readable(positions) and bool((positions.diff(dim=-1) > 0).all()):
         return gates.flip(-1).cumsum(dim=-1).flip(-1)
     ordered, order = positions.sort(dim=-1, stable=True)

@@ -1,6 +1,7 @@
 """Schemes with parameters: drawn by a seed, or those of a training run.
 
-All layers of a model share one set, as in T5 (Raffel et al. 2020, arXiv 1910.10683, section 2.1).
+All layers of a model share one set, as in T5 (Raffel et al. 2020, arXiv 1910.10683, section 2.1), except
+where a config counts `layers`: then each layer has its own.
 """
 
 from abc import abstractmethod
@@ -13,11 +14,13 @@ from torch import Tensor, nn
 
 from posenc import fields, limits
 from posenc.device import resolve_device
-from posenc.errors import CheckpointError
+from posenc.errors import CheckpointError, SchemeArgumentError
 from posenc.schemes.base import Scheme, SchemeConfig
 
 INITIAL = "initial"
 INITIAL_STD = 0.02  # of tables, as in BERT, GPT-2 and Transformer-XL's public code
+LAYERS = fields.IntRange(low=1, high=1_024, label="Layers")
+_DEEPER = "deeper."  # how names of parameters of layers above the first begin
 
 
 def source_field(label: str) -> Any:
@@ -81,15 +84,69 @@ class Trainable(Scheme):
 
         run = run_parameters(source, self.config.kind)
         shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
-        run_shapes = {name: tuple(value.shape) for name, value in run.tensors.items()}
+        tensors = {
+            name: value
+            for name, value in run.tensors.items()
+            if name in shapes or not name.startswith(_DEEPER)
+        }
+        run_shapes = {name: tuple(value.shape) for name, value in tensors.items()}
         if shapes != run_shapes:
             raise CheckpointError(
                 f"{self.config.label}: the {run.provenance} do not fit these sizes, their shapes are "
                 f"{_listed(run_shapes)} and {_listed(shapes)} is asked for; take the heads and the "
                 f"dimension of that run ({run.description})."
             )
-        self.load_state_dict(run.tensors)
+        self.load_state_dict(tensors)
         self.provenance, self.untrained = run.provenance, False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerLayerConfig(TrainableConfig):
+    """A scheme whose parameters every layer of a model has for itself.
+
+    layers: number of layers with parameters of their own; with 1 all layers share them (1 to 1,024).
+    """
+
+    layers: int = LAYERS.field(1)
+
+    of_models: ClassVar[tuple[str, ...]] = ("layers",)
+
+    @abstractmethod
+    def of_layer(self, generator: torch.Generator) -> "PerLayer":
+        """Return the scheme of one layer on the CPU with float32 parameters drawn from `generator`."""
+
+    def initial(self, generator: torch.Generator) -> "PerLayer":
+        first = self.of_layer(generator)
+        first.deeper.extend(self.of_layer(generator) for _ in range(self.layers - 1))
+        return first
+
+
+class PerLayer(Trainable):
+    """The scheme of the first layer, which holds those of the layers above it."""
+
+    config: PerLayerConfig
+
+    def __init__(self, config: PerLayerConfig) -> None:
+        super().__init__(config)
+        self.deeper = nn.ModuleList()
+
+    def reset_parameters(self) -> None:
+        """Fill the parameters of all layers; see `Trainable`. A layer above the first does nothing."""
+        if 1 + len(self.deeper) == self.config.layers:
+            super().reset_parameters()
+
+    def layer(self, index: int) -> Scheme:
+        """Return the scheme of a layer. Raises SchemeArgumentError above the last one."""
+        if self.config.layers == 1 or index == 0:
+            return self
+        if index >= self.config.layers:
+            raise SchemeArgumentError(
+                f"{self.config.label} has parameters of {self.config.layers} layers: there is no layer "
+                f"{index}."
+            )
+        deeper = self.deeper[index - 1]
+        assert isinstance(deeper, Scheme)
+        return deeper
 
 
 @torch.no_grad()

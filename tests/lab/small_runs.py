@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc import SCHEMES
 from posenc.lab import (
     Corpus,
     Run,
@@ -46,7 +47,8 @@ SIZES: dict[str, Any] = {
 
 def small_spec(kind: str = "rope", **others: Any) -> Specification:
     """Return a specification that trains in a fraction of a second. others: as `specifications`."""
-    values = {"widths": [16]} | SIZES | others
+    least = {"layers": SCHEMES[kind]().least_layers} if kind in SCHEMES else {}
+    values = {"widths": [16]} | SIZES | least | others
     values |= {"corpus": CORPUS} if values.get("task", "language") == Language.kind else {}
     return specifications([kind], **values)[0]
 

@@ -74,7 +74,7 @@ def test_projections_of_a_layer_give_its_queries_and_keys() -> None:
     x = torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(0))
     block = model.blocks[1]
     assert isinstance(block, Block)
-    q, k, _ = block.queries_keys_values(x)
+    q, k, _ = block.queries_keys_values(x, model.scheme.layer(1))
     normalised = functional.layer_norm(x, (16,))
     for part, weight in zip((q, k), layer_projections(model, 1), strict=True):
         wanted = torch.einsum("hdw,btw->bhtd", weight, normalised)
