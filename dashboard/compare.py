@@ -215,8 +215,7 @@ class _Both:
                     named.append(replace(block, text=f"{block.text}, {plain(name)}"))
                 case Chart():
                     key = f"{block.key}_pinned" if setting == "A" else block.key
-                    alt = block.alt and f"{name}. {block.alt}"
-                    named.append(replace(block, key=key, title=f"{block.title}, {name}", alt=alt))
+                    named.append(replace(block, key=key, title=f"{block.title}, {name}"))
                 case _:
                     named.append(block)
         return named

@@ -44,7 +44,7 @@ def archive(
     for picture in pictures_of(blocks):
         if isinstance(picture, Chart):
             below = (picture.subtitle(page.title), *textwrap.wrap(picture.alt or "", CAPTION))
-            spec = theme.titled(picture.spec, picture.title, *below, projected=False)
+            spec = theme.titled(picture.spec, picture.title, below, projected=False)
             files |= _drawn(file_name(picture.key), pictures.chart(spec, picture.drawn))
             continue
         row = picture.row(page.title)

@@ -101,8 +101,8 @@ def matrix(panel: Panel, row: Row) -> Spec:
         "data": {"values": [{}]},
         "layer": [cells, bar, *lines],
     }
-    below = filter(None, (row.caption, "; ".join(filter(None, notes))))
-    return titled(spec, panel.title, *below, projected=False)
+    below = [text for text in (row.caption, "; ".join(filter(None, notes))) if text]
+    return titled(spec, panel.title, below, projected=False)
 
 
 def _axis(

@@ -195,15 +195,22 @@ class Renderer:
 
     def _chart(self, chart: Chart, place: Any) -> None:
         spec = theme.for_projector(chart.spec, chart.stage) if self.presenting else chart.spec
-        spec = theme.titled(
-            spec, chart.title, chart.subtitle(self.title), projected=self.presenting
-        )
-        # The name by which a preview finds the chart (components/preview/charts.js).
-        spec = spec | {"params": [*spec.get("params", ()), {"name": "chart", "value": chart.key}]}
+        # What differs from stop to stop is in the rows, or beside the chart: for another specification or
+        # `alt` Streamlit makes a new chart, while rows are poured into the one that is there.
+        spec = theme.titled(spec, chart.title, theme.OF_FIRST_ROW, projected=self.presenting)
+        spec |= {"data": {"name": "source"} | spec.get("data", {})}
+        rows = chart.drawn
+        subtitles = [chart.subtitle(self.title), *[""] * len(rows)][: len(rows)]
         width = "content" if "width" in chart.spec else "stretch"
         if width == "stretch":
             spec |= {"padding": {"right": END}}
-        place.vega_lite_chart(chart.drawn, spec, key=chart.key, width=width, alt=chart.spoken)
+        # By this key a preview finds the chart (components/preview/charts.js).
+        box = place.container(gap=None, key=f"chart_{chart.key}")
+        box.vega_lite_chart(
+            rows.assign(subtitle=subtitles), spec, key=chart.key, width=width, alt=chart.title
+        )
+        if chart.spoken:
+            box.text(chart.spoken)
 
     def _drawer(self, drawer: Drawer, place: Any, **look: Any) -> None:
         toggle: Any = "rerun"

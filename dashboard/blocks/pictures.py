@@ -25,8 +25,8 @@ class Chart:
     names: of its lines or bars. draw: returns the specification of these names. columns: what the data
     call columns of the frame; one that is called "" is only drawn. x: the column whose values are thinned
     to what a screen shows, "" for none. labels: how far apart names at the ends of lines stand, as a share
-    of the range of all values; 0 for no names. alt: what a screen reader says in place of the title and the
-    ends of the lines. sizes: what made it, for a saved picture. pinned: the names of A and B where both
+    of the range of all values; 0 for no names. alt: what a screen reader says after the title in place of
+    the ends of the lines. sizes: what made it, for a saved picture. pinned: the names of A and B where both
     are in it. listed: whether its numbers are in the data;
     not where a `Data` has them in full. stage: its height in CSS pixels while the page is presented, 0 for
     what its larger text takes beside its usual one.
@@ -71,8 +71,8 @@ class Chart:
 
     @cached_property
     def spoken(self) -> str:
-        """The words of a screen reader: `alt`, or the title and the ends of the lines."""
-        return self.alt or f"{self.title}. {lines.ends(self.drawn)}".strip()
+        """The words of a screen reader after the title: `alt`, or the ends of the lines."""
+        return self.alt or lines.ends(self.drawn)
 
     def subtitle(self, page: str) -> str:
         """Return the line under the title of a saved picture. page: the title of its page.

@@ -217,7 +217,11 @@ _TALLER = 50  # pixels: what larger text takes of the height of a plot
 _TITLE, _PROJECTED_TITLE = (15, 12, 35), (20, 18, 47)
 
 
-def titled(spec: Spec, title: str, *below: str, projected: bool) -> Spec:
+# The line below a title where the first row of the data has it.
+OF_FIRST_ROW = {"expr": "length(data('source')) ? data('source')[0].subtitle : ''"}
+
+
+def titled(spec: Spec, title: str, below: Sequence[str] | Spec, *, projected: bool) -> Spec:
     """Return a specification with a title, which a saved picture shows, and smaller lines below it."""
     size, smaller, height = _PROJECTED_TITLE if projected else _TITLE
     text = {

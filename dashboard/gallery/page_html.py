@@ -163,13 +163,14 @@ class Writer:
     def chart(self, chart: Chart) -> str:
         """Return the specification of a chart with its rows, for gallery.js."""
         self.pictures.append(chart)
-        spec = theme.titled(chart.spec, chart.title, chart.subtitle(self.title), projected=False)
+        spec = theme.titled(chart.spec, chart.title, [chart.subtitle(self.title)], projected=False)
         rows = [
             {name: _short(value) for name, value in row.items() if not pd.isna(value)}
             for row in chart.drawn.astype(object).to_dict("records")
         ]
+        label = f"{chart.title}. {chart.alt}" if chart.alt else chart.title
         width = {} if "width" in spec or "facet" in spec else {"width": "container"}
-        return _data("chart", {**width, **spec, "data": {"values": rows}}, chart.alt or chart.title)
+        return _data("chart", {**width, **spec, "data": {"values": rows}}, label)
 
 
 def _short(value: Any) -> Any:

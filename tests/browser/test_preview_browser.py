@@ -153,6 +153,18 @@ def test_ten_stops_show_the_numbers_of_the_pages_that_the_server_draws(
         assert page.evaluate(NUMBERS, True) == found
 
 
+def test_charts_of_a_page_stay_while_their_rows_and_subtitles_follow(visitor: Visit) -> None:
+    """A chart that Streamlit made anew would not have the mark, and would take twice as long."""
+    page = visitor().open("similarity")
+    drawings = page.locator(".stVegaLiteChart svg")
+    drawings.evaluate_all("all => all.forEach((drawing) => { drawing.dataset.marked = ''; })")
+    press(page, "Base", "ArrowRight")
+    subtitle = page.locator(".stVegaLiteChart .role-title-subtitle text")
+    expect(subtitle.first).to_contain_text("base 12,500, ")
+    expect(subtitle.last).to_contain_text("base 12,500, ")
+    expect(page.locator(".stVegaLiteChart svg[data-marked]")).to_have_count(2)
+
+
 def test_slider_released_where_it_began_shows_what_was_there(visitor: Visit) -> None:
     page = visitor().open("similarity")
     before, drawn = pixels(page, "similarity"), lines(page)

@@ -42,6 +42,8 @@ MUTANTS_OF_PAGES = (
            ("session",)),
     Mutant("a picture that changed said to be the one that is there", "dashboard/previews.py",
            "and sent == sent_bytes(drawn)", "", ("previews",)),
+    Mutant("a chart that is made anew at each stop", "dashboard/render.py",
+           "alt=chart.title", "alt=f'{chart.title}. {chart.spoken}'", ("spoken_charts",)),
     Mutant("pictures asked for again at each stop", "dashboard/previews.py",
            "query.pop(state.VERSIONED, None)", "pass", ("previews",)),
     Mutant("pictures beside a slider that the server drew elsewhere", "dashboard/previews.py",

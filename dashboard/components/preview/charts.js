@@ -21,14 +21,14 @@ function viewOf(element) {
   return null;
 }
 
-/** The charts in the window by their names, which `render` writes into them as a signal. */
+/** The charts in the window by their keys, which `render` gives to what is around them. */
 function chartsInWindow() {
   const found = new Map();
-  for (const element of document.querySelectorAll("[data-testid=stMain] .stVegaLiteChart")) {
+  for (const box of document.querySelectorAll("[data-testid=stMain] [class*=st-key-chart_]")) {
+    const element = box.querySelector(".stVegaLiteChart");
     const { top, bottom } = element.getBoundingClientRect();
     const view = bottom > 0 && top < innerHeight ? viewOf(element) : null;
-    const name = view?._signals?.chart?.value;
-    if (name) found.set(name, { element, view });
+    if (view) found.set(box.className.match(/st-key-chart_(\S+)/)[1], { element, view });
   }
   return found;
 }

@@ -198,7 +198,7 @@ def _by_distance(answer: Answer) -> list[Block]:
     chart = Chart(
         key="check_logits", title=title, frame=answer.by_distance, names=(),
         draw=charts.logits_by_distance, x="", listed=False,
-        alt=f"{title}. {spoken(answer.by_distance, 'logit')}",
+        alt=spoken(answer.by_distance, "logit"),
     )  # fmt: skip
     return [Text(f"**{title}**"), chart]
 
@@ -208,7 +208,7 @@ def _by_head(answer: Answer) -> list[Block]:
     draw = charts.scales_by_head if answer.of_head == "scale" else charts.slopes_by_head
     chart = Chart(
         key="check_heads", title=title, frame=answer.by_head, names=(), draw=draw, x="", listed=False,
-        alt=f"{title}. {spoken(answer.by_head, 'value')}",
+        alt=spoken(answer.by_head, "value"),
     )  # fmt: skip
     return [Text(f"**{title}**"), chart]
 

@@ -247,7 +247,7 @@ def _differences(answer: Answer) -> list[Block]:
         draw=charts.differences,
         columns={"x": "column", "y": "exact angles"},
         x="",
-        alt=f"{title}. {errors_spoken(frame)}",
+        alt=errors_spoken(frame),
     )
     return [Text(f"**{title}**"), chart]
 

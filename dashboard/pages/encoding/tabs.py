@@ -60,7 +60,7 @@ def matrices(read: Encodings) -> list[Block]:
             names=("alibi",),
             draw=charts.slopes,
             x="",
-            alt=f"{title}. {slopes_spoken(slopes)}",
+            alt=slopes_spoken(slopes),
             sizes=notes.panel_note(read.setting, "alibi"),
         )
         alone.append([Text(f"**{title}**"), chart])

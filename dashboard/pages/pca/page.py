@@ -168,7 +168,7 @@ def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, 
                     names=(kind,),
                     draw=draw,
                     x="",
-                    alt="; ".join(filter(None, (f"{label}: {explained}", fitted, note, DOTS)))
+                    alt="; ".join(filter(None, (explained, fitted, note, DOTS)))
                     + f". {ends_spoken(own, plane)}",
                     listed=False,
                 )
