@@ -155,6 +155,7 @@ def compare(
 def consistent_run(table: Float[Tensor, "t c"]) -> tuple[int, int, list[int]] | None:
     """Return the first row and end of the longest run whose columns are waves, and which columns are none.
 
+    A formula is measured in this run, by which the others' positions are found, as of packed documents.
     A wave obeys x(p + 1) + x(p - 1) = 2 cos(theta) x(p) at every row p. None if no row or column breaks
     that rule, if more than `MOST_OUTLIERS` of the columns do, or if the run has fewer than 5 rows.
     """

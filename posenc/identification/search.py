@@ -257,13 +257,15 @@ def _scaling_fits(search: _Search, waves: Waves) -> list[Fit]:
         frequencies = signed[0].frequencies(columns)
         starts = likely_starts(search.table, columns, frequencies)
         starts += later_starts(search.table, columns, frequencies)
+        near: list[Fit] = []
         for start, recipe in itertools.product(starts, recipes):
             compared = signed if recipe is EXACT else signed[:_ROUNDED_SCALINGS]
             fits = [search.fit(replace(each, start=start), recipe) for each in compared]
-            if right := [fit for fit in fits if fit.exact]:
-                return right
-            if right := [fit for fit in fits if fit.right >= _RIGHT_ROWS]:
-                return right
+            if exact := [fit for fit in fits if fit.exact]:
+                return exact
+            near = near or [fit for fit in fits if fit.right >= _RIGHT_ROWS]
+        if near:
+            return near
     return []
 
 

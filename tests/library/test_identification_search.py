@@ -14,8 +14,12 @@ from posenc.identification.identify import from_exact, reconstruct
 from posenc.identification.positions import UNKNOWN
 from posenc.identification.search import nearest_fit
 from posenc.identification.sentences import deviation_sentences, headline, record
+from posenc.identification.table_words import recipe_words
+from tests.library.configs import config_of
+from tests.library.scaling_by_hand import by_hand
 from tests.library.small_tables import cos_and_sin, halves, side_by_side, sinusoidal
 from tests.library.tensors import assert_close
+from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -145,6 +149,37 @@ def test_many_slow_pairs_that_are_wrong_in_16_bits_are_named_by_the_largest_diff
         f"It differs from the formula by up to {float(off.max()):.2g}, most in row {int(off.argmax())}, "
         "column 6 of the sines."
     ]
+
+
+SCALINGS = {
+    "rope_yarn": {"dim": 64, "base": 1e6, "factor": 4.0, "trained_length": 32_768},
+    "rope_llama3": {"dim": 64, "base": 5e5, "factor": 8.0, "trained_length": 8_192},
+    "rope_proportional": {"dim": 64, "partial_rotary_factor": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", mostly(SCALINGS, "rope_llama3"))
+def test_float32_angles_of_a_scaled_cache_are_named(kind: str) -> None:
+    """As the modules of transformers make a cache: a float32 frequency times a float32 position."""
+    config = config_of(kind, layout="half", **SCALINGS[kind])
+    frequencies = torch.tensor([float(each) for each in by_hand(config)]).float()
+    angles = torch.arange(300.0)[:, None] * frequencies
+    size = config.attention_scaling()
+    found = identify(halves(size * angles.cos()), halves(size * angles.sin()))
+    assert found.config == config
+    assert [one.kind for one in found.deviations] == ["angles"]
+    assert recipe_words(found.recipe) == "float32 angles, the frequencies rounded to float32 once"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", mostly(SCALINGS, "rope_yarn"))
+def test_few_rows_of_16_bits_show_the_scaling(kind: str, dtype: torch.dtype) -> None:
+    config = config_of(kind, layout="half", **SCALINGS[kind])
+    frequencies = torch.tensor([float(each) for each in by_hand(config)], dtype=torch.float64)
+    angles = torch.arange(16)[:, None] * frequencies
+    size = config.attention_scaling()
+    tables = ((size * part).to(dtype) for part in (halves(angles.cos()), halves(angles.sin())))
+    assert identify(*tables).config == config
 
 
 @pytest.mark.parametrize("factor", [2.0, 3.7, 64.0])
