@@ -35,6 +35,10 @@ MUTANTS_OF_MODELS = (
            "one for one in self.reports if one.factor >= factor",
            ("planner_page.py::"
             "test_a_card_of_advice_cites_only_sources_that_trained_as_little_and_says_how_much",)),
+    Mutant("a plan that tells of other amounts of training", "planner/sentences.py",
+           "    if reports:  # the statement", "    if not reports:  # the statement",
+           ("planner_page.py::"
+            "test_a_card_of_advice_cites_only_sources_that_trained_as_little_and_says_how_much",)),
     Mutant("makers' advice past their factor", "planner/evidence.py",
            'return same and least <= getattr(config, "factor", 1.0) <= self.factor', "return same",
            ("ranking",)),
