@@ -165,6 +165,19 @@ def test_charts_of_a_page_stay_while_their_rows_and_subtitles_follow(visitor: Vi
     expect(page.locator(".stVegaLiteChart svg[data-marked]")).to_have_count(2)
 
 
+def test_keys_ask_for_nothing_where_charts_alone_follow(visitor: Visit) -> None:
+    """Charts follow a drag alone: what the server made of other stops would keep it from its answer."""
+    somebody = visitor()
+    page = somebody.open("")
+    press(page, "Base", "ArrowRight")
+    page.wait_for_function("location.search.includes('base=12500')")
+    settled(page)
+    page.wait_for_timeout(500)
+    assert not [url for url in somebody.requests if "/previews/" in url]
+    drag(page, "Base", 1)
+    wait_until(page, lambda: any("/previews/" in url for url in somebody.requests))
+
+
 def test_slider_released_where_it_began_shows_what_was_there(visitor: Visit) -> None:
     page = visitor().open("similarity")
     before, drawn = pixels(page, "similarity"), lines(page)

@@ -13,6 +13,7 @@ const shared = (globalThis[Symbol.for("posenc.preview")] ??= { pictures: new Map
 const NEAR = 4; // stops on each side that are asked for before the slider moves
 const FAR = 12; // and once it does
 const AT_ONCE = 8; // stops of one request
+const REST = 150; // milliseconds that a page has to be drawn before it asks for what may be next
 const STYLE = `
 :root.ahead [data-testid=stMain] :is(
   .stMarkdown, .stVegaLiteChart:not(.follows), .stDataFrame, .stTable, .stMetric, .stImage
@@ -48,7 +49,7 @@ function follow() {
   const pictures = moved.length === 1 ? picturesOf(name).get(stopOf(name)) : null;
   goAhead(name, pictures);
   // A key makes the server draw the page at once: pictures for later would keep it from that.
-  if (dragged() || !pictures) ask(name);
+  if (dragged() || (!pictures && followsKeys())) ask(name);
 }
 
 /** Show the pictures of a slider's stop; what has none stays as it is, and pale. */
@@ -77,7 +78,7 @@ function settle() {
     if (!view.root.isConnected) shared.pictures.delete(key);
   }
   settleCharts(arrived);
-  if (dial) ask(shown.name); // the page may have no such slider any more
+  if (dial && followsKeys()) setTimeout(askAgain, REST, shown.name); // the page may have no such slider
 }
 
 // ---- Asking the server -----------------------------------------------------------------------
@@ -94,6 +95,14 @@ function wanted(name) {
     .sort((one, other) => distance(one) - distance(other))
     .slice(0, AT_ONCE);
 }
+
+/** Whether pictures follow keys: matrices and clocks do, charts wait for the server. */
+const followsKeys = () => shared.pictures.size > 0;
+
+/** Ask for pictures around a stop once more, if the page still has this slider. */
+const askAgain = (name) => {
+  if (page?.dials[name]) ask(name);
+};
 
 /** Ask for pictures around the stop of a slider, one request after the other. */
 async function ask(name) {
@@ -149,9 +158,12 @@ function start() {
   const style = new CSSStyleSheet();
   style.replaceSync(STYLE);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
-  for (const event of ["pointerover", "pointerdown", "focusin"]) {
+  for (const event of ["pointerover", "pointerdown"]) {
     document.addEventListener(event, ({ target }) => slidersOf([target]).forEach(ask));
   }
+  document.addEventListener("focusin", ({ target }) => {
+    if (followsKeys()) slidersOf([target]).forEach(ask);
+  });
   new MutationObserver((changes) => {
     if (slidersOf(changes.map(({ target }) => target)).length) follow();
   }).observe(document.body, { subtree: true, attributeFilter: ["aria-valuetext"] });
