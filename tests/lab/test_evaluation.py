@@ -14,7 +14,14 @@ from torch import Tensor
 from posenc import SCHEMES, Scheme
 from posenc.lab import LanguageModel, Score, Specification, evaluate, train
 from posenc.lab.evaluate import CLAMPED, TRAINED, buckets, segment_ends
-from posenc.lab.tasks import Language, contexts, distances, questions_of
+from posenc.lab.tasks import (
+    IGNORED,
+    Language,
+    contexts,
+    distances,
+    generator_for,
+    questions_of,
+)
 from posenc.lab.train import build_model
 from posenc.schemes.learned import Learned
 from posenc.schemes.rope import RopeConfig
@@ -211,11 +218,13 @@ def test_scores_are_the_share_of_right_answers(kind: str, wrong: str) -> None:
     every = task.asked(16, 4)
     assert [(s.measure, s.x) for s in by_x] == [(asked.measure, asked.x) for asked in every]
     for score, asked in zip(by_x, every, strict=True):
-        expected = {"none": 1.0, "last": 0.0, "all": 0.0}[wrong]
-        if wrong == "last" and not task.whole_rows:
-            expected = 1 - asked.rows / score.count
+        _, targets = task(16).questions(asked, generator_for(0, asked.measure, asked.x))
+        count = asked.rows
+        if kind in ("flip_flop", "indexing"):
+            count = sum(target != IGNORED for row in targets.tolist() for target in row)
+        expected = {"none": 1.0, "last": 1 - asked.rows / count, "all": 0.0}[wrong]
         assert score.value == pytest.approx(expected)
-        assert score.count == asked.rows if task.whole_rows else score.count >= asked.rows
+        assert score.count == count
     positions = [s for s in scores if s.measure == f"{kind} position"]
     assert positions[-1].until == task.positions(task.long_length(16, 4))
     assert all(s.x < s.until and s.count > 0 for s in positions)
