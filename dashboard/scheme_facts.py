@@ -9,8 +9,11 @@ from posenc.schemes import SchemeConfig
 from posenc.schemes.base import Head, Scheme
 
 EMBEDDING, ROTATION, BIAS = "token embedding", "queries and keys", "logits"
+WEIGHTS = "attention weights"
 # What a scheme overrides of `Scheme`, and where in an attention block that is called.
-_HOOKS = {"embed": EMBEDDING, "rotate": ROTATION, "bias": BIAS, "offset_bias": BIAS}
+_HOOKS = {
+    "embed": EMBEDDING, "rotate": ROTATION, "bias": BIAS, "offset_bias": BIAS, "weights": WEIGHTS,
+}  # fmt: skip
 
 
 def place(scheme: Scheme) -> str:

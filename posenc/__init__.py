@@ -36,8 +36,11 @@ from posenc.schemes.alibi import AlibiConfig, alibi_bias, alibi_slopes
 from posenc.schemes.base import NoneConfig, Request, Scheme, SchemeConfig
 from posenc.schemes.cope import CopeConfig
 from posenc.schemes.fire import FireConfig
+from posenc.schemes.fox import FoxConfig
 from posenc.schemes.kerple import KerpleLogConfig, KerplePowerConfig
 from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.pope import PopeConfig
+from posenc.schemes.rnope import RnopeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
@@ -50,6 +53,8 @@ from posenc.schemes.sandwich import SandwichConfig
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.sizes import Sizes
+from posenc.schemes.ssmax import SsmaxConfig, SsmaxRopeConfig
+from posenc.schemes.stick_breaking import StickBreakingConfig
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
 from posenc.schemes.xpos import XposConfig
@@ -67,6 +72,7 @@ __all__ = [
     "CopeConfig",
     "Encoding",
     "FireConfig",
+    "FoxConfig",
     "KerpleLogConfig",
     "KerplePowerConfig",
     "LearnedConfig",
@@ -78,9 +84,11 @@ __all__ = [
     "NotStationary",
     "PickleRefused",
     "PluginError",
+    "PopeConfig",
     "PosencError",
     "PositionOutOfRange",
     "Request",
+    "RnopeConfig",
     "RopeConfig",
     "RopeDynamicConfig",
     "RopeLinearConfig",
@@ -100,6 +108,9 @@ __all__ = [
     "SinusoidalConfig",
     "SinusoidalPositionalEncoding",
     "Sizes",
+    "SsmaxConfig",
+    "SsmaxRopeConfig",
+    "StickBreakingConfig",
     "T5Config",
     "TokenPlusPositionEmbedding",
     "TransformerXLConfig",

@@ -16,6 +16,7 @@ PALETTE = (
     "#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#786c00", "#7854cc", "#846084",
     "#c03c60", "#9c9000", "#9c78f0", "#18786c", "#309000", "#9c6c54", "#b448a8", "#e4606c",
     "#9078b4", "#5478f0", "#6c8460", "#546c9c", "#249ca8", "#a85400", "#b48454", "#008448",
+    "#8490d8", "#486c3c", "#8460d8", "#a86cd8", "#2478c0", "#a884c0",
 )  # fmt: skip
 DASHES = (
     [1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [16, 3, 2, 3, 2, 3], [3, 6],
@@ -31,7 +32,8 @@ ORDER = (
     "learned", "sinusoidal", "rope", "alibi", "none", "rope_linear", "rope_ntk", "rope_dynamic",
     "rope_yarn", "rope_yarn_paper", "rope_longrope", "rope_llama3", "rope_proportional",
     "rope_sections", "shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire",
-    "sandwich", "xpos", "cope",
+    "sandwich", "xpos", "cope", "ssmax", "ssmax_rope", "rnope", "pope", "fox",
+    "stick_breaking",
 )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from posenc import fields
 
+_NAMED = 20  # options that a message names, so that it stays short
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledChoice(fields.Choice):
@@ -20,7 +22,10 @@ class LabelledMultiChoice(fields.MultiChoice):
     labels: Mapping[str, str]
 
     def allowed(self) -> str:
-        return f"1 to {min(self.most, len(self.options))} of {', '.join(labels_of(self).values())}"
+        names = [*labels_of(self).values()]
+        more = len(names) - _NAMED
+        listed = ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"1 to {min(self.most, len(names))} of {listed}"
 
 
 @dataclass(frozen=True, kw_only=True)

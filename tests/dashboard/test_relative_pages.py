@@ -27,13 +27,16 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
 LABELS = [SCHEMES[kind].label for kind in MAIN]
-TRAINED = ("shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire", "cope")
-RELATIVE = (*TRAINED, "sandwich", "xpos")
+TRAINED = ("shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire", "cope", "ssmax",
+           "ssmax_rope", "pope", "fox")  # fmt: skip
+RELATIVE = (*TRAINED, "sandwich", "xpos", "rnope", "stick_breaking")
 # One of each way through the pages' code: a trained bias, one that follows from content, so that
-# pages say why they cannot show it, and a rotation whose kernel has no vectors.
-WAYS = ("kerple_log", "cope", "xpos")
-BY_CONTENT = ("shaw", "cope")
-WITHOUT_VECTORS = ("t5", "fire", "xpos", "transformer_xl")  # their kernel is not symmetric
+# pages say why they cannot show it, a rotation whose kernel has no vectors, and a scheme without numbers.
+WAYS = ("kerple_log", "cope", "xpos", "ssmax")
+BY_CONTENT = ("shaw", "cope", "stick_breaking")
+# Their kernel is not symmetric.
+WITHOUT_VECTORS = ("t5", "fire", "xpos", "transformer_xl", "ssmax", "ssmax_rope")
+WITHOUT_NUMBERS = ("ssmax",)
 SMALL = {"dim": "64", "heads": "4", "length": "40", "train_length": "24"}
 
 
@@ -108,6 +111,12 @@ def test_page_shows_the_scheme_alone_or_says_why_it_cannot(kind: str, page: str)
             return
     # Relative offsets counts the schemes of a claim in its headline and names the others in its cards.
     assert label in (found.text if page == "relative_offsets" else found.headline)
+    if page == "encoding" and kind in WITHOUT_NUMBERS:
+        assert found.headline == f"{label} changes queries or keys. {label} adds no numbers."
+        assert (
+            f"{label} adds no numbers, so there is no matrix. {SCHEMES[kind].summary}" in found.text
+        )
+        return
     assert ("initial parameters, seed 0, untrained" in found.text) == (kind in TRAINED)
 
 

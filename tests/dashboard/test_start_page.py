@@ -25,6 +25,7 @@ WHERE = {
     "learned": diagram.EMBEDDING, "sinusoidal": diagram.EMBEDDING, "rope": diagram.ROTATION,
     "rope_yarn": diagram.ROTATION, "xpos": diagram.ROTATION, "alibi": diagram.BIAS, "t5": diagram.BIAS,
     "shaw": diagram.BIAS, "fire": diagram.BIAS, "cope": diagram.BIAS, "none": "",
+    "ssmax": diagram.ROTATION, "fox": diagram.BIAS, "stick_breaking": diagram.WEIGHTS,
 }  # fmt: skip
 LENGTH, LONGEST = 128, 2_048  # of the shipped comparison of the four main schemes
 LOSS = means("language", LENGTH, "context")
@@ -51,8 +52,9 @@ def cards(shown: Page) -> dict[str, Sequence[Block]]:
 def test_drawing_lights_the_part_on_which_a_scheme_acts(kind: str) -> None:
     colour = theme.COLOURS[kind]
     svg = diagram.attention_block(place(Setting().config(kind).build("cpu")), colour)
+    wanted = diagram.BIAS if WHERE[kind] == diagram.WEIGHTS else WHERE[kind]  # in the box of logits
     filled = rf'fill="{colour}" stroke="{colour}"/><text [^>]*>(\w+)<'
-    assert re.findall(filled, svg) == [box for box, place in LIT.items() if place == WHERE[kind]]
+    assert re.findall(filled, svg) == [box for box, place in LIT.items() if place == wanted]
 
 
 def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -> None:

@@ -55,7 +55,7 @@ def test_shared_weights_start_the_same_under_every_scheme() -> None:
     """Drawn by one generator, so equal bit for bit."""
     starts = {}
     for kind in SCHEMES:
-        specification = small_spec(kind)
+        specification = small_spec(kind, layers=2)
         model = build_model(specification, specification.make_task(CORPUS))
         starts[kind] = {n: v for n, v in model.named_parameters() if "scheme." not in n}
     first = starts["none"]

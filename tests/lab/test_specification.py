@@ -66,7 +66,8 @@ def test_name_changes_with_every_field() -> None:
 
 def test_every_variant_is_read_back_from_its_record() -> None:
     for variant, config in SMALL_CONFIGS.items():
-        model = dataclasses.replace(small_spec().model, width=80, heads=10)
+        sizes = {"width": 80, "heads": 10, "layers": config.least_layers}
+        model = dataclasses.replace(small_spec().model, **sizes)
         length = max(getattr(config, "max_len", getattr(config, "length", 16)), 16)
         scheme = config.replace(length=length) if hasattr(config, "length") else config
         specification = change(small_spec(), model=model, scheme=scheme, train_length=length)
@@ -233,7 +234,7 @@ def test_specifications_are_every_combination_once() -> None:
     }
     assert len(seen) == len({s.run_id for s in found}) == 36
     assert set(seen) == expected
-    for task in (SIZES | {"widths": [32], "corpus": CORPUS}, COPY):
+    for task in (SIZES | {"widths": [32], "corpus": CORPUS, "layers": 2}, COPY | {"layers": 2}):
         assert [one.scheme.kind for one in specifications(list(SCHEMES), **task)] == [*SCHEMES]
     with pytest.raises(ConfigError, match="task must be one of"):
         specifications(["rope"], task="poetry")

@@ -13,14 +13,20 @@ ROTATING = tuple(
     name for name in LAW_VARIANTS if type(small_scheme(name)).rotate is not Scheme.rotate
 )
 
+GROWS = {
+    "ssmax": "its logits grow with the query's position",
+    "ssmax_rope": "its logits grow with the query's position",
+}
 NOT_STATIONARY = {
     "learned": "a row of its own for every position",
     "rope_sections": "its pairs turn by row and column of a grid",
     "fire": "the bias depends on the query's position past the threshold",
+    **GROWS,
 }
 NO_KERNEL = {
     "shaw": "what position adds depends on the query",
     "cope": "what position adds depends on the query",
+    "stick_breaking": "its weights depend on the keys between",
 }
 NOT_SYMMETRIC = {
     "transformer_xl": "it tells before from after",
@@ -28,6 +34,8 @@ NOT_SYMMETRIC = {
     "t5.bidirectional=True": "later keys have buckets of their own",
     "fire": "the kernel is not symmetric past the threshold",
     "xpos": "the kernel grows towards later keys",
+    **GROWS,
+    "pope": "its phases tell before from after",
 }
 NO_VECTORS = {
     **NO_KERNEL,
@@ -36,6 +44,7 @@ NO_VECTORS = {
     "kerple_log": "no closed form of the vectors is known",
     "kerple_power": "no closed form of the vectors is known",
     "sandwich": "no closed form of the vectors is known",
+    "fox": "its gates depend on the input",
 }
 NO_ROUNDED_VECTORS = {**NO_VECTORS, "alibi": "the rounded bias is no straight line"}
 NO_OFFSET_MAP = {**NO_VECTORS, **NOT_STATIONARY}
@@ -48,7 +57,15 @@ SAME_MIRRORED = {
     "fire": "up to its threshold the bias depends on the distance alone",
 }
 COUNTS_KEYS = {"cope": "it counts the keys between, and here some are left out"}
-SCALES_PAIRS = {"xpos": "it scales pairs by their position, it does not only turn them"}
+SCALES_PAIRS = {
+    "xpos": "it scales pairs by their position, it does not only turn them",
+    "ssmax": "it scales queries by their position",
+    "ssmax_rope": "it scales queries by their position, it does not only turn them",
+    "pope": "it turns sizes into vectors twice as wide",
+}
+OWN_WEIGHTS = {"stick_breaking": "it has no softmax"}
+PUTS_NOTHING_IN = {"none": "it adds nothing", "ssmax": "it scales queries and adds nothing"}
+WITHOUT_WIDTH = {"ssmax": "it scales vectors of any width, and has no last position"}
 
 
 def for_schemes(

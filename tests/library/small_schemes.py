@@ -17,7 +17,10 @@ DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 
 
 # Alternatives of numbers that are 0 for none: the middle of their range is too large for small texts.
-FEW = {"xpos.origin": (0, 64), "rope_sections.grid": (0, 2)}
+FEW = {
+    "xpos.origin": (0, 64), "rope_sections.grid": (0, 2), "rnope.every": (2, 4), "rnope.window": (0, 5),
+    "rnope.growth_length": (8_192, 4),
+}  # fmt: skip
 
 
 def small_configs() -> dict[str, SchemeConfig]:
@@ -94,7 +97,7 @@ def code_paths() -> tuple[str, ...]:
         scheme = small_scheme(variant)
         branches = (
             type(scheme), scheme.stationary, scheme.rotary_layout, scheme.attention_factor != 1,
-            getattr(scheme, "unpaired", 0) > 0,
+            getattr(scheme, "unpaired", 0) > 0, scheme.window is not None,
         )  # fmt: skip
         choices = tuple(
             getattr(config, name)

@@ -14,7 +14,7 @@ from posenc import SCHEMES, NoneConfig, PosencError, Scheme, SchemeArgumentError
 from posenc.schemes.base import SchemeConfig
 from tests.devices import needs_cuda
 from tests.library import independent
-from tests.library.law_exceptions import ROTATING, for_schemes
+from tests.library.law_exceptions import OWN_WEIGHTS, ROTATING, for_schemes
 from tests.library.small_schemes import SMALL, code_paths, small_scheme
 from tests.library.tensors import assert_close, random
 
@@ -101,14 +101,18 @@ def test_attention_equals_plain_loop_over_the_definitions(
             assert_close(mixed, expected, atol=1e-13)
 
 
-def later_keys(q_positions: Tensor | None, k_positions: Tensor | None, keys: int) -> Tensor:
+def hidden_keys(
+    q_positions: Tensor | None, k_positions: Tensor | None, keys: int, window: int | None = None
+) -> Tensor:
+    """Return which keys are later than a query, or farther back than its window."""
     rows = torch.arange(N) if q_positions is None else q_positions
     columns = torch.arange(keys) if k_positions is None else k_positions
-    later = columns[..., None, :] > rows[..., :, None]
-    return later[:, None] if later.dim() == 3 else later
+    back = rows[..., :, None] - columns[..., None, :]
+    hidden = (back < 0) | (back >= (10_000 if window is None else window))
+    return hidden[:, None] if hidden.dim() == 3 else hidden
 
 
-@for_schemes(among=code_paths())
+@for_schemes(OWN_WEIGHTS, among=code_paths())
 def test_attention_is_softmax_of_the_scores_of_the_scheme(
     scheme: Scheme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,8 +125,8 @@ def test_attention_is_softmax_of_the_scores_of_the_scheme(
         k_full, v_full = (x.repeat_interleave(5, dim=1) for x in (k, v))
         scores = scheme.scores(q, k_full, q_positions, k_positions)
         assert_close(scheme.scores(q, k, q_positions, k_positions), scores.detach(), atol=1e-14)
-        later = later_keys(q_positions, k_positions, keys)
-        weights = scores.detach().masked_fill(later, -math.inf).softmax(-1).nan_to_num(0.0)
+        hidden = hidden_keys(q_positions, k_positions, keys, scheme.window)
+        weights = scores.detach().masked_fill(hidden, -math.inf).softmax(-1).nan_to_num(0.0)
         mixed = attention(q, k, v, scheme, q_positions=q_positions, k_positions=k_positions)
         assert_close(mixed, weights @ v_full, atol=1e-13)
 
@@ -276,7 +280,7 @@ def test_gradients_are_those_of_the_formula(path: str, monkeypatch: pytest.Monke
         q = random(2, HEADS, N, WIDTH).requires_grad_()
         k, v = (random(2, key_heads, keys, WIDTH, seed=s).requires_grad_() for s in (1, 2))
         places = options.get("q_positions"), options.get("k_positions")
-        hidden = later_keys(*places, keys) & options.get("causal", True)
+        hidden = hidden_keys(*places, keys) & options.get("causal", True)
         hidden = hidden | ~mask[0] if "key_mask" in options else hidden
         weights = scheme.scores(q, k, *places).masked_fill(hidden, -math.inf).softmax(-1)
         weights = weights.masked_fill(hidden.all(dim=-1, keepdim=True), 0.0)
@@ -348,15 +352,17 @@ def test_trained_curve_stores_nothing_of_the_size_of_all_scores(
     assert max(sizes) >= HEADS * tokens * tokens
 
 
-@for_schemes(among=ROTATING)
+@for_schemes({"rnope.window=5": "its window hides keys, too"}, among=ROTATING)
 def test_decoding_with_keys_rotated_once_equals_attention_over_the_whole_text(
     variant: str, scheme: Scheme
 ) -> None:
     q, k, v = random(3, 2, HEADS, N, WIDTH)
-    whole, nope, keys = attention(q, k, v, scheme), NoneConfig().build(), k[:, :, :0]
+    whole, nope = attention(q, k, v, scheme), NoneConfig().build()
+    keys = scheme.rotate(q, k)[1][:, :, :0]
+    scale = scheme.softmax_scale(WIDTH) / nope.softmax_scale(keys.shape[-1])
     for step in range(N):
         at = torch.tensor([step])
         query, key = scheme.rotate(q[:, :, step : step + 1], k[:, :, step : step + 1], at, at)
         keys = torch.cat((keys, key), dim=2)
-        out = attention(query, keys, v[:, :, : step + 1], nope, q_positions=at)
+        out = attention(scale * query, keys, v[:, :, : step + 1], nope, q_positions=at)
         assert_close(out, whole[:, :, step : step + 1], atol=1e-10)

@@ -23,7 +23,7 @@ from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.library import independent
 from tests.library.configs import config_of
-from tests.library.law_exceptions import LAW_VARIANTS, NO_KERNEL, for_schemes
+from tests.library.law_exceptions import LAW_VARIANTS, NO_KERNEL, PUTS_NOTHING_IN, for_schemes
 from tests.library.small_schemes import DIM, HEADS, SMALL_CONFIGS, WIDTH, code_paths, small_scheme
 from tests.library.tensors import assert_close
 
@@ -36,7 +36,7 @@ def encoding_of(config: SchemeConfig, length: int, **options: Any) -> Encoding:
     return result
 
 
-@for_schemes(NO_KERNEL, {"none": "it puts nothing in"}, among=code_paths())
+@for_schemes(NO_KERNEL, PUTS_NOTHING_IN, among=code_paths())
 def test_encoding_is_one_matrix_of_float64_rounded_once_on_request(scheme: Scheme) -> None:
     matrix = encoding(scheme, 9, head=0)
     coarse = encoding(scheme, 9, head=0, dtype=torch.bfloat16)

@@ -25,7 +25,7 @@ from posenc import (
 )
 from posenc.schemes.learned import Learned
 from tests.devices import needs_cuda
-from tests.library.law_exceptions import NO_KERNEL, for_schemes
+from tests.library.law_exceptions import NO_KERNEL, WITHOUT_WIDTH, for_schemes
 from tests.library.small_schemes import (
     DIM,
     HEADS,
@@ -115,7 +115,7 @@ def test_least_offset_of_an_integer_type_has_its_distance() -> None:
 
 
 @pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("variant", [*EMBEDDING, *ROTATING])
+@for_schemes(WITHOUT_WIDTH, among=(*EMBEDDING, *ROTATING))
 def test_bad_positions_and_widths_are_refused(variant: str, scheme: Scheme) -> None:
     own = DIM if variant in EMBEDDING else WIDTH
 

@@ -16,15 +16,18 @@ from posenc import (
     position_vectors,
 )
 from posenc.schemes.base import Head
+from posenc.schemes.pope import Pope
 from posenc.schemes.xpos import Xpos
 from tests.library.law_exceptions import (
     COUNTS_KEYS,
+    GROWS,
     LAW_VARIANTS,
     NO_KERNEL,
     NO_OFFSET_MAP,
     NO_ROUNDED_VECTORS,
     NO_VECTORS,
     NOT_STATIONARY,
+    PUTS_NOTHING_IN,
     ROTATING,
     SCALES_PAIRS,
     for_schemes,
@@ -62,7 +65,8 @@ def projected(scheme: Scheme, x: Tensor, positions: Tensor | None) -> tuple[Tens
     """Return q, k, v of a fixed random attention layer on x plus position, each (b, h, t, d)."""
     embedded = scheme.embed(x, positions)
     weights = random(3, DIM, DIM, seed=7) / math.sqrt(DIM)
-    return tuple((embedded @ w).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for w in weights)
+    q, k, v = ((embedded @ w).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for w in weights)
+    return *scheme.with_input(q, k, embedded), v
 
 
 def layer(
@@ -131,7 +135,7 @@ def test_rotation_keeps_norms_and_is_the_identity_at_position_zero(scheme: Schem
                 assert_close(plain, before, atol=4 * EPS * before.abs().max().item())
 
 
-@for_schemes(NOT_STATIONARY, among=ROTATING)
+@for_schemes(NOT_STATIONARY, SCALES_PAIRS, among=ROTATING)
 def test_rotations_compose_to_the_sum_of_their_positions(scheme: Scheme) -> None:
     q, k = random(2, 2, HEADS, 1, WIDTH, seed=2)
     far = min(2**30, largest_position(scheme) // 4)
@@ -187,7 +191,7 @@ def test_entries_of_a_batch_equal_each_entry_alone(scheme: Scheme) -> None:
 def test_decoding_in_steps_and_pieces_equals_the_whole_text(scheme: Scheme) -> None:
     x = random(1, 20, DIM)
     whole = layer(scheme, x)
-    keys = values = torch.zeros(1, HEADS, 0, WIDTH, dtype=torch.float64)
+    keys, values = (part[:, :, :0] for part in projected(scheme, x, None)[1:])  # an empty cache
     start = 0
     for stop in (1, 2, 3, 9, 19, 20):
         at = torch.arange(start, stop)
@@ -203,7 +207,7 @@ def test_only_a_scheme_without_hooks_is_permutation_equivariant(scheme: Scheme) 
     x = random(1, TOKENS, DIM)
     order = torch.randperm(TOKENS, generator=torch.Generator().manual_seed(5))
     change = layer(scheme, x[:, order], causal=False) - layer(scheme, x, causal=False)[:, order]
-    hooks = ("embed", "rotate", "bias", "offset_bias")
+    hooks = ("embed", "rotate", "bias", "offset_bias", "weights")
     if all(getattr(type(scheme), hook) is getattr(Scheme, hook) for hook in hooks):
         assert change.abs().max() < 1e-12
     else:
@@ -248,10 +252,13 @@ def kernel_from_hooks(scheme: Scheme, length: int, start: int) -> Tensor:
     if scheme.kernel_unit == "inner product":
         rows = scheme.embed(blank_tokens(length), positions)[0]
         return (rows @ rows.T).expand(HEADS, -1, -1)
+    if isinstance(scheme, Pope):  # all sizes 1 / sqrt(d), before the scaling
+        size = torch.full((1, HEADS, length, WIDTH), WIDTH**-0.5, dtype=torch.float64).expm1().log()
+        return scheme.scores(size, size, positions, positions)[0] / scheme.softmax_scale(WIDTH)
     if scheme.kernel_unit == "logit":
         # Unit isotropic content q = k: the mean of u.R u over all unit vectors u is trace(R) / d,
         # so the sum over the unit vectors of a basis gives the mean exactly. Before the scaling.
-        content = torch.eye(WIDTH, dtype=torch.float64)[:, None, None].expand(-1, 1, length, -1)
+        content = torch.eye(WIDTH, dtype=torch.float64)[:, None, None].expand(-1, HEADS, length, -1)
         logits = scheme.scores(content, content, positions, positions)
         return (logits.sum(0) / WIDTH / scheme.softmax_scale(WIDTH)).expand(HEADS, -1, -1)
     assert scheme.kernel_unit == "weight factor"
@@ -346,13 +353,16 @@ def test_offset_map_moves_every_vector_by_its_offset(scheme: Scheme) -> None:
 def test_rounded_kernel_differs_by_no_more_than_the_rounding(scheme: Scheme) -> None:
     exact = position_kernel(scheme, 60)
     scale = exact.diagonal().sqrt()
+    sizes = scale[:, None] * (scale[:, None] if scheme.config.kind in GROWS else scale)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         rounded = position_kernel(scheme, 60, dtype=dtype)
         assert rounded.dtype == torch.float64
         # Each factor moves by at most half an eps; subnormal float16 entries by less than 2^-25.
-        bound = 1.001 * torch.finfo(dtype).eps * scale[:, None] * scale
+        bound = 1.001 * torch.finfo(dtype).eps * sizes
         assert ((rounded - exact).abs() <= bound + 2**-24 * scale.max() * DIM**0.5).all()
-        if type(scheme) is not Scheme and dtype not in {p.dtype for p in scheme.parameters()}:
+        if scheme.config.kind not in PUTS_NOTHING_IN and dtype not in {
+            p.dtype for p in scheme.parameters()
+        }:
             assert (rounded - exact).abs().max() > 4 * EPS, "nothing was rounded"
 
 

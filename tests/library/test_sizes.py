@@ -29,6 +29,12 @@ def by_hand(kind: str, sizes: Sizes) -> dict[str, Any]:
         "sandwich": heads | base,
         "xpos": rotary,
         "cope": {"dim": head},
+        "ssmax": heads | trained,
+        "rnope": {"dim": head} | base,
+        "pope": {"dim": head} | base | heads,
+        "fox": {"dim": sizes.dim} | heads,
+        "stick_breaking": {},
+        "ssmax_rope": {"dim": head} | base | heads | trained,
         "rope": rotary,
         "rope_linear": rotary,
         "rope_ntk": rotary,
@@ -86,7 +92,7 @@ def test_a_scheme_names_the_sizes_that_change_it(kind: str) -> None:
 def test_own_fields_are_those_that_sizes_do_not_give(kind: str) -> None:
     config: type[SchemeConfig] = SCHEMES[kind]
     shared = {*by_hand(kind, Sizes())}
-    assert {*config.own_rules()} == {*fields.rules(config)} - shared - {"clockwise"}
+    assert {*config.own_rules()} == {*fields.rules(config)} - shared - {*config.of_models}
 
 
 def test_own_fields_reach_their_scheme_alone() -> None:

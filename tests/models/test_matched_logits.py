@@ -472,7 +472,11 @@ def test_bias_that_does_not_fit_is_refused_in_one_sentence(
         match_bias(rule_of_scheme(ROPE, 4, 16), torch.zeros(4, 4, 4))
 
 
-@pytest.mark.parametrize("kind", ["shaw", "transformer_xl", "cope", "fire", "xpos"])
+@pytest.mark.parametrize(
+    "kind",
+    ["shaw", "transformer_xl", "cope", "fire", "xpos", "ssmax", "ssmax_rope", "rnope", "pope", "fox",
+     "stick_breaking"],
+)  # fmt: skip
 def test_schemes_whose_logits_are_made_otherwise_are_refused(kind: str) -> None:
     rule = rule_of_scheme(config_of(kind), 4, 16)
     with pytest.raises(SchemeArgumentError, match="are not compared: those of RoPE"):

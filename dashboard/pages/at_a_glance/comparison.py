@@ -10,6 +10,7 @@ from dashboard.scheme_facts import (
     BIAS,
     EMBEDDING,
     ROTATION,
+    WEIGHTS,
     compact_formula,
     models_with,
     place,
@@ -18,12 +19,14 @@ from dashboard.text import number
 from posenc import Request
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
+from posenc.schemes.rope import RotaryScheme
 
 MOST_MODELS = 4  # named in a cell
 KIND_OF = {
     EMBEDDING: "absolute",
     ROTATION: "relative, by absolute rotations",
     BIAS: "relative",
+    WEIGHTS: "relative, by the order of keys",
     "": "neither",
 }
 _PENG = "Peng et al. 2023", "2309.00071"
@@ -52,6 +55,12 @@ PAPERS = {
     "sandwich": ("Chi et al. 2022", "2212.10356"),
     "xpos": ("Sun et al. 2022", "2212.10554"),
     "cope": ("Golovneva et al. 2024", "2405.18719"),
+    "ssmax": ("Nakanishi 2025", "2501.19399"),
+    "ssmax_rope": ("Nakanishi 2025", "2501.19399"),
+    "rnope": ("Yang et al. 2025", "2501.18795"),
+    "pope": ("Gopalakrishnan et al. 2025", "2509.10534"),
+    "fox": ("Lin et al. 2025", "2503.02130"),
+    "stick_breaking": ("Tan et al. 2024", "2410.17980"),
 }
 
 
@@ -67,6 +76,7 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
     for kind, request in requests.items():
         scheme = request.build("cpu")
         where, end = place(scheme), scheme.max_length
+        turns = where != ROTATION or isinstance(scheme, RotaryScheme)
         parameters = sum(parameter.numel() for parameter in scheme.parameters())
         error = measured[kind].translation_invariance_error
         loss, recall = curves.get(kind), recalls.get(kind)
@@ -81,7 +91,7 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 "scheme": SCHEMES[kind].label,
                 "acts on": where or "nothing",
                 "parameters": f"{parameters:,}" if parameters else "none",
-                "absolute or relative": KIND_OF[where],
+                "absolute or relative": KIND_OF[where if turns else ""],
                 "depends on offset only": offset_only,
                 "defined past the table": "yes, no table"
                 if end is None

@@ -6,17 +6,20 @@ import numpy as np
 
 from dashboard import limits
 from dashboard.pages.encoding.data import WAVES, Encodings, SchemeEncoding, Sums
-from dashboard.scheme_facts import BIAS, EMBEDDING, ROTATION
+from dashboard.scheme_facts import BIAS, EMBEDDING, ROTATION, WEIGHTS
 from dashboard.text import listed, number
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 # What schemes do at each place, of several schemes and of one.
+_CHANGE = "changed"
 ACTS = {
     EMBEDDING: ("add a vector to each token", "adds a vector to each token"),
     ROTATION: ("rotate queries and keys", "rotates queries and keys"),
+    _CHANGE: ("change queries or keys", "changes queries or keys"),
     BIAS: ("add a bias to the logits", "adds a bias to the logits"),
+    WEIGHTS: ("replace the softmax", "replaces the softmax"),
 }
 
 
@@ -50,7 +53,9 @@ def _places(read: Encodings) -> list[str]:
     """Return a sentence on what the schemes of each place in attention do there."""
     labels: dict[str, list[str]] = {}
     for kind, scheme in read.schemes.items():
-        labels.setdefault(scheme.place, []).append(SCHEMES[kind].label)
+        # A scheme that changes queries and keys without a table of cosines and sines rotates nothing.
+        turns = scheme.place != ROTATION or scheme.matrix is not None
+        labels.setdefault(scheme.place if turns else _CHANGE, []).append(SCHEMES[kind].label)
     return [
         f"{listed(names)} {ACTS[place][len(names) == 1]}."
         for place, names in labels.items()

@@ -1,6 +1,6 @@
 """A drawing of one attention block as SVG, with the part lit on which a scheme acts."""
 
-from dashboard.scheme_facts import BIAS, EMBEDDING, ROTATION
+from dashboard.scheme_facts import BIAS, EMBEDDING, ROTATION, WEIGHTS
 
 GREY = "#80868f"  # at least 3.5:1 on the light and on the dark ground
 # Name, left, top and width of every box; the lit parts by place, with the sign of what happens there.
@@ -11,6 +11,7 @@ _LIT = {
     EMBEDDING: (("token",), "+", 29, 22),
     ROTATION: (("q", "k"), "↻", 130, 16),
     BIAS: (("logits",), "+", 173, 12),
+    WEIGHTS: (("logits",), "∏", 173, 12),
 }
 _WIRES = "M57 41H84 M70 41V13H84 M70 41V69H84 M114 13L144 24 M114 41L144 30 M202 27H226 M114 69H226"
 HEIGHT = 24  # of a box
