@@ -242,12 +242,13 @@ class _Both:
             if panel.title in pinned
         ]
         equal = [panel.title for panel in changes if not has_values(panel)]
-        note: list[Block] = [Text(self.unchanged(equal), "caption")] if equal else []
         of_a, of_b, changes = (
             [panel for panel in row if panel.title not in equal]
             for row in (pinned.values(), b.panels, changes)
         )
-        if not (of_a or of_b):  # nothing differs
+        left_out = bool(of_a or of_b)
+        note = [Text(self.unchanged(equal, left_out), "caption")] if equal else []
+        if not left_out:  # nothing differs
             return [*note, b]
         both = [*b.panels, *pinned.values()]
         scale = b.scale if isinstance(b.scale, Scale) else b.scale(both)
@@ -274,17 +275,21 @@ class _Both:
             columns.append([_heading(heading), row])
         return [*note, Columns(columns)]
 
-    def unchanged(self, titles: Sequence[str]) -> str:
-        """Say which controls, changed from A to B, leave the matrices of these titles as they are."""
+    def unchanged(self, titles: Sequence[str], left_out: bool) -> str:
+        """Say which controls, changed from A to B, leave the matrices of these titles as they are.
+
+        left_out: whether these matrices are not drawn, beside others that differ.
+        """
         names = listed([*dict.fromkeys(title.partition(", ")[0] for title in titles)])
         if not self.changed:
             return f"A and B are equal for {names}."
         if self.explained:
-            return f"No matrices are drawn of {names}."
+            return f"No matrices are drawn of {names}." if left_out else "The same in A and B."
         controls = listed([f"the {label}" for label in self.changed])
         verb = "do" if len(self.changed) > 1 else "does"
         sentence = f"T{controls[1:]} {verb} not affect {names}"
-        return f"{sentence}: no matrices are drawn of what is equal in A and B."
+        equal = "no matrices are drawn of what is equal in A and B" if left_out else "drawn once"
+        return f"{sentence}: {equal}."
 
 
 def _apart(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -154,11 +154,11 @@ def test_matrices_that_are_equal_are_drawn_once_with_a_sentence() -> None:
     b, a = row({"RoPE": [[1.0]], "ALiBi": [[0.5]]}), row({"RoPE": [[1.0]], "ALiBi": [[0.5]]})
     note, drawn = both(page_of(b), page_of(a), ("base", "heads")).blocks
     assert isinstance(note, Text)
-    assert note.text == (
-        "The base and the heads do not affect RoPE and ALiBi: no matrices are drawn of what is equal in A "
-        "and B."
-    )
+    assert note.text == "The base and the heads do not affect RoPE and ALiBi: drawn once."
     assert drawn is b
+    page = compare.pages(page_of(b), page_of(a), NAMES, ("base",), explained=True)
+    assert isinstance(page.blocks[0], Text)
+    assert page.blocks[0].text == "The same in A and B."
     equal, _ = both(page_of(b), page_of(a), ()).blocks
     assert isinstance(equal, Text)
     assert equal.text == "A and B are equal for RoPE and ALiBi."

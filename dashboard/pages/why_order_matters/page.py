@@ -84,7 +84,7 @@ def _controls(
 def _answer(setting: Setting, read: WhyPosition, shown: str) -> list[Block]:
     """Return which words change, and the weights of both orders."""
     chips = [
-        f"**{'Without position' if kind == NO_POSITION else SCHEMES[kind].label}:** "
+        f"**{'Without position' if kind == NO_POSITION else SCHEMES[kind].label}:**\u00a0"
         + sentences.chips(read, kind)
         for kind in dict.fromkeys((NO_POSITION, shown))
         if kind in read.schemes
