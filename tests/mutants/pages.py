@@ -38,7 +38,7 @@ MUTANTS_OF_PAGES = (
            'st.session_state[_REFUSED] = f"This page does not show your model. {why}"', "pass",
            ("model_choice.py::test_page_says_first_that_a_refused_config_is_not_shown_until_a_model_is_chosen",)),
     Mutant("one component said to be two", "dashboard/pages/pca/data.py",
-           "own[:2].sum()", "own[:1].sum()", ("page_numbers",)),
+           "own[:2].sum()", "own[:1].sum()", ("pca_page",)),
     Mutant("options of other pages outlive what they belong to", "dashboard/state.py",
            "if isinstance(one, Following) else", "if isinstance(one, Following) and name == page else",
            ("state",)),
