@@ -40,11 +40,11 @@ def of_indexing(row: list[int]) -> Answers:
     answers: Answers = [None] * len(row)
     mark = row.index(Indexing.MARK)
     string = row[:mark]
-    offsets = [-1, -2, -3, -4, 1, 2, 3, 4]
+    offsets = [-1, -2, 1, 2]
     for at in range(mark + 2, len(row), 2):
         if row[at] != Indexing.PAD:
-            source = string.index(row[at - 1])
-            found = source + offsets[row[at] - Indexing.FIRST_SHIFT]
+            source = string.index(row[at])
+            found = source + offsets[row[at - 1] - Indexing.FIRST_SHIFT]
             assert 0 <= found < mark
             answers[at] = string[found]
     return answers

@@ -244,6 +244,15 @@ def test_specifications_are_every_combination_once() -> None:
         specifications(["rope"], train_length=9_000)
 
 
+@pytest.mark.parametrize("kind", sorted({*TASKS} - {Language.kind}))
+def test_sizes_that_a_task_brings_make_a_run(kind: str) -> None:
+    sizes: dict[str, Any] = {"train_length": 64, "steps": (1_200,)} | dict(TASKS[kind].sizes)
+    for number in sizes.pop("steps"):
+        (specification,) = specifications(["rope"], task=kind, steps=number, **sizes)
+        task = specification.make_task(None)
+        assert task.batch(2, torch.Generator())[0].shape[1] == task.positions(task.train_length)
+
+
 class LosingExecutor(Executor):
     """Loses the first and every second job after it, and runs the others."""
 

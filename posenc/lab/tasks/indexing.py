@@ -1,7 +1,8 @@
 """A letter that is found by its distance from another letter."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,22 +15,25 @@ class Indexing(Questions):
     """Name the letter some places left or right of another: indirect indexing as in Gopalakrishnan et al.
     2025, arXiv 2509.10534, table 1, in a size that small models solve.
 
-    A string of distinct letters, MARK, then questions: a letter of the string and a shift of 1 to SHIFTS
-    places to either side. The answer is the letter there. In training strings have half to all of
-    `train_length` letters. Tokens: letters 0 .. 63, MARK, PAD, shifts to the left, shifts to the right.
+    A string of distinct letters, MARK, then questions: a shift of 1 to SHIFTS places to either side, and a
+    letter of the string from which it goes. The answer is the letter there. In training strings have half
+    to all of `train_length` letters. Tokens: letters 0 .. 63, MARK, PAD, shifts to the left, to the right.
     """
 
     kind: ClassVar[str] = "indexing"
     label: ClassVar[str] = "Indexing"
     learns: ClassVar[str] = "the letter some places beside another"
     unit: ClassVar[str] = "letter"
-    vocabulary: ClassVar[int] = 74
+    vocabulary: ClassVar[int] = 70
+    sizes: ClassVar[Mapping[str, Any]] = {
+        "train_length": 16, "steps": (3_000,), "widths": (64,), "layers": 2, "heads": 4,
+    }  # fmt: skip
     most: ClassVar[int] = 32  # twice as many letters are distinct
     x: ClassVar[str] = "letters"
     y: ClassVar[str] = "letters found"
     whole_rows: ClassVar[bool] = False
     about: ClassVar[str] = (
-        "A question names a letter of a string and a shift of up to 4 places to the left or right; the "
+        "A question names a shift of up to 2 places to the left or right and a letter of a string; the "
         "answer is the letter there (after Gopalakrishnan et al. 2025, arXiv 2509.10534). Training shows "
         "strings of up to {length} letters. The dotted line is guessing among the letters of the string. "
         "A rule that chooses a letter by its place alone is right in {by_position:.1%} of cases at {last} "
@@ -40,7 +44,7 @@ class Indexing(Questions):
     MARK: ClassVar[int] = 64
     PAD: ClassVar[int] = 65
     FIRST_SHIFT: ClassVar[int] = 66
-    SHIFTS: ClassVar[int] = 4  # to each side
+    SHIFTS: ClassVar[int] = 2  # to each side
     ROWS: ClassVar[int] = 100  # strings per length
 
     @classmethod
@@ -107,6 +111,6 @@ class Indexing(Questions):
         )
         tokens.scatter_(1, n, self.MARK)
         at = n + 1 + 2 * torch.arange(count)
-        tokens.scatter_(1, at, letters.gather(1, source)).scatter_(1, at + 1, shift)
+        tokens.scatter_(1, at, shift).scatter_(1, at + 1, letters.gather(1, source))
         targets = torch.full_like(tokens, IGNORED)
         return tokens, targets.scatter_(1, at + 1, letters.gather(1, answer))
