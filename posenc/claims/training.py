@@ -58,17 +58,17 @@ def alike(sizes: Sizes) -> Verdict:
 
 
 def extrapolates(sizes: Sizes, kind: str) -> Verdict:
-    """Compare perplexity past the training length with that at it; the verdict is that of `effect`."""
+    """Compare perplexity past the training length with that at it, by the interval over the trials."""
     curves = measured(sizes, (kind,))
     if isinstance(curves, Verdict):
         return curves
-    from posenc.lab.summary import Effect, effect, first_degraded_length
+    from posenc.lab.summary import Effect, first_degraded_length, judgement
 
     curve, length = curves[kind], sizes.train_length
     loss, last = curve.at(length), curve.points[-1]
     assert loss is not None
-    outcome, degraded = effect(curve, loss), first_degraded_length(curve, loss)
-    if outcome is None:
+    judged, degraded = judgement(curve), first_degraded_length(curve, loss)
+    if judged is None:
         return Verdict(
             Status.NOT_MEASURED, (), "These models were not evaluated past their training length."
         )
@@ -81,18 +81,29 @@ def extrapolates(sizes: Sizes, kind: str) -> Verdict:
     }
     base = f"base {figure(sizes.base)}" if "base" in SCHEMES[kind].sizes_used else "no base"
     passes = f"passes 1.1 times at {degraded:,}" if degraded else "never passes 1.1 times"
+    change, decided = judged.change, len(judged.effects) == 1
+    several = curve.seeds > 1
+    interval = f" (95% interval {change.low:+.4f} to {change.high:+.4f})" if several else ""
+    says = (
+        f"the model {judged.effects[0]} ({judged.effects[0].rule})"
+        if decided
+        else "so few runs decide nothing" if several else "one seed decides nothing"
+    )  # fmt: skip
     return Verdict(
-        statuses[outcome],
+        statuses[judged.effects[0]] if decided else Status.UNDECIDED,
         (
             Number(f"perplexity at {last.x:,} tokens over that at {length:,}", times, "times"),
             Number("first context past 1.1 times", degraded, "tokens" if degraded else ""),
             Number(f"loss at {length:,}", loss, "nats"),
             Number(f"loss at {last.x:,}", last.mean, "nats"),
+            Number(f"change at {judged.x:,}, lowest", change.low if several else None, "nats"),
+            Number(f"change at {judged.x:,}, highest", change.high if several else None, "nats"),
         ),
         f"Models with {NAMES[kind]} ({base}, {_model(curve)}) have a loss of {loss:.4f} nats at "
-        f"{count_of(length, 'token')} and {last.mean:.4f} at {last.x:,}, {_seeds(curve.seeds)}: the model "
-        f"{outcome} ({outcome.rule}). Perplexity {passes} and ends at {figure(times)} times. The loss on "
-        "text says nothing of copying and recall at longer lengths, which other models here measure.",
+        f"{count_of(length, 'token')} and {last.mean:.4f} at {last.x:,}, {_seeds(curve.seeds)}. The loss "
+        f"changes by {change.mean:+.4f} nats at {judged.x:,} tokens{interval}: {says}. "
+        f"Perplexity {passes} and ends at {figure(times)} times. The loss on text "
+        "says nothing of copying and recall at longer lengths, which other models here measure.",
     )
 
 

@@ -21,8 +21,8 @@ POWER = 0.8  # the chance to find the smallest difference that a design can dete
 class PairedMean:
     """The mean of differences within pairs.
 
-    low, high: Student's t interval at CONFIDENCE, infinite for one pair. p: the two-sided p-value of a mean
-    of 0, 1 for one pair.
+    low, high: Student's t interval at CONFIDENCE. p: the two-sided p-value of a mean of 0. One pair, and
+    differences that are no finite numbers, have an infinite interval and the p-value 1.
     """
 
     mean: float
@@ -34,7 +34,7 @@ class PairedMean:
 def paired_mean(differences: Sequence[float]) -> PairedMean:
     """Return the mean of differences within pairs, at least one, with what is known of it."""
     mean, count = statistics.fmean(differences), len(differences)
-    if count == 1:
+    if count == 1 or not all(map(math.isfinite, differences)):
         return PairedMean(mean, -math.inf, math.inf, 1.0)
     error = statistics.stdev(differences) / math.sqrt(count)
     half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error

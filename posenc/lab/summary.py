@@ -278,6 +278,42 @@ def effect(curve: Curve, at_length: float) -> Effect | None:
     return Effect.USES if uses else Effect.HOLDS
 
 
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What the trials say of a model past its training length.
+
+    change: of the loss from the training length to `x`, the longer context with the highest loss, paired by
+    trial. effects: those that the interval of this change admits, one where the trials decide.
+    """
+
+    x: int
+    change: Difference
+    effects: tuple[Effect, ...]
+
+
+def judgement(curve: Curve) -> Judgement | None:
+    """Return what the trials of a curve say, None where no longer context was read."""
+    length, past = curve.specification.train_length, _past(curve)
+    at_length = curve.at(length)
+    if not past or at_length is None:
+        return None
+    # A loss that is no number is the worst of all.
+    worst = max(past, key=lambda point: math.inf if math.isnan(point.mean) else point.mean)
+    change = difference(curve, curve, worst.x, length)
+    outcome = effect(curve, at_length)
+    if change is None or outcome is None:
+        return None
+    if not math.isfinite(change.mean):
+        return Judgement(x=worst.x, change=change, effects=(outcome,))
+    admitted = {
+        outcome if outcome.keeps else Effect.HOLDS: change.low <= HELD,
+        Effect.DEGRADES: change.low <= DEGRADED and change.high > HELD,
+        Effect.BREAKS: change.high > DEGRADED,
+    }
+    effects = tuple(each for each, is_admitted in admitted.items() if is_admitted)
+    return Judgement(x=worst.x, change=change, effects=effects)
+
+
 def _past(curve: Curve) -> list[Point]:
     return [point for point in curve.points if point.x > curve.specification.train_length]
 

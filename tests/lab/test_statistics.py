@@ -28,6 +28,13 @@ def test_one_pair_says_nothing_and_equal_pairs_everything() -> None:
     assert (none.low, none.high, none.p) == (0.0, 0.0, 1.0)
 
 
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_difference_that_is_no_finite_number_says_nothing(loss: float) -> None:
+    found = paired_mean([0.25, loss, 0.5])
+    assert (found.low, found.high, found.p) == (-math.inf, math.inf, 1.0)
+    assert not math.isfinite(found.mean)
+
+
 def test_holm_corrects_by_the_number_that_is_left() -> None:
     """By hand: 4 * 0.005, 3 * 0.01, then 2 * 0.03, and 0.04, which may not be below the one before."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

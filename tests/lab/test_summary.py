@@ -21,6 +21,7 @@ from posenc.lab.summary import (
     difference,
     in_range,
     judged,
+    judgement,
     learned,
     lowest,
     perplexity,
@@ -131,6 +132,30 @@ def test_longer_context_is_used_where_every_pair_of_trials_says_so() -> None:
     assert of(-0.06, -0.06, -0.061) is Effect.DEGRADES
     assert [each.plural for each in Effect] == ["use more context", "hold", "degrade", "break"]
     assert [each.keeps for each in Effect] == [True, True, False, False]
+
+
+def test_trials_decide_where_their_interval_is_within_one_class() -> None:
+    def of(*changes: float) -> tuple[Effect, ...]:
+        runs = [
+            run_of("rope", seed, context(16, 2.0), context(32, 2.0 + change), context(64, 2.0))
+            for seed, change in enumerate(changes)
+        ]
+        found = judgement(*curves(runs, "context"))
+        assert found is not None
+        mean = pytest.approx(statistics.fmean(changes), nan_ok=True)
+        assert (found.x, found.change.mean) == (32, mean)
+        return found.effects
+
+    # Half of Student's interval of two trials a apart is 6.353 a; of 0.001 that is 0.0064.
+    assert of(0.04, 0.041) == (Effect.HOLDS,)
+    assert of(0.045, 0.046) == (Effect.HOLDS, Effect.DEGRADES)
+    assert of(0.07, 0.071) == (Effect.DEGRADES,)
+    assert of(0.09, 0.091) == (Effect.DEGRADES, Effect.BREAKS)
+    assert of(0.15, 0.151) == (Effect.BREAKS,)
+    assert of(0.05, 0.08) == (Effect.HOLDS, Effect.DEGRADES, Effect.BREAKS)
+    assert of(math.nan, 0.0) == (Effect.BREAKS,)
+    assert of(0.2) == (Effect.HOLDS, Effect.DEGRADES, Effect.BREAKS)  # one trial decides nothing
+    assert judgement(curve_of(at8=1.0, at16=1.0)) is None
 
 
 def test_change_that_counts_exceeds_what_another_seed_changes() -> None:

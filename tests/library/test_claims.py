@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from mpmath import mp, mpf
 from safetensors.torch import save_file
@@ -273,6 +274,27 @@ def test_losses_decide_whether_rope_extrapolates(store: Store, far: float, state
     found = verdict("rope_extrapolates", train_length=64)
     assert found.status is state
     assert deciding(found) == pytest.approx(math.exp(far - 1.0))
+
+
+@pytest.mark.parametrize(
+    "far",
+    [[1.2], [1.02, 1.08, 1.05], [0.9, 1.2], [1.0, 1.13, 1.13]],
+)
+def test_runs_that_differ_too_much_leave_extrapolation_undecided(
+    store: Store, far: list[float]
+) -> None:
+    """Student's interval of each contains changes on both sides of a limit: 0.049 or 0.095 nats."""
+    add_runs(store, "rope", [{64: 1.0, 128: loss} for loss in far])
+    found = verdict("rope_extrapolates", train_length=64)
+    assert found.status is Status.UNDECIDED
+    low, high = (number.value for number in found.numbers[-2:])
+    if len(far) == 1:
+        assert (low, high) == (None, None)
+        assert "one seed decides nothing" in found.sentence
+        return
+    interval = scipy.stats.ttest_1samp([loss - 1 for loss in far], 0.0).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((interval.low, interval.high))
+    assert "so few runs decide nothing" in found.sentence
 
 
 def test_t5_buckets_match_forty_digit_logarithms() -> None:
