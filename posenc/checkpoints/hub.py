@@ -170,7 +170,8 @@ class _HubFile:
             connection = connect(proxy.hostname, proxy.port or 80, timeout=_remaining(self._end))
             connection.set_tunnel(parts.netloc)
         connection.connect()
-        # A socket's timeout restarts at each byte.
+        # A socket's timeout restarts at each byte. So does httpx's, whose connection cannot be cut: with a
+        # deadline of 1 s it read headers sent byte by byte for 10.9 s, this for 1.03 s. 36 lines would go.
         timer = threading.Timer(_remaining(self._end), _cut, [connection.sock])
         timer.daemon = True
         timer.start()
