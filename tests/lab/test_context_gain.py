@@ -6,8 +6,11 @@ from collections import Counter, defaultdict
 import pytest
 
 from posenc.lab.context_gain import context_losses
-from posenc.lab.corpus import Corpus, from_text
+from posenc.lab.corpus import TEXTS, Corpus, from_text
 from tests.lab.small_runs import sentences
+from tests.lab.worker_processes import ROOT
+
+README = (ROOT / "posenc" / "lab" / "README.md").read_text()
 
 
 def by_hand(corpus: Corpus, longest: int) -> list[float]:
@@ -34,6 +37,19 @@ def test_losses_are_those_of_a_plain_loop() -> None:
     assert found == pytest.approx(by_hand(corpus, 6), rel=1e-9)
     assert len(found) == 7
     assert found[0] > found[1] > found[2]
+
+
+@pytest.mark.long  # counts 11 MB several times
+@pytest.mark.parametrize(("text", "lowest"), [("library-code", 1.4), ("library-prose", 1.5)])
+def test_the_readme_says_the_lowest_loss_of_the_texts(text: str, lowest: float) -> None:
+    losses = context_losses(TEXTS[text](), longest=6)
+    assert losses.index(min(losses)) in (
+        4,
+        5,
+    )  # nearly equal; texts differ between versions of Python
+    assert round(losses[4], 1) == round(min(losses), 1) == lowest
+    assert f"`{text}`" in README
+    assert f"{lowest:.1f} nats" in README
 
 
 def test_without_context_it_is_the_entropy_of_the_bytes() -> None:
