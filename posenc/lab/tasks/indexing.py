@@ -13,7 +13,7 @@ from posenc.lab.tasks.base import IGNORED, Asked, Batch, Questions
 @dataclass(frozen=True, eq=False)
 class Indexing(Questions):
     """Name the letter some places left or right of another: indirect indexing as in Gopalakrishnan et al.
-    2025, arXiv 2509.10534, table 1, in a size that small models solve.
+    2025, arXiv 2509.10534, table 1, in a smaller size.
 
     A string of distinct letters, MARK, then questions: a shift of 1 to SHIFTS places to either side, and a
     letter of the string from which it goes. The answer is the letter there. In training strings have half
