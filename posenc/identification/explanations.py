@@ -82,6 +82,11 @@ class Explanations:
             bases += measured_base(rough, rows, self.precision)
         return [*other_numbers(self.scheme, self.length, bases)]
 
+    def _tried(self) -> Iterator[Variant]:
+        """Yield the scheme, its mistakes, and other numbers, which are measured only then."""
+        yield from self.variants
+        yield from self.numbers
+
     def result(self) -> SchemeMatch:
         """Return the first explanation that holds for every row."""
         none = SchemeMatch(self.scheme, self.positions, columns=self.count)
@@ -203,7 +208,8 @@ class Explanations:
         stop = rows.stop or len(self.positions)
         few = slice(start, min(stop, start + _FEW_ROWS))
         late = slice(max(start, stop - _FEW_ROWS), stop)
-        for variant, order in itertools.product((*self.variants, *self.numbers), orders):
+        tried = ((variant, order) for variant in self._tried() for order in orders)
+        for variant, order in tried:
             if len(variant.frequencies) != len(self.own.frequencies):
                 continue
             size = self._size(variant, order, rows)

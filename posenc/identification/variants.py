@@ -1,7 +1,6 @@
 """The frequencies that mistakes in public code make of a scheme, each with its own width."""
 
 import contextlib
-import math
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -32,8 +31,6 @@ from posenc.schemes.rope_scaling.ntk import (
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
-_MOST_STEPS = 8  # of a base, each with the scaling of the one before
-_SAME_BASE = 1e-6  # relative difference of bases, of which the second needs no further step
 _DIVISORS = (2, 3, 4, 5, 6, 8, 10, 16, 32, 64)
 
 
@@ -139,20 +136,14 @@ def measured_base(
     rough: order of columns, position of row 0, size, and the scaling that the cache has, if any.
     """
     columns, waves = rough.arrangement.columns(table.shape[1]), fit_waves(table)
+    if rough.config is not None:  # of these frequencies before they were scaled
+        divisors = by_column(rough.config.divisors(), columns).nan_to_num(posinf=0.0)
+        waves = waves._replace(theta=waves.theta * divisors)
+    line = fit_line(waves, columns)
+    if line is None:
+        return []
     with contextlib.suppress(ConfigError):  # of a base that no scheme has
-        for _ in range(_MOST_STEPS):
-            # A scaling is undone as it is at the base of the step before, which its ramp may depend on.
-            undone = waves
-            if rough.config is not None:
-                divisors = by_column(rough.config.divisors(), columns).nan_to_num(posinf=0.0)
-                undone = waves._replace(theta=waves.theta * divisors)
-            line = fit_line(undone, columns)
-            if line is None:
-                return []
-            if math.isclose(line[0], rough.base, rel_tol=_SAME_BASE):
-                break
-            rough = rough.with_base(line[0])
-        refined = refine(rough, table, columns, scaled=False)
+        refined = refine(rough.with_base(line[0]), table, columns, scaled=False)
         return [roundest_base(refined, table, columns, precision)]
     return []
 

@@ -284,6 +284,7 @@ def exchanged(pairs: int) -> Tables:
 
 
 EVEN = torch.arange(0, 128, 2, dtype=torch.float64)
+NTK_OF_30_000 = plain(80, 3e4 * 32 ** (80 / 78))
 
 
 def changed(factors: Mapping[int, float]) -> Tensor:
@@ -292,6 +293,10 @@ def changed(factors: Mapping[int, float]) -> Tensor:
     for pair, factor in factors.items():
         theta[pair] *= factor
     return theta
+
+
+def in_bfloat16(tables: Tables) -> Tables:
+    return tables[0].bfloat16(), tables[1].bfloat16()
 
 
 def with_sines(pair: int, sines: Tensor) -> Tables:
@@ -574,6 +579,11 @@ CASES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     "an unusual base under position interpolation": (
         turned(torch.arange(300), plain(128, 777.25) / 2.5), LINEAR, None,
         "another base", "The base is 777.25, where the scheme has 10,000.",
+    ),
+    "another base under NTK-aware scaling, in bfloat16": (
+        in_bfloat16(turned(torch.arange(64), NTK_OF_30_000)),
+        config_of("rope_ntk", dim=80, base=5e5, factor=32.0, layout="half"), None,
+        "another base", "The base is 30,000, where the scheme has 500,000.",
     ),
     "an unusual base under dynamic NTK, and its factor missing": (
         turned(torch.arange(300), plain(64, 12_345.0)), DYNAMIC, None,
