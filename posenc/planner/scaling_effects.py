@@ -1,5 +1,6 @@
 """Effects of a scaling of RoPE: frequencies of pairs, logits in short texts, errors of float32."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -177,8 +178,13 @@ def worst_cosine_error(
         end = length
         while end > 0 and (end - 1) * slope * 1.001 > worst:
             start = max(0, end - _CHUNK)
-            positions = np.arange(start, end)
-            angles = (positions.astype(np.float32) * rounded).astype(np.float64)
-            error = np.abs(np.cos(angles) - np.cos(positions * theta)).max()
-            worst, end = max(worst, float(error)), start
+            worst, end = max(worst, _largest_error(float(theta), float(rounded), start, end)), start
     return worst
+
+
+@functools.lru_cache(maxsize=512)
+def _largest_error(theta: float, rounded: float, start: int, end: int) -> float:
+    """Return the largest error of one pair's cosines; the fastest pairs of most methods are the same."""
+    positions = np.arange(start, end)
+    angles = (positions.astype(np.float32) * np.float32(rounded)).astype(np.float64)
+    return float(np.abs(np.cos(angles) - np.cos(positions * theta)).max())

@@ -3,9 +3,10 @@
     python -m tests.benchmarks.targets [--rounds 15]
 
 Measured on one AVX-512 processor: 2.4 fills, 1.4 and 3.5 copies, 1.5 times plain attention. RoPE of
-queries and keys is to be no slower than that of transformers. Other ratios to the code of tutorials
-and peers differ by processor: the other benchmarks report them. Exit status 1 if a target is missed;
-run it on an idle machine.
+queries and keys is to be no slower than that of transformers. `posenc inspect` and `posenc plan` are
+compared with importing torch; a config has a limit in milliseconds. Other ratios to the code of
+tutorials and peers differ by processor: the other benchmarks report them. Exit status 1 if a target is
+missed; run it on an idle machine.
 """
 
 import functools
@@ -14,6 +15,7 @@ import sys
 import torch
 
 from tests.benchmarks.attention import contenders, inputs
+from tests.benchmarks.imports import milliseconds_of_a_config, start_up
 from tests.benchmarks.rotation import against_a_copy, of_queries_and_keys
 from tests.benchmarks.tables import compare
 from tests.benchmarks.timing import options, paired_seconds, ratio
@@ -28,7 +30,11 @@ def measure(rounds: int) -> dict[str, tuple[float, float]]:
         {name: functools.partial(calls[name], q, k, v) for name in ("causal, no bias", "posenc")},
         rounds=rounds,
     )
+    started = start_up(rounds)
     limits = {
+        "posenc inspect over import torch": (ratio(started, "posenc inspect", "torch"), 1.3),
+        "posenc plan over import torch": (ratio(started, "posenc plan", "torch"), 1.4),
+        "config of a preset, in ms": (milliseconds_of_a_config(rounds), 1.0),
         "table of 131,072 x 128 over a fill": (fills["ours, out="], 3.0),
         "RoPE, interleaved, over a copy": (copies["interleaved"], 1.8),
         "RoPE, halves, over a copy": (copies["half"], 5.0),
