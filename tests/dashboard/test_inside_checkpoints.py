@@ -87,8 +87,8 @@ def test_an_uploaded_checkpoint_shows_its_planted_pair_and_every_bound() -> None
     assert f"hold {share:.3g}% of what" in found.headline
     (layers,) = [b for b in found.all_blocks if isinstance(b, Findings) and b.key == "layers"]
     assert layers.frame["layer"].tolist() == ["layer 1", "layer 2", "layer 3"]
-    assert layers.frame["largest bound"].to_numpy().argmax() == 2
-    assert layers.frame.loc[2, ["of head", "of pair"]].tolist() == [4, 5]
+    assert int(layers.frame["largest bound"].to_numpy().argmax()) == 2
+    assert layers.frame[["of head", "of pair"]].to_numpy()[2].tolist() == [4, 5]
     assert any(NAME.format(2, "q") in as_read(text) for text in texts(found))
 
 
@@ -248,7 +248,7 @@ def test_many_heads_are_drawn_in_part_and_the_data_has_all() -> None:
     assert drawn_frame["head"].nunique() == 8
     every = data(found, "What pairs can add, every head")
     assert every["head"].nunique() == heads
-    largest = every["head"].to_numpy()[every.iloc[:, 2].to_numpy().argmax()]
+    largest = every["head"].to_list()[int(every.iloc[:, 2].to_numpy().argmax())]
     assert largest in {*drawn_frame["head"]}
     assert any("8 of 20 heads are drawn" in text for text in texts(found))
 
