@@ -83,6 +83,7 @@ def slopes_of(heads: int) -> list[float]:
 def test_scale_by_head_dim_in_place_of_query_pre_attn_scalar_is_named(
     config: dict[str, Any], times: float, dtype: torch.dtype
 ) -> None:
+    """The first is ferrox#40."""
     rule, q, k = rule_of(config), vectors(32, 12, 128), vectors(16, 12, 128, 1)
     number = config["query_pre_attn_scalar"]
     assert match_logits(rule, q, k, loops(q, k, number**-0.5).to(dtype), rotated=True).belongs
@@ -100,6 +101,7 @@ def test_scale_by_head_dim_in_place_of_query_pre_attn_scalar_is_named(
 
 
 def test_scale_with_mscale_in_place_of_mscale_all_dim_is_named() -> None:
+    """NVIDIA/Megatron-LM#1429."""
     rule, q, k = rule_of(DEEPSEEK), vectors(4, 12, 192), vectors(4, 12, 192, 1)
     right, wrong = ((0.1 * weight * math.log(40) + 1) ** 2 for weight in (0.707, 1.0))
     assert (round(right, 4), round(wrong, 4)) == (1.5896, 1.8739)
@@ -146,6 +148,7 @@ def test_scale_without_a_known_rule_is_a_number_and_no_name() -> None:
     )
 
 
+# "12 heads" is ml-explore/mlx#3071.
 SLOPES: dict[str, tuple[int, list[float], int, str]] = {
     "12 heads": (12, [2 ** (-8 * i / 12) for i in range(1, 13)], 0, "2^(-8 i/n) for every head"),
     "rank 1 of 2": (8, slopes_of(8)[4:], 0, "those of tensor-parallel rank 1 of 2"),
@@ -196,7 +199,7 @@ def test_right_slopes_belong_also_by_rank_and_in_blooms_row_form(heads: int) -> 
 
 
 def test_bias_of_a_decoding_step_that_is_built_over_the_query_alone_is_named() -> None:
-    """One head of slope 0.5 and 8 cached keys before the query; zeros may as well be no bias at all."""
+    """keras-team/keras-hub#2861: slope 0.5 and 8 cached keys; zeros may as well be no bias at all."""
     rule = rule_of_scheme(config_of("alibi", heads=8), 8, 16)
     slopes = slopes_of(8)
     right = torch.tensor([[[-slope * (8 - key) for key in range(9)]] for slope in slopes])

@@ -243,6 +243,7 @@ DYNAMIC = config_of("rope_dynamic", dim=64, factor=4.0, trained_length=2_048, la
 LINEAR = config_of("rope_linear", dim=128, factor=2.5, layout="half")
 YARN_40 = config_of("rope_yarn", dim=64, factor=40.0, trained_length=4_096, layout="half")
 SHARED = config_of("rope", dim=256, base=1e7, partial_rotary_factor=0.25, layout="half")
+HALF = config_of("rope", dim=128, partial_rotary_factor=0.5, layout="half")
 GLM = config_of("rope", dim=128, partial_rotary_factor=0.5, layout="interleaved")
 P_ROPE = config_of(
     "rope_proportional", dim=128, base=1e6, partial_rotary_factor=0.25, layout="half"
@@ -463,6 +464,10 @@ CASES: dict[str, tuple[Tables, Any, Tensor | None, str, str]] = {
     ),
     "ml-explore/mlx-lm#1698": (
         turned(torch.arange(300)), GLM, None,
+        "whole head", "All 128 features of a head are rotated; the model rotates 64 of them",
+    ),
+    "vllm-project/vllm#43770": (
+        turned(torch.arange(300)), HALF, None,
         "whole head", "All 128 features of a head are rotated; the model rotates 64 of them",
     ),
     "a width that is halved": (
