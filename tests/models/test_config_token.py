@@ -1,6 +1,7 @@
 """A config as text: dict, file, or the token of a link read alike; text that is no config is refused."""
 
 import base64
+import dataclasses
 import json
 import os
 import re
@@ -33,6 +34,7 @@ from tests.models.configs import (
     refusal,
     scaled,
 )
+from tests.models.oracle import config_of
 
 # What a text holds, and a fact of its refusal.
 BAD_TEXTS: dict[str, tuple[str, str]] = {
@@ -307,3 +309,36 @@ def test_any_text_is_refused_as_a_config_and_as_a_token(source: bytes | str) -> 
     for token in (pack_stream(content), pack_stream(zlib.compress(content)), str(source)):
         with pytest.raises(ConfigFileError):
             read_config_token(token)
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["llama", "gemma3", "llama4", "gpt_oss", "olmo3", "jamba", "falcon", "mpt", "t5", "gpt2"],
+)  # fmt: skip
+def test_a_config_object_is_read_as_the_file_that_it_saves(model_type: str, tmp_path: Path) -> None:
+    """With values that are no JSON: a dtype, labels by whole numbers, the object of a part."""
+    config = config_of(model_type, {})
+    config.dtype, config.id2label = torch.bfloat16, {0: "no", 1: "yes"}
+    config.save_pretrained(tmp_path)
+    whole = tmp_path / "whole.json"
+    whole.write_text(config.to_json_string(use_diff=False))
+    model, saved = read_config(config), read_config(tmp_path / "config.json")
+    assert model == read_config(whole)
+    assert config_token(config) == config_token(whole)
+    # The saved file leaves out what is a default.
+    assert dataclasses.replace(model, assumed=()) == dataclasses.replace(saved, assumed=())
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_any_object_with_to_dict_is_a_config_and_its_class_is_none() -> None:
+    class Holder:
+        def __init__(self, keys: Any) -> None:
+            self.keys = keys
+
+        def to_dict(self) -> Any:
+            return self.keys
+
+    nested = Holder({"model_type": "gemma3", "text_config": Holder(of_type("gemma3_text"))})
+    assert read_config(nested).layer_kinds == read_config(of_type("gemma3_text")).layer_kinds
+    for bad, name in ((Holder, "type"), (Holder([LLAMA]), "list"), (Holder(None), "NoneType")):
+        assert str(refusal(bad)).endswith(f"got {name}.")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from posenc import rope_frequencies
 from posenc.models import read_config
@@ -41,10 +42,7 @@ from tests.models.configs import (
     preset_config,
     published_config,
 )
-
-transformers = pytest.importorskip("transformers", minversion="5")
-
-from tests.models.test_transformers_classes import attribute, class_of, module_of  # noqa: E402
+from tests.models.oracle import attribute, class_of, config_of, module_of
 
 TARGET = 70_000
 # One preset of each class of transformers, and one of each scaling.
@@ -311,8 +309,8 @@ def test_every_block_keeps_the_growth_of_queries_that_its_class_reads(model_type
     ]
     assert len(blocks) > 4
     for keys in blocks:
-        made = transformers.CONFIG_MAPPING[model_type](
-            rope_parameters={"rope_theta": 1e6, **keys}
+        made = config_of(
+            model_type, {"rope_parameters": {"rope_theta": 1e6, **keys}}
         ).rope_parameters
         assert made["llama_4_scaling_beta"] == 0.3
         assert made["original_max_position_embeddings"] == 4_096

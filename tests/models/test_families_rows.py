@@ -1,19 +1,25 @@
 """Rows of single types against their classes, where a row was wrong or a class does the unexpected."""
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.family import FAMILIES
 from posenc.models.model_config import ModelConfig
 from posenc.models.record import key_names
+from posenc.models.rope_types import TRAINED
+from posenc.schemes.base import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from tests.longer import mostly
 from tests.models.configs import Config
+from tests.models.generate_families import default_config
+from tests.models.oracle import config_of, module_of
 
 transformers: Any = pytest.importorskip("transformers", minversion="5")
 
@@ -189,3 +195,107 @@ def test_a_size_is_read_under_the_names_that_its_class_takes_and_no_others(model
                 continue  # refused by the class, or by us
             other = dataclasses.replace(other, assumed=model.assumed)
             assert (model != other) == is_taken, name
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+def test_falcon_with_groups_names_its_cache_and_the_larger_one_of_its_class(alibi: bool) -> None:
+    keys = {
+        "model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "new_decoder_architecture": True, "num_kv_heads": 2, "alibi": alibi,
+    }  # fmt: skip
+    config = config_of("falcon", {key: keys[key] for key in keys if key != "model_type"})
+    built = transformers.AutoModel.from_config(config).eval()
+    cache = built(torch.ones(1, 12, dtype=torch.long), use_cache=True).past_key_values
+    layer = cache.layers[0]
+    stored = (layer.keys.numel() + layer.values.numel()) // 12
+    (kind,) = read_config(keys).layer_kinds
+    (note,) = [note for note in kind.notes if "copy" in note]
+    assert f"{stored:,} numbers per token and layer" in note
+    groups = built.h[0].self_attention.num_kv_heads
+    assert kind.cache_width == stored * groups // config.num_attention_heads == 64
+    plain = read_config(keys | {"new_decoder_architecture": False, "multi_query": False})
+    assert not any("copy" in note for note in plain.main.notes)
+
+
+@pytest.mark.parametrize(("model_type", "on"), [("gemma3_text", True), ("gemma4_text", "all")])
+def test_a_window_to_both_sides_is_that_of_transformers_mask(model_type: str, on: object) -> None:
+    from transformers import masking_utils
+
+    config = config_of(model_type, {"sliding_window": 8, "use_bidirectional_attention": on})
+    config._attn_implementation = "eager"
+    arguments: dict[str, Any] = {
+        "config": config, "inputs_embeds": torch.zeros(1, 40, 4), "attention_mask": None,
+        "past_key_values": None,
+    }  # fmt: skip
+    if model_type == "gemma3_text":
+        overlay = module_of(model_type)._bidirectional_window_overlay
+        arguments["or_mask_function"] = overlay(config.sliding_window)
+    mask = masking_utils.create_sliding_window_causal_mask(**arguments)
+    assert isinstance(mask, Tensor)
+    seen = int((mask[0, 0, 20] == 0).sum())
+    switch = {"model_type": model_type, "sliding_window": 8, "use_bidirectional_attention": on}
+    model = read_config(switch)
+    assert [kind.window for kind in model.layer_kinds if kind.window] == [seen]
+    assert {kind.cache_width for kind in model.layer_kinds} == {0}
+    causal = read_config({"model_type": model_type, "sliding_window": 8})
+    for off in ("vision" if model_type == "gemma4_text" else False, False, None):
+        model = read_config(switch | {"use_bidirectional_attention": off})
+        assert model.layer_kinds == causal.layer_kinds
+
+
+def test_roformer_rotates_as_its_class() -> None:
+    config = config_of("roformer", {"hidden_size": 48, "num_attention_heads": 3})
+    module = module_of("roformer")
+    angles = module.RoFormerSinusoidalPositionalEmbedding(40, 16)
+    angles.weight.data = angles.create_weight()
+    q, k = torch.randn(2, 1, 3, 40, 16)
+    theirs = module.RoFormerSelfAttention.apply_rotary_position_embeddings(
+        angles((1, 40))[None, None], q, k
+    )
+    record = config.to_dict()
+    model = read_config(record)
+    assert model.main.scheme is not None
+    ours = model.main.scheme.build().rotate(q, k)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
+    sizes = (model.main.heads, model.main.head_dim, model.main.cache_width, model.layers)
+    assert sizes == (3, 16, 0, config.num_hidden_layers)
+    assert read_config(record | {"is_decoder": True}).main.cache_width == 2 * 48
+
+
+def test_queries_of_ministral_3_are_multiplied_as_in_transformers() -> None:
+    """The factor of the class' own function, by the numbers of the sentence."""
+    model = read_config(default_config("ministral3"))
+    (sentence,) = [note for note in model.main.notes if "multiplied" in note]
+    scale, length = re.findall(r"([\d.]+) ln.*/ ([\d,]+)", sentence)[0]
+    positions = torch.tensor([[0, 16_383, 16_384, 40_000, 262_143]])
+    theirs = module_of("ministral3").get_llama_4_attn_scale(positions, 0.1, 16_384).flatten()
+    counted = (positions // int(length.replace(",", ""))).double().log1p() * float(scale) + 1
+    torch.testing.assert_close(counted.flatten().float(), theirs, rtol=1e-6, atol=0)
+    config = config_of("ministral3", {}).rope_parameters
+    assert (config["llama_4_scaling_beta"], config[TRAINED]) == (0.1, 16_384)
+
+
+def test_queries_of_beam_are_multiplied_in_layers_without_rope_as_in_transformers() -> None:
+    kinds = read_config(default_config("beam")).layer_kinds
+    notes = {
+        isinstance(kind.scheme, NoneConfig): [note for note in kind.notes if "multiplied" in note]
+        for kind in kinds
+    }
+    (sentence,) = notes[True]
+    assert notes[False] == []
+    length, power = re.findall(r"\(p \+ 1\) / ([\d,]+)\)\^([\d.]+)\.", sentence)[0]
+    positions = torch.tensor([[0, 2_047, 8_191, 100_000]])
+    theirs = module_of("beam").compute_attention_scaling(positions).flatten()
+    counted = (1 + (positions + 1).double() / int(length.replace(",", ""))) ** float(power)
+    torch.testing.assert_close(counted.flatten().float(), theirs, rtol=1e-6, atol=0)
+
+
+def test_layers_with_an_index_of_minimax_m3_are_those_of_the_keys_of_its_files() -> None:
+    sparse = {"sparse_attention_freq": [0, 0, 0, 1, 0, 1], "sparse_index_dim": 32}
+    keys = {"num_hidden_layers": 6, "sparse_attention_config": sparse}
+    theirs = config_of("minimax_m3_vl_text", keys)
+    full, indexed = read_config({"model_type": "minimax_m3_vl_text"} | keys).layer_kinds
+    words = ["full_attention", "minimax_m3_sparse"]
+    assert [words[index in indexed.layers] for index in range(6)] == theirs.layer_types
+    assert indexed.cache_width - full.cache_width == theirs.index_head_dim

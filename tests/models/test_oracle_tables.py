@@ -1,4 +1,4 @@
-"""Tables, windows and caches of models without RoPE are those of the installed transformers."""
+"""The oracle of types without RoPE: their tables, windows and caches are those of their classes."""
 
 import inspect
 import re
@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.errors import ConfigFileError
 from posenc.models import read_config
 from posenc.models.family import FAMILIES, stacks_of
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.models.configs import Config
-from tests.models.test_transformers_classes import config_of
+from tests.models.oracle import config_of
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
@@ -166,14 +165,6 @@ def test_a_query_sees_as_many_tokens_as_the_class_shows_it(
     seen = int((tokens.grad[0].abs().sum(dim=1) > 0).sum())
     kinds = read_config({"model_type": model_type} | small | changes).layer_kinds
     assert [kind.window for kind in kinds if kind.window] == [seen]
-
-
-def test_bart_is_read_with_the_keys_of_its_published_file() -> None:
-    keys = {"extra_pos_embeddings": 2, "static_position_embeddings": False, "num_hidden_layers": 12}
-    bart = {"model_type": "bart"}
-    assert read_config(bart | keys).layer_kinds == read_config(bart).layer_kinds
-    with pytest.raises(ConfigFileError, match="static_position_embeddings bears on position"):
-        read_config(bart | {"static_position_embeddings": True})
 
 
 @pytest.mark.parametrize("model_type", BUCKETS)

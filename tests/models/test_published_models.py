@@ -7,7 +7,6 @@ truth.json there: establish.py observes it in transformers, without posenc.
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -15,13 +14,10 @@ import pytest
 import torch
 
 from posenc import rope_frequencies
-from posenc.models import LayerKind, ModelConfig, model_types, read_config
+from posenc.models import ModelConfig, model_types, read_config
 from posenc.models.config_token import config_token, read_config_token
-from posenc.models.layer_words import INDEXED
 from posenc.models.presets import MODELS
-from posenc.models.rope_types import ROPE_TYPES
 from posenc.schemes.alibi import AlibiConfig
-from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
@@ -30,7 +26,8 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
 from tests.models.configs import PUBLISHED, read_or_refuse, refusal
-from tests.models.published_models.establish import LENGTHS, TRUTH, establish, sampled
+from tests.models.oracle import differences
+from tests.models.published_models.establish import TRUTH, establish
 
 # Models of a known type that are refused all the same, by the key that is not read of them.
 REFUSED = {
@@ -43,83 +40,12 @@ REFUSED = {
     "phi-3.5-moe": "rope_scaling.type",
     "qwen2.5-7b-1m": "dual_chunk_attention_config",
 }
-# Kinds of layers whose cache is counted by their window and the numbers of a token.
-COUNTED = ("full", "window", "chunk", "state", "sparse")
 
 
 @cache
 def truth() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(TRUTH.read_text())
     return content
-
-
-def position_of(kind: LayerKind) -> str:
-    """What encodes position in a kind of layer, as truth.json calls it."""
-    schemes = {RopeConfig: "rope", NoneConfig: "none", AlibiConfig: "alibi"}
-    return next((name for type_, name in schemes.items() if isinstance(kind.scheme, type_)), "")
-
-
-def rotating(scheme: RopeConfig, length: int) -> list[float]:
-    """Frequencies of the features that are rotated; those of the others are 0."""
-    return [value for value in rope_frequencies(scheme, length=length)[0].tolist() if value]
-
-
-def cached(real: dict[str, Any], length: int) -> int | None:
-    """Numbers that the caches of all layers hold; None where that is not established."""
-    total = 0
-    for kind in real["kinds"]:
-        if kind.get("cached") is None or kind["attention"] not in COUNTED:
-            return None
-        total += len(kind["layers"]) * kind["cached"] * min(length, kind["window"] or length)
-    return total
-
-
-def differences(model: ModelConfig, real: dict[str, Any]) -> Iterator[str]:
-    """Every field in which what was read differs from what the layers do."""
-    if model.layers != real["layers"]:
-        yield f"{model.layers} layers, not {real['layers']}"
-        return
-    by_layer = {index: kind for kind in model.layer_kinds for index in kind.layers}
-    for real_kind in real["kinds"]:
-        for kind in {by_layer[i].name: by_layer[i] for i in real_kind["layers"]}.values():
-            yield from kind_differences(kind, real_kind)
-    for length in LENGTHS:
-        numbers = model.cache_numbers(length) - model.cache_numbers(0)  # without states
-        if cached(real, length) not in (None, numbers):
-            yield f"cache of {length}: {numbers}, not {cached(real, length)}"
-
-
-def kind_differences(kind: LayerKind, real: dict[str, Any]) -> Iterator[str]:
-    attention = "chunk" if "chunk" in kind.name else "full" if kind.window is None else "window"
-    attention = attention if kind.heads else "state"
-    attention = "sparse" if kind.name.startswith(INDEXED) else attention
-    fields: dict[str, object] = {
-        "attention": attention,
-        "window": kind.window,
-        "cached": kind.cache_width,
-    }
-    if not kind.unsupported:
-        fields["position"] = position_of(kind)
-    if isinstance(kind.scheme, RopeConfig) and real.get("position") == "rope":
-        fields |= {
-            "rotated": 2 * len(rotating(kind.scheme, LENGTHS[0])),
-            "layout": kind.scheme.layout,
-            "clockwise": kind.scheme.clockwise,
-            "base": kind.scheme.base,
-            "scaling": ROPE_TYPES[kind.scheme.kind].words[0],
-        }
-        # What is observed of float32 cosines has about five digits.
-        factor = rope_frequencies(kind.scheme)[1]
-        if not math.isclose(factor, real.get("attention_factor", factor), rel_tol=2e-5):
-            yield f"attention factor {factor}, not {real['attention_factor']}"
-        for length, numbers in real.get("frequencies", {}).items():
-            if sampled(rotating(kind.scheme, int(length))) != pytest.approx(numbers, rel=1e-4):
-                yield f"frequencies at {length} tokens, not {numbers}"
-    if "layout" in real:
-        real = {"clockwise": False} | real
-    for field, value in fields.items():
-        if real.get(field, value) != value and not (field == "cached" and real[field] is None):
-            yield f"{kind.name}: {field} {value}, not {real[field]}"
 
 
 def type_of(name: str) -> str:

@@ -50,7 +50,7 @@ OTHER_MUTANTS = (
            '{"half": to_half.argsort(), "interleaved": to_half}', ("permuted_weights",)),
     Mutant("the rows after a padding row counted from 0", "identification/identify.py",
            "start = fit.hypothesis.start - begin", "start = fit.hypothesis.start",
-           ("transformers_modules.py::test_padding_row_inside_a_table_is_named_and_not_counted",)),
+           ("rotary_modules.py::test_padding_row_inside_a_table_is_named_and_not_counted",)),
     Mutant("a far position taken that few pairs fit by chance", "identification/positions.py",
            "_MOST_CHANCE = 1e-6", "_MOST_CHANCE = 1e6",
            ("public_bugs.py::test_wrong_frequencies_are_no_far_positions",)),

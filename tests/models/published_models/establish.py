@@ -7,7 +7,8 @@ left out, which rotate nothing. It runs on two tokens, and on a short text with 
 - The function that rotates queries and keys is called with unit vectors. What it returns is the rotation as
   a matrix: which features it pairs, the angle of each pair at position 1, and the attention factor.
 - The attention mask shows which keys a query sees.
-- The tensors that reach the attention show how many numbers the cache of a token and a layer holds.
+- The tensors that reach the attention show its heads, their width, the softmax scale, and how many numbers
+  the cache of a token and a layer holds.
 
 Nothing here imports posenc. `python -m tests.models.published_models.establish` writes truth.json.
 """
@@ -66,6 +67,8 @@ NARROW = {
 # Classes that compute attention themselves. None of them knows a window.
 ENTRIES = ("compressed_kv", "compressor")
 OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj", "codegen", "gpt_neox_japanese"}
+# What these classes do before their attention is called: they scale queries, and copy keys.
+BEFORE = {"esm": "scale", "jetmoe": "kv_heads", "openai_privacy_filter": "scale"}
 
 
 class Observer:
@@ -76,15 +79,21 @@ class Observer:
         self.rotations: dict[int, torch.Tensor] = {}
         self.masks: dict[int, torch.Tensor | None] = {}
         self.keys: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.sizes: dict[int, dict[str, Any]] = {}
         self.known: dict[Any, torch.Tensor] = {}
 
     def attention(
-        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **_: Any
-    ) -> Any:
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None,
+        scaling: Any = None, **_: Any,
+    ) -> Any:  # fmt: skip
         """Stand in for the attention: write down what it is given, and return zeros."""
         assert self.layer is not None
         self.masks[self.layer] = attention_mask
         self.keys[self.layer] = key, value
+        heads, width = query.shape[1], query.shape[-1]
+        self.sizes[self.layer] = {
+            "heads": heads, "kv_heads": key.shape[1], "head_dim": width, "scale": scaling
+        }  # fmt: skip
         zeros = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
         return torch.zeros(zeros, dtype=query.dtype), None
 
@@ -403,6 +412,8 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
                 kind["entries seen"] = visible.tolist()
                 kind["held"] = {str(length): held[length][place] for length in HELD}
         kind["cached"] = cached[place]
+        kind |= near.sizes.get(place, own_scale(layers[place]))
+        kind.pop(BEFORE.get(published.model_type, ""), None)
         if place in near.rotations:
             rotation, other = (read_rotation(one.rotations[place]) for one in (near, far))
             kind["position"] = "rope"
@@ -427,6 +438,12 @@ def establish(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def own_scale(layer: torch.nn.Module) -> dict[str, float]:
+    """Return the softmax scale of a layer that computes attention itself, where it names one."""
+    named = [getattr(part, "inv_norm_factor", None) for part in layer.modules()]
+    return next(({"scale": float(scale)} for scale in named if scale is not None), {})
+
+
 def _window_keys(published: Any) -> tuple[str, ...]:
     # The class of ModernBERT's decoder halves local_attention itself.
     halved = published.model_type == "modernbert-decoder"
@@ -445,7 +462,8 @@ def named_block(published: Any, index: int) -> dict[str, Any]:
         block = block["main" if words[index] == "sliding_attention" else "compress"]
     if block.get("alpha"):  # HunYuan's own type: a larger base
         power = published.head_dim / (published.head_dim - 2)
-        return {"base": block["rope_theta"] * block["alpha"] ** power, "scaling": "default"}
+        name = "mrope" if "mrope_section" in block else "default"
+        return {"base": block["rope_theta"] * block["alpha"] ** power, "scaling": name}
     if bases := getattr(published, "layer_rope_theta", None):  # of Granite
         block = block | {"rope_theta": bases[index]}
     name = "mrope" if "mrope_section" in block else block.get("rope_type", "default")
