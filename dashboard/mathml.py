@@ -17,6 +17,7 @@ _LETTERS = {
 }  # fmt: skip
 _SIGNS = {
     "cdot": "⋅", "times": "×", "in": "∈", "le": "≤", "ge": "≥", "approx": "≈", "sum": "∑", "to": "→",
+    "prod": "∏",
     "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "langle": "⟨", "rangle": "⟩", "top": "⊤",
     "ldots": "…", "dots": "…", "cdots": "⋯", "infty": "∞", "mid": "|", "lVert": "‖", "rVert": "‖",
     "forall": "∀", "lvert": "|", "rvert": "|", "{": "{", "}": "}", "|": "‖", "_": "_", "%": "%",
@@ -122,7 +123,7 @@ class _Reader:
             else:
                 above += self.atom()
         above = f"<mrow>{above}</mrow>" if above else ""
-        under = base == _element("mo", "∑")
+        under = base in (_element("mo", "∑"), _element("mo", "∏"))
         names = ("munder", "mover", "munderover") if under else ("msub", "msup", "msubsup")
         name = names[2 if below and above else 1 if above else 0]
         return f"<{name}>{base}{below}{above}</{name}>" if below or above else base

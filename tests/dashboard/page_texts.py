@@ -47,7 +47,7 @@ def read_pages() -> list[str]:
 def reviewed() -> dict[str, list[str]]:
     """The sentences of the file by page."""
     text = FILE.read_text(encoding="utf-8")
-    _, *sections = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
+    _, *sections = re.split(r"^\[([\w ]+)\]\n", text, flags=re.MULTILINE)
     return {
         place: lines.splitlines()
         for place, lines in zip(sections[::2], sections[1::2], strict=True)

@@ -37,6 +37,7 @@ def test_every_formula_of_a_scheme_is_read_whole(
         (r"b^{2}", "<msup><mi>b</mi><mrow><mrow><mn>2</mn></mrow></mrow></msup>"),
         (r"\frac{1}{d}", "<mfrac><mrow><mn>1</mn></mrow><mrow><mi>d</mi></mrow></mfrac>"),
         (r"\sum_{i}^{n}", "<munderover><mo>∑</mo><mrow><mi>i</mi></mrow>"),
+        (r"\prod_{i}^{n}", "<munderover><mo>∏</mo><mrow><mi>i</mi></mrow>"),
         (r"\left|x\right|", '<mo stretchy="true">|</mo><mrow><mi>x</mi></mrow><mo stretchy="true">|</mo>'),
         (r"10{,}000", "<mn>10</mn><mrow><mo>,</mo></mrow><mn>000</mn>"),
     ],
