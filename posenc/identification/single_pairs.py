@@ -18,9 +18,8 @@ _VISIBLE = (
 _FEW_ROWS = 64  # in which most wrong pairs show
 _MEASURED_ROWS = 2_048  # in which a frequency is measured first
 _FITTED_ROWS = 256  # at most, of one step of least squares
-
-
 _CLEAR = 10  # times what is allowed: with less, all pairs may be a little wrong
+_MOST_ROWS = 0.5  # share of rows in which a wrong pair is clearly off; else some rows are wrong
 
 
 class Planes(NamedTuple):
@@ -90,11 +89,20 @@ def wrong_pairs(planes: Planes, *, turning: bool) -> Mistake | None:
     found = [_wrong_pair(planes.of([pair]), pair, *right[:, pair].tolist()) for pair in wrong]
     angles = [each.turns_by / each.own for each in found if each.turns_by is not None and each.own]
     if len(angles) < len(found):
-        if turning or max(each.largest for each in found) <= _CLEAR * sum(planes.allowed[:2]):
+        turns_by_none = [each.pair for each in found if each.turns_by is None]
+        if turning or not bool((_share_off(planes.of(turns_by_none)) > _MOST_ROWS).all()):
             return None
     elif not _others_differ(planes, min(angles, key=lambda each: abs(each - 1)), len(wrong)):
         return None
     return Mistake("single pairs", (count, *found))
+
+
+def _share_off(planes: Planes) -> Float[Tensor, " p"]:
+    """Return for each pair the share of rows in which its numbers are clearly another's."""
+    angles = planes.positions.double().unsqueeze(1) * planes.frequencies
+    cos, sin = planes.size * angles.cos(), planes.size * angles.sin()
+    off = torch.maximum((planes.cosines - cos).abs(), (planes.sines - sin).abs())
+    return (off > _CLEAR * sum(planes.allowed[:2])).double().mean(0)
 
 
 def _others_differ(planes: Planes, factor: float, wrong: int) -> bool:

@@ -138,10 +138,14 @@ def rule_of_scheme(
 
 
 def check_comparable(rule: LogitRule) -> None:
-    """Raise SchemeArgumentError unless a scheme's logits are made of a rotation or a bias by offset."""
+    """Raise SchemeArgumentError unless a scheme's logits are made of a rotation or a bias by offset.
+
+    What a scheme without a softmax makes of its logits is not compared either.
+    """
     scheme = rule.scheme if isinstance(rule.scheme, Scheme) else rule.scheme.build()
     rotates_otherwise = rule.rope is None and type(scheme).rotate is not Scheme.rotate
-    if rotates_otherwise or type(scheme).bias is not Scheme.bias:
+    own = type(scheme).bias is not Scheme.bias or type(scheme).weights is not Scheme.weights
+    if rotates_otherwise or own:
         raise SchemeArgumentError(
             f"Logits of {rule.config.label} are not compared: those of RoPE, of biases by offset and of "
             "schemes without either are."
