@@ -159,8 +159,9 @@ def copied_link(page: Page) -> str:
 
 
 def choose(page: Page, name: str, option: str) -> None:
-    """Choose from a drop-down list by a part of its name, typed: what is far down scrolls from a click."""
-    box, found = page.get_by_role("combobox", name=name), page.get_by_role("option", name=option)
+    """Choose from a drop-down list by words of its name, typed: what is far down scrolls from a click."""
+    box = page.get_by_role("combobox", name=name)
+    found = page.get_by_role("option", name=re.compile(rf"\b{re.escape(option)}"))
     for _ in range(5):
         box.fill(option)
         box.press("ArrowDown")

@@ -397,10 +397,11 @@ def test_evaluation_reports_every_length_and_its_share(
     work(place)
     lengths = evaluation_lengths(SHORT)
     evaluated = [progress for progress in notes if progress.reached]
-    # A copy of n letters has 2 n + 2 tokens, up to twice the trained letters.
-    letters = range(1, 2 * SHORT.train_length + 1)
+    # A copy of n letters has 2 n + 2 tokens, up to twice the trained letters; then the longest once more,
+    # by position.
+    letters = [*range(1, 2 * SHORT.train_length + 1), 2 * SHORT.train_length]
     assert [progress.length for progress in evaluated] == [2 * n + 2 for n in letters]
-    assert [progress.reached for progress in evaluated] == [*letters]
+    assert [progress.reached for progress in evaluated] == [*range(1, len(letters) + 1)]
     assert {progress.lengths for progress in evaluated} == {len(letters)}
     total = sum(length * count for length, count in lengths)
     for progress in evaluated:

@@ -1,6 +1,5 @@
 """Inside a model: which rotary pairs a trained model uses, and where its heads look."""
 
-from dataclasses import replace
 from functools import partial
 
 from dashboard.blocks import (
@@ -83,7 +82,6 @@ if isinstance(spec.scheme, posenc.RopeConfig):
 
 
 PURPOSES = {
-    SHIPPED: "Small models that ship with posenc. Look at another part for a model of your own.",
     CHECKPOINT: checkpoint.PURPOSE,
     CAPTURED: captured.PURPOSE,
     TABLE: learned_table.PURPOSE,
@@ -102,9 +100,9 @@ USES = uses
 
 def page(setting: Setting, options: Options) -> Page:
     """Return the page; an upload may be gone, so the page itself is not cached."""
-    chosen: list[Block] = [Controls(("part",)), Text(PURPOSES[options.part], "caption")]
     if options.part == SHIPPED:
-        return replace(_shipped(options), above=chosen)
+        return _shipped(options)
+    chosen: list[Block] = [Controls(("part",)), Text(PURPOSES[options.part], "caption")]
     if options.part == TABLE:
         chosen.append(Controls(("learned_source",)))
     else:
@@ -144,13 +142,13 @@ def _shipped(options: Options) -> Page:
     specification = shipped_model(options.trained).specification
     place = options.trained, options.layer - 1, int(options.times), options.reading
     found, pairs = data.heads(*place), data.pairs(*place)
-    asked = ("trained", "layer", "times", *(("reading",) if pairs else ()))
+    asked = ("part", "trained", "layer", "times", *(("reading",) if pairs else ()))
     return Page(
         title=TITLE,
         headline=headline(pairs, specification.train_length) if pairs else looks(found),
+        above=[Controls(asked)],
         blocks=(
             *([Text(looks(found), both="looks")] if pairs else []),
-            Controls(asked),
             *(_notes(found, options) if pairs else ()),
             *(_pairs(pairs, options, specification.train_length) if pairs else ()),
             *_table(options),
