@@ -109,7 +109,7 @@ def test_a_scaling_is_offered_where_pairs_rotate_and_said_to_need_a_longer_text(
     for run_id, offered in ((ROTARY[0], True), *((one, False) for one in OTHER)):
         page = inside_model.page(Setting(), Options(trained=run_id))
         controls = [block.names for block in page.all_blocks if isinstance(block, Controls)]
-        assert ("reading" in controls[1]) == offered
+        assert ("reading" in controls[0]) == offered
     short = inside_model.page(Setting(), Options(trained=ROTARY[0], reading="NTK-aware"))
     assert any("acts past the training length alone" in text for text in texts(short))
     longer = Options(trained=ROTARY[0], reading="NTK-aware", times="2")
