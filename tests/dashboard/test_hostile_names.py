@@ -67,6 +67,8 @@ def assert_text(at: AppTest) -> None:
         literal = {"id", "spec", "url", "alt"}  # alt: an attribute of the picture, read as it is
         if kind in ("Selectbox", "TextInput", "TextArea"):  # the label alone is Markdown
             literal |= {"options", "raw_value", "value", "default"}
+        if kind == "Text":  # st.text, whose help alone is Markdown
+            literal |= {"body"}
         for name, text in texts_of(message):
             bare = "" if name in literal else re.sub(r"\\.", "·", text)  # without what is escaped
             assert not any(part in bare for part in FORMATTING), f"{kind}.{name}: {text[:200]}"
