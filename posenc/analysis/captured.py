@@ -25,7 +25,7 @@ _OF_ALL_HEADS = ("inv_freq",)
 
 @dataclass(frozen=True, eq=False)
 class CapturedUse:
-    """Where the heads of a layer look, and what its rotary pairs added; None where nothing rotates."""
+    """Attention of the heads of a layer, and what its rotary pairs added, None where nothing rotates."""
 
     attention: AttentionUse
     pairs: PairUse | None

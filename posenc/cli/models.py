@@ -1,4 +1,4 @@
-"""What commands on models share: the config that they read, and tables and lists that they print."""
+"""Shared by the commands on models: the config that they read, and tables and lists that they print."""
 
 import sys
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ LEARNED = 0.9  # accuracy in training from which a task counts as learned
 
 
 class Effect(StrEnum):
-    """How a model's loss changes past its training length.
+    """The change of a model's loss past its training length.
 
     The loss at that length is what the model reaches when longer texts are cut to it: a model that is not
     below it makes no use of the longer text.
@@ -194,7 +194,7 @@ def judged(curve: Curve, every: Iterable[Curve] = ()) -> bool:
 
 
 class SolveRate(NamedTuple):
-    """How many trials learned their task, of how many: a mean says little of trials in two groups."""
+    """The number of trials that learned their task, of all: a mean says little of trials in two groups."""
 
     solved: int
     trials: int
@@ -280,7 +280,7 @@ def effect(curve: Curve, at_length: float) -> Effect | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What the trials say of a model past its training length.
+    """The verdict of the trials on a model past its training length.
 
     change: of the loss from the training length to `x`, the longer context with the highest loss, paired by
     trial. effects: those that the interval of this change admits, one where the trials decide.

@@ -1,4 +1,4 @@
-"""How queries grow with their position, which makes all of their logits larger by the same factor."""
+"""Growth of queries with their position, which makes all of their logits larger by the same factor."""
 
 from dataclasses import dataclass
 

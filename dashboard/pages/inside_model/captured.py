@@ -52,7 +52,7 @@ if found.pairs is not None:
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """What captured queries and keys did. tokens: their number. kind: the name of the kind of layer."""
+    """Use of captured queries and keys. tokens: their number. kind: the name of the kind of layer."""
 
     use: CapturedUse
     tokens: int

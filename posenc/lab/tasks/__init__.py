@@ -1,4 +1,4 @@
-"""What small models learn: one file per task, its data beside its generator."""
+"""Tasks that small models learn: one file per task, its data beside its generator."""
 
 from posenc.lab.tasks.base import (
     IGNORED,
