@@ -72,10 +72,11 @@ def run_protocol(
     end = None if minutes is None else time.monotonic() + 60 * minutes
     place, parts = share or (0, 1)
     failed = False
-    for specification in _left(protocol, part, opened):
-        if int(specification.run_id, 16) % parts != place % parts:
-            continue
-        if end is not None and time.monotonic() > end:
+    while end is None or time.monotonic() <= end:
+        left = _left(protocol, part, opened)
+        mine = (run for run in left if int(run.run_id, 16) % parts == place % parts)
+        specification = next(mine, None)
+        if specification is None:
             break
         corpus = read_text(protocol.part(part).text) if specification.corpus else None
         try:
@@ -90,8 +91,12 @@ def run_protocol(
 
 
 def _left(protocol: Protocol, name: str, store: Store) -> Iterator[Specification]:
-    """Iterate over the runs of a part that the store lacks: first those of its sweep."""
-    for runs in (protocol.sweep_runs(name), protocol.runs(name, store)):
+    """Iterate over the runs of a part that the store lacks, by scheme: of its sweep, then the others.
+
+    The others of a scheme are known when its sweep is complete.
+    """
+    for kind in protocol.part(name).schemes:
+        runs = (*protocol.sweep_runs(name, kind), *protocol.runs(name, store, kind))
         yield from (run for run in runs if not store.has(run.run_id))
 
 
