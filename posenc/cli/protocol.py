@@ -12,6 +12,7 @@ from posenc.lab.context_gain import context_losses
 from posenc.lab.listing import run_name
 from posenc.lab.methods import methods
 from posenc.lab.protocol import SHIPPED, Part, Protocol, read_protocol
+from posenc.lab.protocol_record import ship
 from posenc.lab.run_once import Speed, calibrate, run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
@@ -44,6 +45,13 @@ FAILED = 1  # exit status where a run failed
     help="Print a paragraph on the stored runs of a part, for a paper.",
 )
 @click.option(
+    "--ship",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write to this folder the runs of the tables that are in the store, and protocol.csv: the part of "
+    "each, and the losses of the sweeps. As a store it goes on where this one stands.",
+)
+@click.option(
     "--texts",
     is_flag=True,
     help="Print the sizes of the texts, and the loss of byte counts after 0, 1, ... bytes of context.",
@@ -51,20 +59,22 @@ FAILED = 1  # exit status where a run failed
 @STORE
 @PLUGIN
 def run_protocol(
-    file: Path | None, part: str | None, described: str | None, texts: bool, minutes: float | None,
-    share: tuple[int, int] | None, store: str | None,
+    file: Path | None, part: str | None, described: str | None, folder: Path | None, texts: bool,
+    minutes: float | None, share: tuple[int, int] | None, store: str | None,
 ) -> None:  # fmt: skip
     protocol, opened = read_protocol(file or SHIPPED), Store(store)
     if texts:
         for text in dict.fromkeys(each.text for each in protocol.parts.values() if each.text):
             click.echo(_text_line(text))
         return
+    if folder is not None:
+        ship(protocol.record(opened), opened, Store(folder))
+        return
     if described is not None:
         click.echo(methods(protocol, described, opened))
         return
     if part is None:
         speed = calibrate()
-        click.echo(f"Protocol {protocol.digest}")
         for each in protocol.parts.values():
             click.echo(_line(protocol, each, opened, speed))
         return
@@ -96,7 +106,9 @@ def _left(protocol: Protocol, name: str, store: Store) -> Iterator[Specification
     The others of a scheme are known when its sweep is complete.
     """
     for kind in protocol.part(name).schemes:
-        runs = (*protocol.sweep_runs(name, kind), *protocol.runs(name, store, kind))
+        swept = protocol.sweep_losses(name, kind, store)
+        yield from (run for run, loss in swept.items() if loss is None)
+        runs = protocol.runs(name, store, kind)
         yield from (run for run in runs if not store.has(run.run_id))
 
 
@@ -112,13 +124,15 @@ def _text_line(text: str) -> str:
 
 def _line(protocol: Protocol, part: Part, store: Store, speed: Speed) -> str:
     """Return a line on a part: its runs, how many of them are stored, and minutes for the others."""
-    sweep, every = protocol.sweep_runs(part.name), protocol.planned(part.name)
-    known = protocol.runs(part.name, store)
-    stored = sum(store.has(run.run_id) for run in (*sweep, *known))
-    left = [run for run in sweep if not store.has(run.run_id)]
-    done = sum(store.has(run.run_id) for run in known)
+    swept: dict[Specification, float | None] = {}
+    for kind in part.schemes:
+        swept |= protocol.sweep_losses(part.name, kind, store)
+    left = [run for run, loss in swept.items() if loss is None]
+    every = protocol.planned(part.name)
+    done = sum(store.has(run.run_id) for run in protocol.runs(part.name, store))
     # Rates change no minute, so runs whose rates are not known yet take as long as planned.
     seconds = sum(map(speed.seconds, left))
     seconds += sum(map(speed.seconds, every)) * (1 - done / max(1, len(every)))
-    whole = count_of(len(sweep) + len(every), "run")
-    return f"{part.name}: {part.title}. {stored} of {whole}, {seconds / 60:,.0f} minutes left"
+    whole = count_of(len(swept) + len(every), "run")
+    made = len(swept) - len(left) + done
+    return f"{part.name} {part.digest}: {part.title}. {made} of {whole}, {seconds / 60:,.0f} minutes left"

@@ -38,7 +38,7 @@ def methods(protocol: Protocol, name: str, store: Store) -> str:
         f"{len(runs)} of {count_of(len(protocol.planned(name)), 'run')} are made"
         f"{_stopped(runs)}, with {' and '.join(sorted({_versions(run) for run in runs}))} in "
         f"{count_of(first.threads, 'thread')} of {'a CPU' if first.device == 'cpu' else first.device}.",
-        f"Protocol {protocol.digest}, part {name}, was written before the runs.",
+        f"The protocol of this part, {name} {part.digest}, was written before the runs.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -6,7 +6,7 @@ rates that were best for it at the training length, so that no scheme is compare
 
 import hashlib
 import itertools
-import math
+import json
 import statistics
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,25 +16,14 @@ from typing import Any
 
 from posenc.errors import ConfigError, quoted
 from posenc.lab.corpus import Corpus
-from posenc.lab.evaluate import TRAINED
-from posenc.lab.runs import Run, Store
+from posenc.lab.protocol_record import Rates, Recorded, loss_in_training, rates_of, read_record
+from posenc.lab.runs import Store
 from posenc.lab.specification import Specification, Trial
 from posenc.lab.sweep import read_text, specifications
 from posenc.lab.tasks import Language
 
 SHIPPED = Path(__file__).with_name("protocol.toml")
-LAST_STEPS = (
-    0.1  # share of the steps whose mean loss chooses the rate of a task without validation text
-)
 _TUNING = {"tuning_length": "length", "tuning_steps": "steps", "tuning_rate": "learning_rate"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """Of a scheme: the learning rate, and its factor for the scheme's own parameters."""
-
-    learning_rate: float = 2e-3
-    scheme_rate: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +46,8 @@ class Part:
 
     like: the part whose sweep chooses the rates, this one's name if it has one of its own. text: as
     `posenc.lab.sweep.read_text` takes it, None for a task without one. values: of `specifications`, the
-    same for all; each of `varied` changes some of them.
+    same for all; each of `varied` changes some of them. digest: the first 12 hexadecimal digits of the
+    SHA-256 of what the file says of the part and of its sweep, title aside.
     """
 
     name: str
@@ -69,14 +59,14 @@ class Part:
     values: Mapping[str, Any]
     varied: tuple[Mapping[str, Any], ...]
     sweep: Sweep | None
+    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """The parts of a plan by name. digest: the first 12 hexadecimal digits of its file's SHA-256."""
+    """The parts of a plan by name."""
 
     parts: Mapping[str, Part]
-    digest: str
 
     def part(self, name: str) -> Part:
         """Return a part. Raises ConfigError for a name that the plan lacks."""
@@ -125,20 +115,48 @@ class Protocol:
         if source.sweep is None:
             raise ConfigError(f"The part {source.name} of the protocol has no sweep.")
         losses: dict[Rates, list[float]] = {}
-        for run in _sweep_runs(source, kind):
-            if not store.has(run.run_id):
+        for run, loss in self.sweep_losses(source.name, kind, store).items():
+            if loss is None:
                 return None
-            rates = Rates(learning_rate=run.learning_rate, scheme_rate=run.scheme_rate)
-            losses.setdefault(rates, []).append(loss_in_training(store.read(run.run_id)))
+            losses.setdefault(rates_of(run), []).append(loss)
         # Of equal losses the first: of lower rates.
         return min(losses, key=lambda rates: statistics.fmean(losses[rates]))
+
+    def sweep_losses(self, name: str, kind: str, store: Store) -> dict[Specification, float | None]:
+        """Return the loss of every run of a scheme's sweep, None where it is not made.
+
+        It is read from the store's record or from the run.
+        """
+        recorded = {row.run_id: row.loss for row in read_record(store)}
+        found = {}
+        for run in _sweep_runs(self.part(name), kind):
+            loss = recorded.get(run.run_id)
+            if loss is None and store.has(run.run_id):
+                loss = loss_in_training(store.read(run.run_id))
+            found[run] = loss
+        return found
+
+    def record(self, store: Store) -> list[Recorded]:
+        """Return the record of the runs that are made: each part's sweep, then its table."""
+        swept = {row.run_id: row for row in read_record(store) if row.sweep}
+        found = []
+        for name, part in self.parts.items():
+            for kind in part.schemes:
+                for run in _sweep_runs(part, kind):
+                    if run.run_id in swept:
+                        found.append(swept[run.run_id])
+                    elif store.has(run.run_id):
+                        found.append(Recorded.of(name, sweep=True, run=store.read(run.run_id)))
+            for run in self.runs(name, store):
+                if store.has(run.run_id):
+                    found.append(Recorded.of(name, sweep=False, run=store.read(run.run_id)))
+        return found
 
 
 def read_protocol(path: str | Path = SHIPPED) -> Protocol:
     """Return the protocol of a TOML file. Raises ConfigError for one that cannot be followed."""
     try:
-        content = Path(path).read_bytes()
-        named = tomllib.loads(content.decode())["parts"]
+        named = tomllib.loads(Path(path).read_bytes().decode())["parts"]
         parts = {name: _part(name, named) for name in named}
     except OSError as error:
         raise ConfigError(f"The protocol cannot be read: {error.strerror}.") from None
@@ -146,25 +164,7 @@ def read_protocol(path: str | Path = SHIPPED) -> Protocol:
         raise ConfigError(f"The protocol is no TOML: {error}.") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ConfigError(f"The protocol cannot be followed: {error}.") from None
-    return Protocol(parts=parts, digest=hashlib.sha256(content).hexdigest()[:12])
-
-
-def loss_in_training(run: Run) -> float:
-    """Return the loss by which rates are chosen, infinite for a run that stopped early.
-
-    For text that of the validation side at the training length; else the mean of the last tenth of the
-    steps, whose data are new at every step.
-    """
-    if run.stopped is not None:
-        return math.inf
-    spec = run.specification
-    if spec.task == Language.kind:
-        return next(
-            score.value
-            for score in run.scores
-            if (score.measure, score.variant, score.x) == ("context", TRAINED, spec.train_length)
-        )
-    return statistics.fmean(run.losses[-max(1, round(LAST_STEPS * len(run.losses))) :])
+    return Protocol(parts=parts)
 
 
 def _part(name: str, named: Mapping[str, Any]) -> Part:
@@ -175,6 +175,8 @@ def _part(name: str, named: Mapping[str, Any]) -> Part:
     base.pop("sweep", None)
     sweep = own.pop("sweep", None)
     values = base | own
+    said = {key: value for key, value in values.items() if key != "title"}
+    plan = json.dumps([said, named[like or name].get("sweep")], sort_keys=True)
     title, text = str(values.pop("title")), values.pop("text", None)
     schemes, trials = tuple(values.pop("schemes")), _trials(values.pop("trials"))
     vary = values.pop("vary", {})
@@ -196,6 +198,7 @@ def _part(name: str, named: Mapping[str, Any]) -> Part:
             share=float(sweep["share"]),
             trials=_trials(sweep["trials"]),
         ),
+        digest=hashlib.sha256(plan.encode()).hexdigest()[:12],
     )
 
 

@@ -1,9 +1,11 @@
 """A protocol: rates by a sweep at the training length, parts in trials, slices that go on."""
 
 import itertools
+import math
 import tomllib
 from pathlib import Path
 
+import pandas
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +15,8 @@ from posenc.lab import Store, specifications
 from posenc.lab.context_gain import context_losses
 from posenc.lab.corpus import from_text
 from posenc.lab.methods import methods
-from posenc.lab.protocol import SHIPPED, Protocol, Rates, read_protocol
+from posenc.lab.protocol import SHIPPED, Protocol, read_protocol
+from posenc.lab.protocol_record import RECORD, Rates, Recorded, rates_of, record_csv
 from posenc.lab.run_once import run_once
 from posenc.lab.specification import Specification, Trial
 from tests.lab.small_runs import sentences
@@ -165,7 +168,8 @@ def test_the_paragraph_on_methods_names_what_decided_the_runs(protocol: Protocol
         "fine-tuned for 2 steps of 32 or 64 tokens", "among 0.002, 0.01,",
         "by 2 trials at 50% of the steps",
         f": RoPE {rates.learning_rate:g}.", "order of the data: 0/0;", "2 of 2 runs are made",
-        f"Protocol {protocol.digest}, part tuned", from_text("text.txt", sentences()).sha256[:12],
+        f"The protocol of this part, tuned {protocol.part('tuned').digest},",
+        from_text("text.txt", sentences()).sha256[:12],
     ):  # fmt: skip
         assert part in text
 
@@ -177,8 +181,10 @@ def test_the_command_makes_the_runs_in_slices_and_lists_what_is_left() -> None:
         return result.output.splitlines()
 
     listed = run()
-    assert listed[0] == f"Protocol {read_protocol('protocol.toml').digest}"
-    assert listed[4].startswith("copy: Copy. 0 of 2 runs, ")
+    (digest,) = {
+        part.digest for part in read_protocol("protocol.toml").parts.values() if part.name == "copy"
+    }
+    assert listed[3].startswith(f"copy {digest}: Copy. 0 of 2 runs, ")
     assert run("--run", "copy", "--minutes", "0") == []
     first = run("--run", "copy", "--share", "0", "2")
     second = run("--run", "copy", "--share", "1", "2")
@@ -187,7 +193,91 @@ def test_the_command_makes_the_runs_in_slices_and_lists_what_is_left() -> None:
     assert len(made) == 2
     assert all(line.endswith("done") for line in made)
     assert run("--run", "copy") == []
-    assert run()[4] == "copy: Copy. 2 of 2 runs, 0 minutes left"
+    assert run()[3] == f"copy {digest}: Copy. 2 of 2 runs, 0 minutes left"
+
+
+def test_the_digest_of_a_part_holds_what_decides_its_runs_and_no_more(protocol: Protocol) -> None:
+    def digests(old: str, new: str) -> set[str]:
+        """Return the parts whose digest a change of the file changes."""
+        assert SMALL.count(old) == 1
+        Path("other.toml").write_text(SMALL.replace(old, new))
+        other = read_protocol("other.toml").parts
+        return {name for name, part in protocol.parts.items() if part.digest != other[name].digest}
+
+    assert digests('title = "Copy"', 'title = "A copy"') == set()
+    assert digests("vary.tuning_steps = [2]", "vary.tuning_steps = [3]") == {"tuned"}
+    assert digests("train_length = 16\nbatch = 4", "train_length = 8\nbatch = 4") == {
+        "text", "tuned", "steps",
+    }  # fmt: skip
+    assert digests("[2e-3, 1e-2]", "[2e-3, 2e-2]") == {"text", "tuned", "steps"}
+    assert digests("learning_rates = [1e-3]", "learning_rates = [3e-3]") == {"copy"}
+
+
+def test_a_shipped_folder_goes_on_without_the_runs_of_its_sweeps(protocol: Protocol) -> None:
+    store, shipped = Store(), Store("results")
+    sweep = protocol.sweep_runs("text", "rope")
+    for specification in sweep:
+        make(specification, store)
+    for specification in protocol.runs("text", store):
+        make(specification, store)
+    made = CliRunner().invoke(main, ["protocol", "protocol.toml", "--ship", "results"])
+    assert made.exit_code == 0, made.output
+    table = protocol.runs("text", store)
+    assert shipped.ids() == sorted(run.run_id for run in table)
+    assert all(shipped.read(run.run_id) == store.read(run.run_id) for run in table)
+    assert protocol.rates("text", "rope", shipped) == protocol.rates("text", "rope", store)
+    # What somebody reads with pandas alone.
+    rows = pandas.read_csv("results/protocol.csv")
+    assert list(rows.run_id) == [run.run_id for run in (*sweep, *table)]
+    assert list(rows.stage) == ["sweep"] * len(sweep) + ["table"] * len(table)
+    assert set(rows.part) == {"text"}
+    best = rows[rows.stage == "sweep"].groupby("learning_rate").loss.mean().idxmin()
+    assert {run.learning_rate for run in table} == {best}
+    for run, loss in zip((*sweep, *table), rows.loss, strict=True):
+        (stored,) = (
+            score.value
+            for score in store.read(run.run_id).scores
+            if score.measure == "context" and score.x == 16
+        )
+        assert loss == stored
+    # Shipped again from there, and from a folder with more runs, it keeps the sweep.
+    assert protocol.record(shipped) == protocol.record(store)
+    missing = CliRunner().invoke(
+        main, ["protocol", "protocol.toml", "--run", "text", "--minutes", "0", "--store", "results"]
+    )
+    assert missing.output == ""
+
+
+@pytest.mark.parametrize(
+    ("losses", "rate"),
+    [
+        ((1.0, 3.0, 1.75, 1.75), 1e-2),  # the first trial alone would say 2e-3
+        ((1.0, 2.0, 2.0, 1.0), 2e-3),  # equal means: the lower rate
+        ((1.0, math.inf, 9.0, 9.0), 1e-2),  # a trial that stopped early
+    ],
+)
+def test_the_mean_over_trials_decides(
+    protocol: Protocol, losses: tuple[float, ...], rate: float
+) -> None:
+    store = Store()
+    rows = [
+        Recorded(
+            part="text", sweep=True, run_id=run.run_id, scheme="rope", rates=rates_of(run),
+            trial=run.trial, loss=loss,
+        )
+        for run, loss in zip(protocol.sweep_runs("text", "rope"), losses, strict=True)
+    ]  # fmt: skip
+    store.put(RECORD, record_csv(rows))
+    assert protocol.rates("text", "rope", store) == Rates(learning_rate=rate)
+    assert protocol.record(store) == rows
+
+
+@pytest.mark.parametrize("content", ["part,stage\ntext,sweep", "\xff", 'a,b\n"'])
+def test_a_damaged_record_is_refused(protocol: Protocol, content: str) -> None:
+    store = Store()
+    store.put(RECORD, content.encode("latin-1"))
+    with pytest.raises(RunError, match=r"protocol\.csv of the store cannot be read"):
+        protocol.rates("text", "rope", store)
 
 
 def test_texts_are_listed_with_what_their_context_gives() -> None:
