@@ -1,9 +1,9 @@
 """vLLM and SGLang: both take the block of transformers 5 and build a table of cosines at the start.
 
 vLLM 0.33.0: get_rope of model_executor/layers/rotary_embedding and the classes beside it;
-_get_and_verify_max_len of config/model.py. SGLang 0.5.23: get_rope of
-layers/rotary_embedding/factory.py and the classes beside it; get_context_length of
-utils/hf_transformers/common.py.
+_get_and_verify_max_len of config/model.py, where YaRN's factor multiplies no context since pull request
+56446. SGLang 0.5.23: get_rope of layers/rotary_embedding/factory.py and the classes beside it;
+get_context_length of utils/hf_transformers/common.py.
 """
 
 from collections.abc import Callable
