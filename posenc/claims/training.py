@@ -150,6 +150,7 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
     The runs have the training length, base and own fields asked for; their width and heads are theirs.
     """
     try:
+        from posenc.lab.best_rates import at_best_rates
         from posenc.lab.evaluate import TRAINED
         from posenc.lab.runs import Store
         from posenc.lab.summary import comparison, curves
@@ -172,7 +173,7 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
             runs = [Store(STORE).read(run) for kind in kinds for run in by_kind[kind]]
             trained = {
                 curve.specification.scheme.kind: curve
-                for curve in curves(runs, "context")
+                for curve in curves(at_best_rates(runs), "context")
                 if curve.variant == TRAINED and curve.at(sizes.train_length) is not None
             }
             if set(trained) == set(kinds):

@@ -7,6 +7,7 @@ import click
 
 from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
+from posenc.lab.best_rates import at_best_rates, tried_rates
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
 from posenc.lab.result_table import ResultTable, result_table
 from posenc.lab.runs import Run, Store
@@ -83,7 +84,7 @@ def say_left_out(store: Store) -> None:
     name="runs",
     help="List the runs of the store and their results, or, with --table, compare the schemes of one "
     "comparison: mean losses, paired differences from RoPE or --reference with their 95% intervals, and "
-    "p-values after Holm's correction.",
+    "p-values after Holm's correction. A scheme with several learning rates stands at its best one.",
 )
 @click.option("--table", "form", type=click.Choice([*FORMS]), help="Print a table in this form.")
 @click.option("--comparison", "name", help="Which models: a name of the list; for --table.")
@@ -117,7 +118,9 @@ def _table(store: Store, form: str, name: str | None, reference: str) -> str:
         raise click.UsageError(
             f"--comparison must be one of those with losses by context: {known}."
         )
-    return FORMS[form](result_table(curves(groups[name], "context"), reference))
+    runs = groups[name]
+    compared = curves(at_best_rates(runs), "context")
+    return FORMS[form](result_table(compared, reference, rates=tried_rates(runs)))
 
 
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from posenc.errors import RunError
+from posenc.lab.best_rates import TriedRates, rate_text, scheme_of
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.statistics import PairedMean, detectable, holm
 from posenc.lab.summary import (
@@ -47,13 +48,15 @@ class Cell:
 class Row:
     """A scheme in the table. trials: how many. effect: past the training length, None where none was read.
 
-    cells: None where the scheme was not evaluated at a context.
+    rates: how many learning rates were tried, of which the scheme has the best. cells: None where the
+    scheme was not evaluated at a context.
     """
 
     name: str
     trials: int
     learning_rate: float
     scheme_rate: float
+    rates: int
     effect: Effect | None
     cells: tuple[Cell | None, ...]
 
@@ -75,7 +78,7 @@ class ResultTable(Shown):
 
     def header(self) -> list[str]:
         """Return the names of the columns of `values`."""
-        names = ["scheme", "trials", "learning rate", "scheme rate", "past training"]
+        names = ["scheme", "trials", "learning rate", "scheme rate", "rates tried", "past training"]
         for x in self.xs:
             gap = (f"minus {self.reference}", "low", "high", "p (Holm)")
             names += [f"{name} at {x}" for name in ("loss", *gap)]
@@ -84,7 +87,9 @@ class ResultTable(Shown):
     def values(self) -> Iterator[Values]:
         """Iterate over the rows as plain values, None where there is nothing."""
         for row in self.rows:
-            values: Values = [row.name, row.trials, row.learning_rate, row.scheme_rate]
+            values: Values = [
+                row.name, row.trials, row.learning_rate, row.scheme_rate, row.rates
+            ]  # fmt: skip
             values.append(None if row.effect is None else str(row.effect))
             for cell in row.cells:
                 gap = None if cell is None else cell.difference
@@ -124,6 +129,7 @@ class ResultTable(Shown):
             "its 95% interval (Student's t).",
             "A star marks p <= 0.05 after Holm's correction for "
             f"{count_of(self.differences, 'difference')}.",
+            *self._rate_notes(),
         ]
         for x, least in zip(self.xs, self.detectable, strict=True):
             if least is not None:
@@ -131,6 +137,24 @@ class ResultTable(Shown):
                     f"At {x:,} tokens the design finds a mean difference of {least:.3f} nats in four of "
                     "five tables."
                 )
+        return notes
+
+    def _rate_notes(self) -> list[str]:
+        """Return at which rates the schemes stand, where they differ or several were tried."""
+        names = [f"{row.name} {rate_text(row.learning_rate, row.scheme_rate)}" for row in self.rows]
+        tried = sorted({row.rates for row in self.rows})
+        if tried == [1] and len({(row.learning_rate, row.scheme_rate) for row in self.rows}) == 1:
+            return []
+        notes = [f"Learning rates: {'; '.join(names)}."]
+        if tried != [1]:
+            most = f"{tried[0]} to {tried[-1]} rates" if len(tried) > 1 else f"{tried[0]} rates"
+            notes[0] += f" Each has the lowest loss at the training length of {most}."
+        if len(tried) > 1:
+            notes.append(
+                "A scheme with more rates has an advantage: "
+                + "; ".join(f"{row.name} {row.rates}" for row in self.rows)
+                + "."
+            )
         return notes
 
     def view(self) -> View:
@@ -151,13 +175,16 @@ class ResultTable(Shown):
 
 
 def result_table(
-    compared: Sequence[Curve], reference: str = "rope", lengths: Sequence[int] = LENGTHS
+    compared: Sequence[Curve],
+    reference: str = "rope",
+    lengths: Sequence[int] = LENGTHS,
+    rates: Sequence[TriedRates] = (),
 ) -> ResultTable:
     """Return the table of curves by context of models that were trained alike.
 
     reference: the kind of the scheme that differences are from; the curve of the scheme as trained.
-    lengths: the contexts, in training lengths. Raises RunError where the reference is not among the curves,
-    or where there are two of it.
+    lengths: the contexts, in training lengths. rates: those that were tried for these schemes.
+    Raises RunError where the reference is not among the curves, or where there are two of it.
     """
     found = [
         curve
@@ -181,6 +208,7 @@ def result_table(
     }
     several = [key for key, gap in gaps.items() if len(gap.by_trial) > 1]
     corrected = dict(zip(several, holm([gaps[key].p for key in several]), strict=True))
+    tried = {scheme_of(each.specification): len(each.rates) for each in rates}
     rows = []
     for curve in compared:
         loss = at_training_length(curve, compared)
@@ -199,6 +227,7 @@ def result_table(
                 trials=curve.seeds,
                 learning_rate=spec.learning_rate,
                 scheme_rate=spec.scheme_rate,
+                rates=tried.get(scheme_of(spec), 1),
                 effect=None if loss is None else effect(curve, loss),
                 cells=tuple(cells),
             )

@@ -15,7 +15,7 @@ from posenc.lab.evaluate import TRAINED, Score
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification, Trial
 from posenc.lab.statistics import PairedMean, paired_mean
-from posenc.lab.tasks import questions_of
+from posenc.lab.tasks import Recall, questions_of
 from posenc.notebook import Shown, View
 
 DEGRADED = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
@@ -25,6 +25,8 @@ NOTICED = math.log(
     1.01
 )  # nats: perplexity 1.01 times, the smallest difference of two schemes that counts
 LEARNED = 0.9  # accuracy in training from which a task counts as learned
+# In the names of comparisons, which links hold: the rates of the first models that shipped.
+_NAMED_RATE, _NAMED_RATES = 2e-3, {Recall.kind: 3e-3}
 
 
 class Effect(StrEnum):
@@ -213,8 +215,13 @@ def solve_rate(curve: Curve, every: Iterable[Curve] = ()) -> SolveRate | None:
 
 
 def comparison(specification: Specification) -> str:
-    """Return the name, as "language-64-1f2e3d4c", of runs that differ in scheme and trial alone."""
+    """Return the name, as "language-64-1f2e3d4c", of runs that differ in scheme, rates and trial alone.
+
+    Of several rates of a scheme `posenc.lab.best_rates` chooses one.
+    """
     shared = specification.record
+    shared["learning_rate"] = _NAMED_RATES.get(specification.task, _NAMED_RATE)
+    shared.pop("scheme_rate", None)
     del shared["scheme"], shared["seed"], shared["corpus_name"]
     shared.pop("data_seed", None)
     shared.pop("scalings", None)  # more variants of one scheme, which change no other number
