@@ -9,16 +9,18 @@ from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab.best_rates import at_best_rates, tried_rates
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
+from posenc.lab.protocol import read_protocol
+from posenc.lab.ranks import Ranks, ranks
 from posenc.lab.result_table import ResultTable, result_table
 from posenc.lab.runs import Run, Store
 from posenc.lab.summary import comparison, curves
 from posenc.lab.tasks import Language
 from posenc.plugins import load_plugin
 
-FORMS: dict[str, Callable[[ResultTable], str]] = {
-    "markdown": ResultTable.to_markdown,
-    "csv": ResultTable.to_csv,
-    "latex": ResultTable.to_latex,
+FORMS: dict[str, Callable[[ResultTable | Ranks], str]] = {
+    "markdown": lambda table: table.to_markdown(),
+    "csv": lambda table: table.to_csv(),
+    "latex": lambda table: table.to_latex(),
 }
 SHIPPED = "shipped"  # what --store calls the runs that ship
 
@@ -84,15 +86,25 @@ def say_left_out(store: Store) -> None:
     name="runs",
     help="List the runs of the store and their results, or, with --table, compare the schemes of one "
     "comparison: mean losses, paired differences from RoPE or --reference with their 95% intervals, and "
-    "p-values after Holm's correction. A scheme with several learning rates stands at its best one.",
+    "p-values after Holm's correction. A scheme with several learning rates stands at its best one. With "
+    "--ranks, rank all schemes by task, as far as the runs of the plan of `posenc protocol` are there.",
 )
 @click.option("--table", "form", type=click.Choice([*FORMS]), help="Print a table in this form.")
+@click.option(
+    "--ranks", "ranks_form", type=click.Choice([*FORMS]), help="Print ranks in this form."
+)
 @click.option("--comparison", "name", help="Which models: a name of the list; for --table.")
 @click.option("--reference", default="rope", help="The kind of scheme to compare with.")
 @READ_STORE
 @PLUGIN
-def list_runs(form: str | None, name: str | None, reference: str, store: str | None) -> None:
+def list_runs(
+    form: str | None, ranks_form: str | None, name: str | None, reference: str, store: str | None
+) -> None:
     opened = open_store(store)
+    if ranks_form is not None:
+        click.echo(FORMS[ranks_form](ranks(read_protocol(), opened)), nl=False)
+        say_left_out(opened)
+        return
     if form is not None:
         click.echo(_table(opened, form, name, reference), nl=False)
         say_left_out(opened)

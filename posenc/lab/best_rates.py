@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from posenc.lab.protocol import loss_in_training
 from posenc.lab.runs import Run
-from posenc.lab.specification import Specification
+from posenc.lab.specification import Specification, Trial
 
 _ANY = 1e-3  # stands for every rate where specifications are compared without theirs
 
@@ -94,7 +94,7 @@ def _rates(specification: Specification) -> tuple[float, ...]:
     return own if tuning is None else (*own, tuning.learning_rate)
 
 
-def _tried(runs: list[Run], shared: set[tuple[int, int]]) -> TriedRate:
+def _tried(runs: list[Run], shared: set[Trial]) -> TriedRate:
     """Return a rate with its mean loss. shared: the trials of all rates."""
     specification = runs[0].specification
     tuning = specification.fine_tuning

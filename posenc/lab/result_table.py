@@ -117,8 +117,8 @@ class ResultTable(Shown):
     def to_latex(self) -> str:
         r"""Return a `tabular` environment of LaTeX, for \usepackage{booktabs}."""
         lines = [rf"\begin{{tabular}}{{lrl{'r' * len(self.xs)}}}", r"\toprule"]
-        lines += [" & ".join(map(_escaped, self._short_header())) + r" \\", r"\midrule"]
-        lines += [" & ".join(map(_escaped, cells)) + r" \\" for cells in self._short_rows()]
+        lines += [" & ".join(map(latex_text, self._short_header())) + r" \\", r"\midrule"]
+        lines += [" & ".join(map(latex_text, cells)) + r" \\" for cells in self._short_rows()]
         lines += [r"\bottomrule", r"\end{tabular}"]
         return "\n".join([*lines, *(f"% {note}" for note in self.notes())]) + "\n"
 
@@ -267,5 +267,7 @@ def _shown(cell: Cell) -> str:
     return f"{cell.mean:.3f} ({gap.mean:+.3f}, {gap.low:+.3f} to {gap.high:+.3f}{star})"
 
 
-def _escaped(text: str) -> str:
+def latex_text(text: str) -> str:
+    """Return a text as LaTeX writes it."""
+    text = text.replace("\u2013", "--")
     return "".join(f"\\{letter}" if letter in "&%$#_{}" else letter for letter in text)
