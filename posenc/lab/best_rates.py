@@ -1,14 +1,22 @@
 """Each scheme of a comparison at its own best learning rate, of those that were tried."""
 
+import csv
 import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
+from posenc.checkpoints.sources import RESULTS
+from posenc.errors import RunError
 from posenc.lab.protocol import loss_in_training
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification, Trial
 
+# The losses of the sweeps behind the runs that ship, which do not ship themselves: run_id, part, scheme,
+# learning_rate, scheme_rate, seed, data_seed, loss.
+SWEEPS = RESULTS / "sweeps.csv"
 _ANY = 1e-3  # stands for every rate where specifications are compared without theirs
 
 
@@ -33,12 +41,25 @@ class TriedRate:
 class TriedRates:
     """The rates that were tried for one scheme, lower ones first.
 
-    specification: of the first run. best: the rate with the lowest loss, of equal ones the lower.
+    kind: of the scheme. scheme: what its runs have in common, as `scheme_of`; None of a row of SWEEPS.
+    best: the rate with the lowest loss, of equal ones the lower.
     """
 
-    specification: Specification
+    kind: str
+    scheme: Specification | None
     rates: tuple[TriedRate, ...]
     best: TriedRate
+
+
+class _Tried(NamedTuple):
+    """A run as far as it chooses a rate. rates: of the scheme, of the model, of a second stage if any."""
+
+    kind: str
+    scheme: Specification | None
+    rates: tuple[float, ...]
+    trial: Trial
+    loss: float
+    run_id: str
 
 
 def rate_text(learning_rate: float, scheme_rate: float) -> str:
@@ -65,19 +86,34 @@ def tried_rates(runs: Iterable[Run]) -> list[TriedRates]:
 
     A scheme with more rates has an advantage, so whoever compares schemes should name the numbers.
     """
-    schemes: dict[Specification, dict[tuple[float, ...], list[Run]]] = {}
+    return _by_scheme(_of_run(run) for run in runs)
+
+
+def read_sweeps(path: str | Path, part: str) -> list[TriedRates]:
+    """Return the rates of every scheme in the sweep of a part, of a file like SWEEPS; [] without a file.
+
+    Raises RunError for a file with other columns.
+    """
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["part"] == part]
+        return _by_scheme(map(_of_row, rows))
+    except FileNotFoundError:
+        return []
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise RunError(f"The table of sweeps {path} cannot be read: {error}.") from None
+
+
+def _by_scheme(runs: Iterable[_Tried]) -> list[TriedRates]:
+    schemes: dict[tuple[str, Specification | None], dict[tuple[float, ...], list[_Tried]]] = {}
     for run in runs:
-        rates = schemes.setdefault(scheme_of(run.specification), {})
-        rates.setdefault(_rates(run.specification), []).append(run)
+        schemes.setdefault((run.kind, run.scheme), {}).setdefault(run.rates, []).append(run)
     found = []
-    for by_rate in schemes.values():
-        shared = set.intersection(
-            *({run.specification.trial for run in own} for own in by_rate.values())
-        )
-        tried = [_tried(by_rate[rates], shared) for rates in sorted(by_rate)]
-        first = next(iter(by_rate.values()))[0].specification
-        best = min(tried, key=lambda rate: rate.loss)
-        found.append(TriedRates(specification=first, rates=tuple(tried), best=best))
+    for (kind, scheme), by_rate in schemes.items():
+        shared = set.intersection(*({run.trial for run in own} for own in by_rate.values()))
+        rates = [_rate(by_rate[values], shared) for values in sorted(by_rate)]
+        best = min(rates, key=lambda rate: rate.loss)
+        found.append(TriedRates(kind=kind, scheme=scheme, rates=tuple(rates), best=best))
     return found
 
 
@@ -88,22 +124,30 @@ def at_best_rates(runs: Iterable[Run]) -> list[Run]:
     return [run for run in every if run.run_id in chosen]
 
 
-def _rates(specification: Specification) -> tuple[float, ...]:
-    tuning = specification.fine_tuning
-    own = specification.scheme_rate, specification.learning_rate
-    return own if tuning is None else (*own, tuning.learning_rate)
+def _of_run(run: Run) -> _Tried:
+    spec = run.specification
+    rates: tuple[float, ...] = (spec.scheme_rate, spec.learning_rate)
+    if spec.fine_tuning is not None:
+        rates = (*rates, spec.fine_tuning.learning_rate)
+    return _Tried(spec.scheme.kind, scheme_of(spec), rates, spec.trial, _loss(run), run.run_id)
 
 
-def _tried(runs: list[Run], shared: set[Trial]) -> TriedRate:
+def _of_row(row: dict[str, str]) -> _Tried:
+    trial, loss = Trial(int(row["seed"]), int(row["data_seed"])), float(row["loss"])
+    rates = float(row["scheme_rate"]), float(row["learning_rate"])
+    loss = math.inf if math.isnan(loss) else loss
+    return _Tried(row["scheme"], None, rates, trial, loss, row["run_id"])
+
+
+def _rate(runs: list[_Tried], shared: set[Trial]) -> TriedRate:
     """Return a rate with its mean loss. shared: the trials of all rates."""
-    specification = runs[0].specification
-    tuning = specification.fine_tuning
-    judged = [run for run in runs if run.specification.trial in shared] or runs
+    scheme_rate, learning_rate, *tuning = runs[0].rates
+    judged = [run.loss for run in runs if run.trial in shared] or [run.loss for run in runs]
     return TriedRate(
-        learning_rate=specification.learning_rate,
-        scheme_rate=specification.scheme_rate,
-        tuning_rate=None if tuning is None else tuning.learning_rate,
-        loss=statistics.fmean(map(_loss, judged)),
+        learning_rate=learning_rate,
+        scheme_rate=scheme_rate,
+        tuning_rate=tuning[0] if tuning else None,
+        loss=statistics.fmean(judged),
         trials=len(judged),
         runs=tuple(run.run_id for run in runs),
     )

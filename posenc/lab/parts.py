@@ -56,7 +56,7 @@ def is_of_table(part: Part, specification: Specification) -> bool:
 
 def is_of_sweep(part: Part, specification: Specification) -> bool:
     """Return whether a run is one of the sweep of a part, False for a part without one."""
-    if part.sweep is None:
+    if part.sweep is None or specification.longest != 1:
         return False
     steps = max(1, round(part.values.get("steps", _defaults()["steps"]) * part.sweep.share))
     return (
@@ -66,6 +66,11 @@ def is_of_sweep(part: Part, specification: Specification) -> bool:
         and _has(specification, dict(part.values) | {"steps": steps, "longest": 1})
         and _reads(specification, part.text)
     )
+
+
+def task_of(part: Part) -> str:
+    """Return the kind of the task that the models of a part learn."""
+    return str(part.values.get("task", Language.kind))
 
 
 def part_of(parts: Iterable[Part], info: Run | RunInfo) -> Part | None:

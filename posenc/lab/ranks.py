@@ -11,12 +11,13 @@ import io
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
-from posenc.lab.best_rates import at_best_rates
+from posenc.lab.best_rates import SWEEPS, TriedRates, read_sweeps, tried_rates
 from posenc.lab.evaluate import TRAINED
-from posenc.lab.parts import RunsOfPart, runs_of_part
+from posenc.lab.parts import RunsOfPart, runs_of_part, task_of
 from posenc.lab.protocol import Part, Protocol
 from posenc.lab.result_table import latex_text
 from posenc.lab.runs import Run
@@ -191,16 +192,20 @@ def ranked_parts(protocol: Protocol) -> list[Part]:
     """Return the first part of each task and text, which has the table that schemes are ranked by."""
     parts: dict[tuple[str, str | None], Part] = {}
     for part in protocol.parts.values():
-        parts.setdefault((_task(part), part.text), part)
+        parts.setdefault((task_of(part), part.text), part)
     return [*parts.values()]
 
 
-def ranks(protocol: Protocol, runs: Iterable[Run]) -> Ranks:
-    """Return the ranks of all schemes in every part that has a run, as far as the runs are made."""
+def ranks(protocol: Protocol, runs: Iterable[Run], sweeps: str | Path = SWEEPS) -> Ranks:
+    """Return the ranks of all schemes in every part that has a run, as far as the runs are made.
+
+    A run counts at the rate that the sweep of its part has chosen, by runs or by the file `sweeps`.
+    """
     every, columns, pairs = list(runs), [], {}
     cells: dict[str, dict[Column, Cell]] = {}
     for part in ranked_parts(protocol):
-        own = runs_of_part(part, protocol.part(part.like), every)
+        swept = read_sweeps(sweeps, part.like)
+        own = _at_swept_rates(runs_of_part(part, protocol.part(part.like), every), swept)
         if not own.runs:
             continue
         by_column, pairs[part.name] = _part_cells(own)
@@ -217,19 +222,27 @@ def ranks(protocol: Protocol, runs: Iterable[Run]) -> Ranks:
     return Ranks(columns=tuple(columns), rows=rows, pairs=pairs, protocol=protocol.digest)
 
 
-def _task(part: Part) -> str:
-    return str(part.values.get("task", Language.kind))
+def _at_swept_rates(own: RunsOfPart, swept: Iterable[TriedRates]) -> RunsOfPart:
+    """Return the runs at the rates that the sweep has chosen, that of the runs before that of a file."""
+    best = {each.kind: each.best for each in (*swept, *tried_rates(own.sweep))}
+    chosen = [
+        run
+        for run in own.runs
+        if (rate := best.get(run.specification.scheme.kind)) is not None
+        and rate.learning_rate == run.specification.learning_rate
+        and rate.scheme_rate == run.specification.scheme_rate
+    ]
+    return replace(own, runs=tuple(chosen))
 
 
 def _part_cells(own: RunsOfPart) -> tuple[dict[Column, dict[str, Cell]], int]:
     """Return the cells of a part by column and scheme, and the number of pairs that are compared."""
-    part, task = own.part, _task(own.part)
+    part, task = own.part, task_of(own.part)
     measure = "context" if task == Language.kind else task
-    best = at_best_rates(own.runs)
-    stopped = {run.specification.scheme.kind for run in best if run.stopped is not None}
+    stopped = {run.specification.scheme.kind for run in own.runs if run.stopped is not None}
     by_kind = {
         curve.specification.scheme.kind: curve
-        for curve in curves(best, measure)
+        for curve in curves(own.runs, measure)
         if curve.variant == TRAINED
     }
     every = list(by_kind.values())

@@ -110,15 +110,15 @@ class ResultTable(Shown):
 
     def to_markdown(self) -> str:
         """Return the table for a README: one column for each context."""
-        lines = ["| " + " | ".join(self._short_header()) + " |", "|" + "---|" * (3 + len(self.xs))]
-        lines += ["| " + " | ".join(cells) + " |" for cells in self._short_rows()]
+        lines = ["| " + " | ".join(self.short_header()) + " |", "|" + "---|" * (3 + len(self.xs))]
+        lines += ["| " + " | ".join(cells) + " |" for cells in self.short_rows()]
         return "\n".join([*lines, "", *self.notes()]) + "\n"
 
     def to_latex(self) -> str:
         r"""Return a `tabular` environment of LaTeX, for \usepackage{booktabs}."""
         lines = [rf"\begin{{tabular}}{{lrl{'r' * len(self.xs)}}}", r"\toprule"]
-        lines += [" & ".join(map(latex_text, self._short_header())) + r" \\", r"\midrule"]
-        lines += [" & ".join(map(latex_text, cells)) + r" \\" for cells in self._short_rows()]
+        lines += [" & ".join(map(latex_text, self.short_header())) + r" \\", r"\midrule"]
+        lines += [" & ".join(map(latex_text, cells)) + r" \\" for cells in self.short_rows()]
         lines += [r"\bottomrule", r"\end{tabular}"]
         return "\n".join([*lines, *(f"% {note}" for note in self.notes())]) + "\n"
 
@@ -165,10 +165,12 @@ class ResultTable(Shown):
             columns=dict(zip(self.header(), map(list, columns), strict=True)),
         )
 
-    def _short_header(self) -> list[str]:
+    def short_header(self) -> list[str]:
+        """Return the names of the columns of `short_rows`."""
         return ["scheme", "trials", "past training", *(f"{x:,}" for x in self.xs)]
 
-    def _short_rows(self) -> Iterator[list[str]]:
+    def short_rows(self) -> Iterator[list[str]]:
+        """Iterate over the rows as texts, a loss with its difference and interval in one cell."""
         for row in self.rows:
             cells = ["" if cell is None else _shown(cell) for cell in row.cells]
             yield [row.name, str(row.trials), "" if row.effect is None else str(row.effect), *cells]
@@ -208,7 +210,7 @@ def result_table(
     }
     several = [key for key, gap in gaps.items() if len(gap.by_trial) > 1]
     corrected = dict(zip(several, holm([gaps[key].p for key in several]), strict=True))
-    tried = {scheme_of(each.specification): len(each.rates) for each in rates}
+    tried = {each.scheme: len(each.rates) for each in rates}
     rows = []
     for curve in compared:
         loss = at_training_length(curve, compared)

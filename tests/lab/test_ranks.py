@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from posenc.__main__ import main
 from posenc.cli import runs as commands
+from posenc.errors import RunError
 from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.parts import is_of_sweep, is_of_table, part_of
@@ -58,6 +59,12 @@ widths = [16]
 heads = 2
 schemes = ["rope", "alibi", "none", "t5"]
 trials = [[0, 0], [1, 1], [2, 2]]
+
+[parts.flip_flop.sweep]
+learning_rates = [1e-3, 2e-3]
+scheme_rates = [1.0]
+share = 1
+trials = [[0, 0]]
 """
 XS = {"16 tokens": 16, "32 tokens": 32, "64 tokens": 64, "256 tokens": 256}
 MEANS = {"rope": (1.0, 3.0), "alibi": (1.5, 1.6), "none": (1.501, 2.9)}  # at 16 tokens, and past it
@@ -89,7 +96,22 @@ def on_text(protocol: Protocol, kinds: Sequence[str] = ("rope", "alibi", "none")
                 for x in XS.values()
             ]  # fmt: skip
             runs.append(run_of(specification, scores))
-    return runs
+    return runs + sweep(protocol, "text")
+
+
+def sweep(protocol: Protocol, part: str) -> list[Run]:
+    """Return a sweep of which every scheme is best at 0.002, the rate of `Protocol.planned`."""
+    return [
+        Run(
+            one, None, 1.0, (Score("context", TRAINED, 16, 2 - 100 * one.learning_rate, 8),),
+            (2 - 100 * one.learning_rate,),
+        )
+        for one in protocol.sweep_runs(part)
+    ]  # fmt: skip
+
+
+def table_of(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.specification.longest > 1]
 
 
 def row(found: Ranks, kind: str) -> dict[str, str]:
@@ -102,7 +124,11 @@ def test_ranks_are_those_of_paired_t_tests_corrected_for_all_pairs_of_a_part(
 ) -> None:
     runs = on_text(protocol)
     frame = pd.DataFrame(
-        [(r.specification.scheme.kind, s.x, r.specification.seed, s.value) for r in runs for s in r.scores],
+        [
+            (run.specification.scheme.kind, score.x, run.specification.seed, score.value)
+            for run in table_of(runs)
+            for score in run.scores
+        ],
         columns=["scheme", "x", "seed", "loss"],
     )  # fmt: skip
     wide: Any = frame.pivot_table(index=["x", "scheme"], columns="seed", values="loss")
@@ -179,7 +205,7 @@ def test_schemes_that_did_not_learn_a_task_are_named_and_shares_rank_the_other_w
                 for x, value in ((10, dense), (80, trained), (98, sparse + noise))
             ]
             runs.append(run_of(specification, scores))
-    found = ranks(protocol, runs)
+    found = ranks(protocol, [*runs, *sweep(protocol, "flip_flop")])
     assert [(c.measure, c.in_training) for c in found.columns] == [
         ("80% ignored", True), ("10% ignored", False), ("98% ignored", False),
     ]  # fmt: skip
@@ -203,6 +229,34 @@ def test_forms_of_the_table_hold_its_cells(protocol: Protocol) -> None:
     assert len(lines) == 1 + len(frame)
     assert r"ALiBi & 2--3 & 1 & 1 & 1 \\" in found.to_latex()
     assert f"Protocol {protocol.digest}." in found.to_latex()
+
+
+def test_a_run_counts_at_the_rate_that_the_sweep_chose(protocol: Protocol, tmp_path: Path) -> None:
+    """RoPE has runs at a better rate that the sweep did not choose; NoPE has no sweep, then a file's."""
+    runs = on_text(protocol)
+    better = [
+        run_of(replace(run.specification, learning_rate=4e-3), [replace(s, value=0.1) for s in run.scores])
+        for run in table_of(runs)
+        if run.specification.scheme.kind == "rope"
+    ]  # fmt: skip
+    assert ranks(protocol, [*better, *runs]) == ranks(protocol, runs)
+    without = [
+        run for run in runs
+        if run in table_of(runs) or run.specification.scheme.kind != "none"
+    ]  # fmt: skip
+    assert {*row(ranks(protocol, without), "none").values()} == {"not measured yet"}
+    file = tmp_path / "sweeps.csv"
+    header = "run_id,part,scheme,learning_rate,scheme_rate,seed,data_seed,loss"
+    rows = [
+        "a,text,none,0.001,1,0,0,3.1",
+        "b,text,none,0.002,1,0,0,3.0",
+        "c,copy,none,0.001,1,0,0,1.0",
+    ]
+    file.write_text("\n".join([header, *rows]))
+    assert ranks(protocol, without, file) == ranks(protocol, runs)
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(RunError, match="cannot be read: 'part'"):
+        ranks(protocol, runs, file)
 
 
 def test_the_command_prints_the_ranks_of_a_store(
