@@ -13,14 +13,16 @@ def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) ->
 
     curves: of one measure, at least one.
     """
-    measure, frame = curves[0].measure, loss.frame(curves, perplexity=perplexity)
     several = any(len(point.by_trial) > 1 for curve in curves for point in curve.points)
+    measure = curves[0].measure
+    frame = loss.frame(curves, perplexity=perplexity, dots=several)
 
     def draw(kinds: tuple[str, ...]) -> theme.Spec:
         return loss.by_length(frame, kinds, measure, perplexity=perplexity)
 
     columns = loss.COLUMNS | {"read": "read", "chance": ""} | loss.names(measure)
     columns |= {"y": "perplexity"} if perplexity else {}
+    columns |= dict.fromkeys(loss.dots_of(frame), "")
     return Chart(
         key=key,
         title=f"Models trained on: {run_descriptions.title(curves[0].specification)}",
@@ -29,5 +31,5 @@ def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) ->
         draw=draw,
         columns={name: text for name, text in columns.items() if name in frame},
         x="",
-        sizes="band: lowest to highest seed" if several else "",
+        sizes="dots: single trials; band: lowest to highest" if several else "",
     )

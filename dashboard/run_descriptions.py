@@ -1,5 +1,7 @@
 """Trained models in a few words: what they learned, on how much, and what their table is called."""
 
+from collections.abc import Collection
+
 from dashboard import runs
 from dashboard.cache import cached_for
 from posenc.checkpoints.sources import TRAINED
@@ -32,12 +34,18 @@ def description(specification: Specification) -> str:
     )
 
 
-def full_description(specification: Specification) -> str:
-    """Return the description with the batch, heads, learning rate and device."""
+def full_description(specification: Specification, rates: Collection[float] = ()) -> str:
+    """Return the description with the batch, heads, learning rate and device.
+
+    rates: the learning rates of all schemes, where they differ.
+    """
+    rate = f"learning rate {specification.learning_rate:g}"
+    if len({*rates}) > 1:
+        rate = f"each scheme at its best learning rate, {min(rates):g} to {max(rates):g}"
     device = {"cpu": "a CPU", "cuda": "a GPU"}.get(specification.device, specification.device)
     return (
         f"{description(specification)} of {specification.batch} sequences, "
-        f"{count_of(specification.model.heads, 'head')}, learning rate {specification.learning_rate:g}, "
+        f"{count_of(specification.model.heads, 'head')}, {rate}, "
         f"on {device}"
     )
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from dashboard.text import listed
 from posenc.lab import summary
+from posenc.lab.best_rates import rate_text
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import RunInfo
 from posenc.lab.specification import Specification
@@ -76,6 +77,12 @@ def table(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> pd.Da
     language = bool(curves) and curves[0].measure == "context"
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
     frame = pd.DataFrame([row(curve, curves) for curve in curves])
+    rates = [
+        rate_text(curve.specification.learning_rate, curve.specification.scheme_rate)
+        for curve in curves
+    ]
+    if len({*rates}) > 1:
+        frame = frame.assign(**{"learning rate": rates})
     if hardly:
         frame = frame.assign(**{"past training": "not judged", length: None})
     return frame.astype({length: "Int64"}) if length in frame else frame  # an integer or blank
@@ -101,7 +108,7 @@ def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
             by_position=task.by_position(trained, last),
         )
     several = any(curve.seeds > 1 for curve in curves)
-    bands = "; bands: lowest to highest seed" if several else ""
+    bands = "; dots: single seeds; bands: lowest to highest seed" if several else ""
     length = count_of(specification.train_length, "token")
     lines = (
         f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}; thin lines: the same "

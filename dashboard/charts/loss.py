@@ -34,6 +34,7 @@ LABEL_WIDTH = 0.12  # of the width of a chart: what a name inside it takes
 LEGEND_ROW = 24  # pixels that a row of a legend takes of the height
 # The chart is as wide as names at the ends of lines need, or is drawn where it has no screen to fit.
 WIDE = "!(containerSize()[0] < 480)"
+DOT = "dot "  # begins the names of the columns of a frame that hold single trials
 LEAST_CHANCE = 0.01  # accuracy of guessing that a line shows
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
 
@@ -104,19 +105,33 @@ def _cut(curves: Sequence[Curve]) -> list[float]:
     return cut
 
 
+def _by_trial(curves: Sequence[Curve]) -> pd.DataFrame:
+    """Return the value of each trial at every point: a column per trial, empty where it has none."""
+    values = [dict(point.by_trial) for curve in curves for point in curve.points]
+    trials = sorted({trial for own in values for trial in own})
+    return pd.DataFrame(
+        {
+            f"{DOT}{n}": [own.get(trial, math.nan) for own in values]
+            for n, trial in enumerate(trials)
+        }
+    )
+
+
 def frame(
-    curves: Sequence[Curve], *, perplexity: bool = False, gap: float = LABEL_GAP
+    curves: Sequence[Curve], *, perplexity: bool = False, gap: float = LABEL_GAP, dots: bool = False
 ) -> pd.DataFrame:
     """Return the points as they are drawn: with the name of their line, and its label at the last.
 
     label_y: the height of a label, which no other label covers. early: whether the line ends inside; then
     its label ends where the line does. cut: the loss of a text that is cut to the training length.
-    gap: what a label takes of the range of all values.
+    gap: what a label takes of the range of all values. dots: whether every trial is drawn, too.
     """
     drawn, measure = points(curves), curves[0].measure
+    if dots:
+        drawn = pd.concat([drawn, _by_trial(curves)], axis=1)
     drawn["cut"] = _cut(curves) if measure == "context" else math.nan
     if perplexity:
-        columns = ("y", "low", "high", "cut")
+        columns = ("y", "low", "high", "cut", *dots_of(drawn))
         values = {name: drawn[name].map(summary.perplexity) for name in columns}
         drawn = drawn.assign(**values)
     trained = drawn["read"] == TRAINED
@@ -168,6 +183,11 @@ def _free_height(
     return max(y + away, y - away, key=room)
 
 
+def dots_of(drawn: pd.DataFrame) -> tuple[str, ...]:
+    """Return the columns of a frame that hold single trials."""
+    return tuple(name for name in map(str, drawn) if name.startswith(DOT))
+
+
 def by_length(
     drawn: pd.DataFrame,
     kinds: tuple[str, ...],
@@ -180,14 +200,23 @@ def by_length(
     """Return the chart of a frame: a colour, dash and marker per scheme, training marked.
 
     Beside variants, which share colour and marker of their scheme, dashes tell the variants apart.
-    bands: from the lowest seed to the highest.
+    bands: from the lowest seed to the highest. The trials of the frame are dots.
     """
     reads = sorted(drawn["read"].unique(), key=lambda read: (read != TRAINED, read))
     names = tuple(drawn["name"].unique())
     # Few contexts are measured: each has a tick, where its label has room.
     ticks = tuple(sorted({*drawn["x"].tolist()})) if measure == "context" else ()
-    chance = "chance" in drawn
-    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, bands, height, chance)
+    parts = _Parts(bands=bands, chance="chance" in drawn, dots=dots_of(drawn))
+    return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, height, parts)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a chart draws beside its lines. dots: columns of the frame, one of each trial."""
+
+    bands: bool
+    chance: bool
+    dots: tuple[str, ...]
 
 
 @functools.cache
@@ -198,9 +227,8 @@ def _by_length(
     ticks: tuple[float, ...],
     measure: str,
     perplexity: bool,
-    bands: bool,
     height: int,
-    has_chance: bool,
+    parts: _Parts,
 ) -> Spec:
     axes = AXES[measure]
     scale = alt.Scale(type="log", base=2, nice=False) if axes.log else alt.Scale(nice=False)
@@ -238,10 +266,15 @@ def _by_length(
     if measure == "context":
         cut = alt.Chart().mark_line(strokeWidth=1, tooltip=None, aria=False)
         layers.append(cut.encode(y="cut:Q", opacity=alt.value(0.7), **own))
-    if bands:
+    if parts.dots:
+        dot = alt.Chart().transform_fold([*parts.dots], as_=["trial", "dot"])
+        dot = dot.transform_filter("isValid(datum.dot)")
+        dot = dot.mark_circle(size=16, opacity=0.5, tooltip=None, aria=False)
+        layers.append(dot.encode(y="dot:Q", x=x, color=colour))
+    if parts.bands:
         band = alt.Chart().mark_area(opacity=0.15, tooltip=None)
         layers.insert(0, band.encode(y="low:Q", y2="high:Q", **own))
-    if has_chance:
+    if parts.chance:
         guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
         layers.append(guess.encode(y="min(chance):Q"))
     named = f"isValid(datum.label) && {WIDE}"

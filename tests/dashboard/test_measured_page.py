@@ -127,7 +127,7 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     (details,) = [text for text in said(shown) if text.startswith("Lowest loss")]
     for fact in (
         "Lowest loss at 64 tokens: RoPE, 1.30, not clearly different from ALiBi.",
-        "mean of 2 seeds; bands: lowest to highest seed",
+        "mean of 2 seeds; dots: single seeds; bands: lowest to highest seed",
         "Holds: at most 0.049 nats higher. Degrades: at most 0.095 nats higher. Breaks: more than "
         "0.095 nats higher.",
     ):

@@ -6,6 +6,7 @@ from functools import partial
 from dashboard import notes, run_charts, run_descriptions, run_results, runs
 from dashboard.blocks import (
     Block,
+    Columns,
     Controls,
     Data,
     Definition,
@@ -15,6 +16,7 @@ from dashboard.blocks import (
     Text,
 )
 from dashboard.charts import loss
+from dashboard.pages.extrapolation import rates
 from dashboard.pages.extrapolation.options import Options
 from dashboard.run_results import HardlyLearned
 from dashboard.script import whole_script
@@ -22,6 +24,7 @@ from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc.lab import summary
 from posenc.lab.runs import RunInfo
+from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Language, Recall, contexts, questions_of
 from posenc.schemes import SCHEMES
@@ -36,12 +39,12 @@ HELP = {
 OF_SHIPPED = "language-128-b70f9478"  # shown where no comparison ships for these schemes
 STEPS = (
     "The models of a comparison share size, initial weights, data, order and steps; only the scheme "
-    "differs. The same target tokens are scored at every context length, so a rising curve is not due to "
-    "other targets. A band runs from the lowest seed to the highest. Compare losses at the training length "
-    "first: a flat curve with a higher loss is not better. A thin line is the same model with its text "
-    "cut to the training length: above it, more context does harm. A learned table ends at the training "
-    "length; repeating its last row is a variant. RoPE can be evaluated with other frequencies without "
-    "more training."
+    "differs, and its learning rate where several were tried. The same target tokens are scored at every "
+    "context length, so a rising curve is not due to other targets. A dot is one model; a band runs from "
+    "the lowest to the highest. Compare losses at the training length first: a flat curve with a higher "
+    "loss is not better. A thin line is the same model with its text cut to the training length: above it, "
+    "more context does harm. A learned table ends at the training length; repeating its last row is a "
+    "variant. RoPE can be evaluated with other frequencies without more training."
 )
 DEFINITION = Definition(
     r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",
@@ -75,13 +78,14 @@ def page(setting: Setting, options: Options) -> Page:
 
     A run has numbers of its own: of a setting only the schemes count.
     """
-    kinds, comparisons = setting.schemes, runs.comparisons(runs.all_ids())
+    ids = runs.all_ids()
+    kinds, comparisons = setting.schemes, runs.comparisons(ids)
     default = runs.shipped_comparison(kinds) or OF_SHIPPED
     asked = options.comparison or default
     name = asked if asked in comparisons else default
     compared = comparisons.get(name, [])
-    ids = {*runs.shipped()}
-    shipped = [info for info in compared if info.run_id in ids]
+    first = {*runs.shipped()}
+    shipped = [info for info in compared if info.run_id in first]
     has_own = 0 < len(shipped) < len(compared)
     # What somebody trains changes no sentence of what ships, unless a visitor asks for it.
     if has_own and not options.own_runs:
@@ -104,7 +108,8 @@ def page(setting: Setting, options: Options) -> Page:
             *_missing(asked, name),
             *(_picture(shown, curves, options, hardly) if curves else ()),
             *(_numbers(compared, shown, curves, hardly) if curves else ()),
-            *(_notes(kinds, shown) if shown else ()),
+            *(rates.blocks(shown, ids) if curves else ()),
+            *(_notes(kinds, shown, curves) if shown else ()),
             Link("train"),
         ),
         guide=STEPS,
@@ -116,17 +121,32 @@ def page(setting: Setting, options: Options) -> Page:
 def offered(comparisons: Mapping[str, list[RunInfo]], default: str) -> dict[str, str]:
     """Return the title of every comparison by its name, of the default by "".
 
-    Equal titles end with the end of the name.
+    Equal titles end with the text or the steps that tell them apart, else with the end of the name.
     """
-    titles = {
-        name: run_descriptions.title(infos[0].specification) for name, infos in comparisons.items()
-    }
+    specifications = {name: infos[0].specification for name, infos in comparisons.items()}
+    titles = {name: run_descriptions.title(each) for name, each in specifications.items()}
+    for detail in (_text, _steps):
+        groups: dict[str, list[str]] = {}
+        for name, title in titles.items():
+            groups.setdefault(title, []).append(name)
+        for names in groups.values():
+            details = {name: detail(specifications[name]) for name in names}
+            if len({*details.values()}) > 1:
+                titles |= {name: f"{titles[name]}, {details[name]}" for name in names}
     shown = [*titles.values()]
     named = {} if default in titles else {"": default}
     for name, title in titles.items():
         only = title if shown.count(title) == 1 else f"{title}, {name[-8:]}"
         named["" if name == default else name] = only
     return named
+
+
+def _text(specification: Specification) -> str:
+    return specification.corpus_name
+
+
+def _steps(specification: Specification) -> str:
+    return count_of(specification.steps, "step")
 
 
 def _missing(asked: str, name: str) -> list[Block]:
@@ -153,23 +173,29 @@ def _picture(
     curves: of the measure that is compared first.
     """
     language = shown[0].specification.task == Language.kind
-    measure = "position" if language and options.axis == "position" else curves[0].measure
+    measures = [curves[0].measure]
+    if language and options.axis != "context length":
+        measures = ["position"] if options.axis == "position" else [*measures, "position"]
     perplexity = language and options.unit == "perplexity"
     has_variants = runs.as_trained(curves) != curves
     asked = (*(("axis", "unit") if language else ()), *(("variants",) if has_variants else ()))
-    drawn = runs.curves(shown, measure)
-    if not (has_variants and options.variants):
-        drawn = runs.as_trained(drawn)
-    picture: Block = Text("These models were not evaluated along one long text.", "caption")
-    if drawn:
-        picture = run_charts.by_length(f"measured_{measure}", drawn, perplexity=perplexity)
+    pictures: list[Block] = []
+    for measure in measures:
+        drawn = runs.curves(shown, measure)
+        if not (has_variants and options.variants):
+            drawn = runs.as_trained(drawn)
+        picture: Block = Text("These models were not evaluated along one long text.", "caption")
+        if drawn:
+            picture = run_charts.by_length(f"measured_{measure}", drawn, perplexity=perplexity)
+        pictures.append(picture)
+    beside = pictures if len(pictures) == 1 else [Columns([[each] for each in pictures])]
     about = Text(
         plain(run_results.about(curves, hardly)),
         "caption",
         help=run_results.rules_in_percent() if language and not hardly else "",
     )
     beyond = [] if hardly else _beyond_loss(curves)
-    return [picture, *beyond, *([Controls(asked)] if asked else []), about]
+    return [*beside, *beyond, *([Controls(asked)] if asked else []), about]
 
 
 def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
@@ -234,10 +260,13 @@ def _details(compared: Sequence[RunInfo], shown: Sequence[RunInfo]) -> list[Bloc
     return blocks
 
 
-def _notes(kinds: tuple[str, ...], shown: Sequence[RunInfo]) -> list[Block]:
+def _notes(
+    kinds: tuple[str, ...], shown: Sequence[RunInfo], curves: Sequence[Curve]
+) -> list[Block]:
     """Say which runs these are, which schemes have none, and which cannot be shown."""
     trained = tuple(kind for kind in kinds if runs.of_kinds(shown, (kind,)))
-    description = run_descriptions.full_description(shown[0].specification)
+    chosen = [curve.specification.learning_rate for curve in curves]
+    description = run_descriptions.full_description(shown[0].specification, chosen)
     texts = [Text(plain(f"{description}."), "caption")]
     if missing := tuple(kind for kind in kinds if kind not in trained):
         texts.append(Text(f"Not trained in this comparison: {notes.names(missing)}.", "caption"))

@@ -6,46 +6,52 @@ from typing import ClassVar
 
 from dashboard.blocks import Changes
 from posenc import fields
+from posenc.lab.ranks import TIMES
 from posenc.lab.tasks import TASKS
 
+PROTOCOL = "by protocol"
+RANKED_AT = {str(times): times for times in TIMES}
 TURNS, NEAREST = "turns per pair", "nearest trained position"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which view is drawn, measured or computed, which are never mixed, and what each view asks.
+    """Which view is drawn, measured, ranked or computed, which are never mixed, and what each view asks.
 
     comparison: of runs, by name; "" for the one that other pages show of these schemes. axis and unit are
-    read of language models. reason and reach belong to the formulas. PARTS: of the page, one after the
-    other where it is written as files.
+    read of language models. ranked_at: of the ranks. reason and reach belong to the formulas. PARTS: of
+    the page, one after the other where it is written as files.
     """
 
     PARTS: ClassVar[Mapping[str, Changes]] = {
         "Measured": {"half": "measured"},
+        "By protocol": {"half": PROTOCOL},
         "From the formula: similarity": {"half": "formula", "reason": "similarity"},
         f"From the formula: {TURNS}": {"half": "formula", "reason": TURNS},
         f"From the formula: {NEAREST}": {"half": "formula", "reason": NEAREST},
     }
 
     half: str = fields.Choice(
-        options=("measured", "formula"),
+        options=("measured", PROTOCOL, "formula"),
         label="View",
-        help="Measured: trained models. Formula: why they hold or break.",
+        help="Measured: trained models. By protocol: ranks of all schemes by task. Formula: why they hold "
+        "or break.",
     ).field("measured")
     comparison: str = fields.Word(
         pattern=rf"(?:(?:{'|'.join(TASKS)})-[0-9]{{1,5}}-[0-9a-f]{{8}})?",
         in_words="the name of a comparison of runs, such as language-128-b70f9478",
         label="Models trained on",
-        help="The models of a comparison differ only in scheme and seed.",
+        help="The models of a comparison differ in scheme, learning rate and seed alone.",
     ).field("")
     own_runs: bool = fields.Flag(
         label="Models trained on this server",
         help="Adds the models of the same comparison that visitors trained here.",
     ).field(False)
     axis: str = fields.Choice(
-        options=("context length", "position"),
+        options=("context length", "position", "both"),
         label="Loss by",
-        help="Context length: the same tokens, with more context. Position: along one long text.",
+        help="Context length: the same tokens, with more context. Position: along one long text. Both: "
+        "beside each other.",
     ).field("context length")
     unit: str = fields.Choice(
         options=("loss", "perplexity"),
@@ -56,6 +62,11 @@ class Options:
         label="Variants without more training",
         help="Learned with its last row repeated past training; RoPE with other frequencies.",
     ).field(False)
+    ranked_at: str = fields.Choice(
+        options=tuple(RANKED_AT),
+        label="Ranked at, times the training length",
+        help="Ranks change with the distance past training.",
+    ).field("1")
     reason: str = fields.Choice(
         options=("similarity", TURNS, NEAREST),
         label="From the formula: why",
