@@ -20,6 +20,7 @@ MAX_RUN_HEADS = 16
 MAX_RUN_LENGTH = 256
 MAX_RUN_STEPS = 5_000
 MAX_RUN_SEEDS = 5
+MAX_RUN_RATES = 6  # learning rates of one start
 
 
 def probed_rows(width: int) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
+import pandas as pd
+
 from dashboard import (
     notes,
     run_charts,
@@ -14,9 +16,12 @@ from dashboard import (
 from dashboard.blocks import (
     Block,
     Button,
+    Code,
     Columns,
     Controls,
     Definition,
+    Drawer,
+    Findings,
     Link,
     Live,
     Page,
@@ -29,6 +34,7 @@ from dashboard.pages.train.plan import (
     Options,
     Preset,
     preset_changes,
+    protocol_rates,
     runs_of,
     script,
     with_fitting_width,
@@ -37,7 +43,10 @@ from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc.errors import PosencError
 from posenc.lab import summary
+from posenc.lab.best_rates import TriedRates
+from posenc.lab.result_table import result_table
 from posenc.lab.specification import Specification
+from posenc.lab.summary import Curve
 from posenc.lab.tasks import Language
 from posenc.lab.train import Trainer, learning_rate_at
 from posenc.schemes import SCHEMES
@@ -73,6 +82,8 @@ def page(setting: Setting, options: Options) -> Page:
         Row(_presets(setting, options)),
         Controls(("task", "run_length")),
         Controls(("steps", "width", "seeds")),
+        Controls(("run_rates",)),
+        *_sweep(options),
         Controls(("layers", "run_heads")),
         *_width(options.width, fitting),
         *_own_text(fitting),
@@ -123,6 +134,15 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
     ]
 
 
+def _sweep(options: Options) -> list[Block]:
+    """Return the button that takes the rates of the protocol, or one rate again."""
+    swept = protocol_rates()
+    label = f"Sweep the {len(swept)} rates of the protocol"
+    if options.run_rates == swept:
+        swept, label = Options().run_rates, "One learning rate"
+    return [Row([Button("sweep_rates", label, {"run_rates": swept})])]
+
+
 def _measured(preset: Preset) -> str:
     """Say what models of a preset's sizes have shown."""
     length = preset.values["run_length"]
@@ -165,7 +185,30 @@ def _result(finished: Sequence[Specification], planned: int) -> list[Block]:
         Text(f"**{run_results.headline(curves, hardly)}**"),
         *([run_charts.by_length("trained", curves)] if curves else []),
         *([Text(run_results.beyond_loss())] if finished[0].task == Language.kind else []),
+        *([] if hardly else _table(curves, runs.rates(infos))),
         *_link(finished, "Open in Extrapolation"),
+    ]
+
+
+def _table(curves: Sequence[Curve], rates: Sequence[TriedRates]) -> list[Block]:
+    """Return the results of several schemes in a table: losses with paired intervals, or accuracies."""
+    kinds = [curve.specification.scheme.kind for curve in runs.as_trained([*curves])]
+    if len(kinds) < 2:
+        return []
+    if curves[0].specification.task != Language.kind:
+        return [Findings("trained_table", run_results.in_percent(run_results.table(curves)))]
+    reference = "rope" if "rope" in kinds else kinds[0]
+    table = result_table(runs.as_trained([*curves]), reference, rates=rates)
+    frame = pd.DataFrame([*table.short_rows()], columns=table.short_header())
+    return [
+        Findings("trained_table", frame),
+        Text(plain(" ".join(table.notes())), "caption"),
+        Drawer(
+            "trained_files",
+            "The table as CSV and LaTeX",
+            lambda: [Code(table.to_csv()), Code(table.to_latex())],
+            icon="article",
+        ),
     ]
 
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dashboard import training_text, training_time
+from dashboard import runs, training_text, training_time
 from dashboard.limits import (
     MAX_RUN_HEADS,
     MAX_RUN_LAYERS,
     MAX_RUN_LENGTH,
+    MAX_RUN_RATES,
     MAX_RUN_SEEDS,
     MAX_RUN_STEPS,
     MAX_RUN_WIDTH,
@@ -66,15 +67,21 @@ from posenc.lab import Store, run_once, standard_library
 from posenc.lab.sweep import specifications
 
 corpus = {corpus}
-plan = specifications(
-    {schemes!r}, seeds={seeds}, bases=({base!r},), widths=({width},), layers={layers}, heads={run_heads},
-    corpus=corpus, train_length={run_length}, task={task!r}, steps={steps},
-)
+plan = [
+    specification
+    for rate in {run_rates!r}
+    for specification in specifications(
+        {schemes!r}, seeds={seeds}, bases=({base!r},), widths=({width},), layers={layers},
+        heads={run_heads}, corpus=corpus, train_length={run_length}, task={task!r}, steps={steps},
+        learning_rate=rate,
+    )
+]
 store = Store()  # your own, a folder of your user data
-print("run,scheme,seed,last loss")
+print("run,scheme,rate,seed,last loss")
 for specification in plan:
     run = run_once(specification, corpus, store)
-    print(run.run_id, specification.scheme.label, specification.seed, run.losses[-1], sep=",")
+    rate, seed = specification.learning_rate, specification.seed
+    print(run.run_id, specification.scheme.label, rate, seed, run.losses[-1], sep=",")
 """
 
 
@@ -119,8 +126,17 @@ class Options:
         low=1,
         high=MAX_RUN_SEEDS,
         label="Seeds",
-        help="Runs per scheme, with different initial weights and data order.",
+        help="Runs per scheme and rate, with different initial weights and data order. Schemes of a seed "
+        "share both: differences are taken within such pairs.",
     ).field(1)
+    run_rates: tuple[float, ...] = fields.Numbers(
+        low=1e-6,
+        high=1.0,
+        least=1,
+        most=MAX_RUN_RATES,
+        label="Learning rates",
+        help="With commas between them. Each scheme is compared at its best one.",
+    ).field((0.002,))
     training_text: str = fields.Word(
         pattern=rf"(?:{training_text.KEY})?",
         in_words="the key of an uploaded text",
@@ -128,20 +144,31 @@ class Options:
     ).field("")
 
 
+def protocol_rates() -> tuple[float, ...]:
+    """Return the learning rates of the sweeps of the protocol that ships with the library."""
+    sweeps = (part.sweep for part in runs.protocol().parts.values())
+    return next(sweep.learning_rates for sweep in sweeps if sweep is not None)
+
+
 def runs_of(setting: Setting, options: Options, corpus: Corpus | None) -> list[Specification]:
     """Return the runs that the controls mean. Raises ConfigError for sizes that do not fit."""
-    return specifications(
-        setting.schemes,
-        seeds=options.seeds,
-        bases=(setting.base,),
-        widths=(options.width,),
-        layers=options.layers,
-        heads=options.run_heads,
-        corpus=corpus,
-        train_length=options.run_length,
-        task=options.task,
-        steps=options.steps,
-    )
+    return [
+        run
+        for rate in dict.fromkeys(options.run_rates)
+        for run in specifications(
+            setting.schemes,
+            seeds=options.seeds,
+            bases=(setting.base,),
+            widths=(options.width,),
+            layers=options.layers,
+            heads=options.run_heads,
+            corpus=corpus,
+            train_length=options.run_length,
+            task=options.task,
+            steps=options.steps,
+            learning_rate=rate,
+        )
+    ]
 
 
 def with_fitting_width(options: Options) -> Options:
@@ -154,11 +181,12 @@ def with_fitting_width(options: Options) -> Options:
 
 
 def preset_changes(setting: Setting, name: str) -> dict[str, Any]:
-    """Return the options that a preset sets. For its steps it times this machine."""
+    """Return the options that a preset sets, one learning rate too. For its steps it times this machine."""
     preset, steps = PRESETS[name], {}
     if preset.seconds is not None:
         steps = {"steps": _steps_within(preset.seconds, setting, preset.values)}
-    return {"task": Language.kind, **preset.values, **steps}
+    one = {"task": Language.kind, "run_rates": Options().run_rates}
+    return {**one, **preset.values, **steps}
 
 
 def script(setting: Setting, options: Options) -> str:
