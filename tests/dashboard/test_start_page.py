@@ -16,6 +16,7 @@ from dashboard.render import staged
 from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc import SCHEMES
+from posenc.lab import curves
 from tests.dashboard.called_pages import chart, numbers, small_setting, texts
 from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance
 from tests.dashboard.pages import KINDS, LABELS, cosines, drawn, messages, of, visit
@@ -138,6 +139,21 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
     assert [text for text in of_alibi if "3 seeds; no slider moves" in text]
     assert not [text for text in of_alibi if " base" in text]
+
+
+def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recalls = [
+        run
+        for run in shipped_runs()
+        if run.specification.task == "recall" and run.specification.seed == 0
+    ]
+    of_one_seed = runs.as_trained(curves(recalls, "recall"))
+    monkeypatch.setattr(runs, "shipped_recall", lambda kinds: of_one_seed)
+    # Another setting than those of other tests, which the cache holds.
+    shown = page(Setting(schemes=("rope", "alibi"), base=9_000.0), Options())
+    assert any(text.startswith("Badges: trained with 1 to 3 seeds at") for text in texts(shown))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

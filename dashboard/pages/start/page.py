@@ -100,7 +100,7 @@ def page(setting: Setting, options: Options) -> Page:
 
 def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
-    trained_with = f"{run_results.seeds(measured)}{run_results.at_base(measured)}"
+    trained_with = f"{run_results.seeds([*measured, *recalls])}{run_results.at_base(measured)}"
     parts = [
         f"Badges: trained with {trained_with}; no slider moves them.",
         f"Loss: {run_results.lengths(measured)}.",
@@ -186,7 +186,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             "heading",
             help="The models were trained beforehand; they do not follow the sliders. "
             f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
-            f"mean of {measured[0].seeds} seeds. The dashed line is their training length.",
+            f"mean of {run_results.seeds(measured)}. The dashed line is their training length.",
         ),
         Chart(
             key="loss",
