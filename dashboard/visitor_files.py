@@ -1,6 +1,7 @@
 """Files of visitors, cached in memory under names made of their content, bounded for all and for each.
 
-A learned table is for the panels of Learned; a table of numbers is for identification.
+A learned table is for the panels of Learned; a table of numbers is for identification. The options of a
+page that takes files hold their names.
 """
 
 import hashlib
@@ -8,12 +9,12 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from posenc import limits
+from posenc import fields, limits
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.position_table import PositionTable
 from posenc.checkpoints.sources import add_finder
@@ -205,3 +206,39 @@ def _matrix(table: Tensor) -> Tensor:
             f"A table has rows and columns; this array has the shape {tuple(table.shape)}."
         )
     return matrix
+
+
+# Options of pages ------------------------------------------------------------------------------
+
+
+def upload_field(label: str, pattern: str = NUMBERS_NAME) -> Any:
+    """Return the field of a page's option that holds the name of an upload, "" for none."""
+    rule = fields.Word(pattern=f"({pattern})?", in_words="the name of an upload", label=label)
+    return rule.field("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadOptions:
+    """The options of a page that takes queries and keys, and that says which file it refused.
+
+    MARKED: the options that say what is open; a refused file counts while they stay as they are.
+    """
+
+    UNLINKED: ClassVar[tuple[str, ...]] = ("queries", "keys", "refused")
+    MARKED: ClassVar[tuple[str, ...]] = ("part",)
+
+    queries: str = upload_field("Queries")
+    keys: str = upload_field("Keys")
+    refused: str = fields.Word(
+        pattern="(?s).*", in_words="what is open and a file", label="Refused"
+    ).field("")
+
+    @property
+    def mark(self) -> str:
+        """The beginning of the option `refused` while a file is refused in what is open."""
+        return f"{', '.join(getattr(self, name) for name in self.MARKED)}: "
+
+    @property
+    def refused_file(self) -> str:
+        """The file that cannot be read, "" for none, and once something else was opened."""
+        return self.refused.removeprefix(self.mark) if self.refused.startswith(self.mark) else ""

@@ -2,19 +2,20 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
-from dashboard.blocks import Block, Button, Chart, Columns, Controls, Data, Findings, Live, Text
+from dashboard.blocks import Block, Chart, Data, Findings, Text
 from dashboard.cache import cached
 from dashboard.pages.inside_model import charts, checkpoint, data
 from dashboard.pages.inside_model.options import Options
 from dashboard.script import whole_script
-from dashboard.settings import Setting, chosen_model
+from dashboard.settings import ChosenModel, Setting, chosen_model
 from dashboard.text import number, plain
 from dashboard.visitor_files import cached_numbers
 from posenc.analysis import AttentionUse, CapturedUse, by_head, captured_use
-from posenc.errors import PosencError, SchemeArgumentError
+from posenc.errors import SchemeArgumentError
 
 PURPOSE = (
     "Choose the model, and upload queries and keys that you captured in one of its layers, before the "
@@ -28,6 +29,10 @@ GUIDE = (
     "To capture: call `register_forward_hook` on the projections of a layer, or on the norms of queries "
     "and keys where the layer has them, and divide the output into heads."
 )
+UPLOADER = "upload_captured"
+CLOSE = "Close these files", {"queries": "", "keys": ""}
+CONFIG_SAYS = "how queries and keys are rotated"
+CANNOT = "Your queries and keys cannot be read."
 MOST_TOKENS = 512  # of captured vectors; the command takes more
 IMPORTS = """
 from posenc.analysis import by_head, captured_use
@@ -64,34 +69,25 @@ def uploads(options: Options) -> tuple[str, ...]:
     return tuple(filter(None, (options.queries, options.keys)))
 
 
-def above(options: Options) -> list[Block]:
-    """Return what takes the files, and the choice of the model and the layer."""
-    values = {
-        "mark": options.mark,
-        "refused": bool(options.refused_file),
-        "uploaded": [*uploads(options)],
-    }
-    chosen: list[Block] = [Controls(("model",)), Controls(("of_layer",))]
-    return [Columns(([Live("upload_captured", values)], chosen), (3, 2))]
+def uploaded(options: Options) -> dict[str, Any]:
+    """Return what the uploader needs to know of the files that were taken."""
+    return {"uploaded": [*uploads(options)]}
 
 
-def blocks(setting: Setting, options: Options) -> tuple[str, list[Block]]:
-    """Return what the heads of a layer did, or why that cannot be said."""
+def asked(options: Options) -> str:
+    """Return what to upload next, "" for nothing."""
+    if not uploads(options):
+        return "Upload the queries of a layer, then its keys, or look at a model that ships."
+    if len(uploads(options)) == 1:
+        return f"Now upload the {'keys' if options.queries else 'queries'}."
+    return ""
+
+
+def blocks(model: ChosenModel, options: Options) -> tuple[str, list[Block]]:
+    """Return what the heads of a layer did. Raises PosencError where that cannot be said."""
     names = uploads(options)
-    if not names:
-        return "Upload the queries of a layer, then its keys, or look at a model that ships.", []
-    back = [Button("inside_forget", "Close these files", {"queries": "", "keys": ""})]
-    if len(names) == 1:
-        return f"Now upload the {'keys' if options.queries else 'queries'}.", [*back]
-    model = setting.real_model
-    if model is None:
-        return "Choose the model: its config says how queries and keys are rotated.", [*back]
-    try:
-        found = of_upload(names, model.token, options.of_layer)
-        sources = [cached_numbers.get(name).source for name in names]
-    except PosencError as error:
-        refusal = Text(plain(str(error)), "error", both="refusal")
-        return "Your queries and keys cannot be read.", [refusal, *back]
+    found = of_upload(names, model.token, options.of_layer)
+    sources = [cached_numbers.get(name).source for name in names]
     use, label = found.use, model.preset.label
     whose = "every layer" if found.kind == "all" else f"its {found.kind.replace('_', ' ')} layers"
     said = f"Your upload, {', '.join(sources)}: {found.tokens:,} tokens, read as in {whose} of {label}."
@@ -99,7 +95,6 @@ def blocks(setting: Setting, options: Options) -> tuple[str, list[Block]]:
         Text(plain(said), "caption", both="source"),
         *(_pairs(use, label) if use.pairs is not None else []),
         *_heads(use, checkpoint.trained_length(model), label),
-        *back,
     ]
 
 

@@ -3,20 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
-from dashboard.blocks import (
-    Block,
-    Button,
-    Chart,
-    Columns,
-    Controls,
-    Data,
-    Findings,
-    Live,
-    Text,
-)
+from dashboard.blocks import Block, Chart, Data, Findings, Text
 from dashboard.cache import cached
 from dashboard.pages.inside_model import charts, data
 from dashboard.pages.inside_model.options import Options
@@ -44,6 +35,9 @@ GUIDE = (
     "the numbers compare pairs of one head and are no bound. Heads and layers are counted from 1, pairs "
     "from 0. Many heads are drawn in part; the data has all."
 )
+UPLOADER = "upload_weights"
+CLOSE = "Close this checkpoint", {"weights": ""}
+CONFIG_SAYS = "how the projections are divided"
 CANNOT = "This layer cannot be read."
 IMPORTS = """
 from posenc.analysis import pair_norms
@@ -72,31 +66,20 @@ class Layer:
     normalised: bool
 
 
-def above(options: Options) -> list[Block]:
-    """Return what takes the files, and the choice of the model and the layer."""
-    values = {
-        "mark": options.mark,
-        "refused": bool(options.refused_file),
-        "weights": options.weights,
-        "layer": options.of_layer - 1,
-    }
-    chosen: list[Block] = [Controls(("model",)), Controls(("of_layer",))]
-    return [Columns(([Live("upload_weights", values)], chosen), (3, 2))]
+def uploaded(options: Options) -> dict[str, Any]:
+    """Return what the uploader needs to know of the files that were taken, and which layer is chosen."""
+    return {"weights": options.weights, "layer": options.of_layer - 1}
 
 
-def blocks(setting: Setting, options: Options) -> tuple[str, list[Block]]:
-    """Return the bounds of the chosen layer of an upload, or why there are none."""
-    if not options.weights:
-        return "Upload a checkpoint, or look at a model that ships.", []
-    back = [Button("inside_forget", "Close this checkpoint", {"weights": ""})]
-    model = setting.real_model
-    if model is None:
-        return "Choose the model: its config says how the projections are divided.", [*back]
-    try:
-        weights = cached_weights.get(options.weights)
-        found = of_layer(options.weights, model.token, options.of_layer)
-    except PosencError as error:
-        return CANNOT, [Text(plain(str(error)), "error", both="refusal"), *back]
+def asked(options: Options) -> str:
+    """Return what to upload, "" for nothing."""
+    return "" if options.weights else "Upload a checkpoint, or look at a model that ships."
+
+
+def blocks(model: ChosenModel, options: Options) -> tuple[str, list[Block]]:
+    """Return the bounds of the chosen layer. Raises PosencError where there are none."""
+    weights = cached_weights.get(options.weights)
+    found = of_layer(options.weights, model.token, options.of_layer)
     length = trained_length(model)
     source = plain(f"{weights.source}: {', '.join(map(printable_name, found.tensors))}.")
     notes = [Text(source, "caption", both="source")]
@@ -116,7 +99,6 @@ def blocks(setting: Setting, options: Options) -> tuple[str, list[Block]]:
         Text("Pairs that lose their rotation", "heading"),
         Findings("cuts", data.cuts_table(found.norms, length)),
         *layers,
-        *back,
     ]
 
 

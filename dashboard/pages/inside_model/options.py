@@ -7,7 +7,7 @@ from typing import ClassVar
 from dashboard import visitor_weights
 from dashboard.blocks import Changes
 from dashboard.settings.labelled import LabelledChoice
-from dashboard.visitor_files import NUMBERS_NAME
+from dashboard.visitor_files import UploadOptions, upload_field
 from posenc import fields
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.shipped_models import shipped_models, shipped_specification
@@ -45,13 +45,13 @@ MODELS = _models()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(UploadOptions):
     """Which part is open; which trained model, at which layer, and how it is evaluated; what was uploaded.
 
     PARTS: of the page that need no upload, one after the other where it is written as files.
     """
 
-    UNLINKED: ClassVar[tuple[str, ...]] = ("weights", "queries", "keys", "refused")
+    UNLINKED: ClassVar[tuple[str, ...]] = ("weights", *UploadOptions.UNLINKED)
     PARTS: ClassVar[Mapping[str, Changes]] = {part: {"part": part} for part in (SHIPPED, TABLE)}
 
     part: str = fields.Choice(
@@ -86,25 +86,4 @@ class Options:
         label="Layer of your model",
         help="Counted from 1, as on this page.",
     ).field(1)
-    weights: str = fields.Word(
-        pattern=f"({visitor_weights.NAME})?", in_words="the name of an upload", label="Checkpoint"
-    ).field("")
-    queries: str = fields.Word(
-        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Queries"
-    ).field("")
-    keys: str = fields.Word(
-        pattern=f"({NUMBERS_NAME})?", in_words="the name of an upload", label="Keys"
-    ).field("")
-    refused: str = fields.Word(
-        pattern="(?s).*", in_words="a part and a file", label="Refused"
-    ).field("")
-
-    @property
-    def mark(self) -> str:
-        """The beginning of the option `refused`, which counts while this part is shown."""
-        return f"{self.part}: "
-
-    @property
-    def refused_file(self) -> str:
-        """The file that cannot be read, "" for none, and once another part was chosen."""
-        return self.refused.removeprefix(self.mark) if self.refused.startswith(self.mark) else ""
+    weights: str = upload_field("Checkpoint", visitor_weights.NAME)

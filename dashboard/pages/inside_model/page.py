@@ -4,12 +4,14 @@ from functools import partial
 
 from dashboard.blocks import (
     Block,
+    Button,
     Chart,
     Columns,
     Controls,
     Definition,
     Findings,
     Link,
+    Live,
     Page,
     Text,
     Uses,
@@ -23,6 +25,7 @@ from dashboard.script import whole_script
 from dashboard.settings import Setting
 from dashboard.text import number, plain
 from posenc.analysis import attention_use, pair_norms, pair_use
+from posenc.errors import PosencError
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.shipped_models import shipped_model
 
@@ -81,6 +84,7 @@ if isinstance(spec.scheme, posenc.RopeConfig):
 """
 
 
+UPLOADED = {CHECKPOINT: checkpoint, CAPTURED: captured}
 PURPOSES = {
     CHECKPOINT: checkpoint.PURPOSE,
     CAPTURED: captured.PURPOSE,
@@ -103,10 +107,7 @@ def page(setting: Setting, options: Options) -> Page:
     if options.part == SHIPPED:
         return _shipped(options)
     chosen: list[Block] = [Controls(("part",)), Text(PURPOSES[options.part], "caption")]
-    if options.part == TABLE:
-        chosen.append(Controls(("learned_source",)))
-    else:
-        chosen += (checkpoint if options.part == CHECKPOINT else captured).above(options)
+    chosen.append(Controls(("learned_source",)) if options.part == TABLE else _uploaders(options))
     if options.refused_file:
         headline = f"{plain(options.refused_file)} cannot be read."
         return Page(title=TITLE, headline=headline, above=chosen)
@@ -114,9 +115,8 @@ def page(setting: Setting, options: Options) -> Page:
         headline, blocks = learned_table.blocks(setting)
         definition, guide = learned_table.DEFINITION, learned_table.GUIDE
     else:
-        part = checkpoint if options.part == CHECKPOINT else captured
-        headline, blocks = part.blocks(setting, options)
-        definition, guide = DEFINITION, part.GUIDE
+        headline, blocks = _of_upload(setting, options)
+        definition, guide = DEFINITION, UPLOADED[options.part].GUIDE
     return Page(
         title=TITLE,
         headline=headline,
@@ -128,12 +128,36 @@ def page(setting: Setting, options: Options) -> Page:
     )
 
 
+def _uploaders(options: Options) -> Block:
+    """Return what takes the files of a part, beside the choice of the model and the layer."""
+    part = UPLOADED[options.part]
+    values = {"mark": options.mark, "refused": bool(options.refused_file)}
+    chosen: list[Block] = [Controls(("model",)), Controls(("of_layer",))]
+    return Columns(([Live(part.UPLOADER, values | part.uploaded(options))], chosen), (3, 2))
+
+
+def _of_upload(setting: Setting, options: Options) -> tuple[str, list[Block]]:
+    """Return what uploaded files say of the chosen model, or what is missing."""
+    part, model = UPLOADED[options.part], setting.real_model
+    label, forgotten = part.CLOSE
+    is_taken = any(getattr(options, name) for name in forgotten)
+    back: list[Block] = [Button("inside_forget", label, forgotten)] if is_taken else []
+    if missing := part.asked(options):
+        return missing, back
+    if model is None:
+        return f"Choose the model: its config says {part.CONFIG_SAYS}.", back
+    try:
+        headline, blocks = part.blocks(model, options)
+    except PosencError as error:
+        return part.CANNOT, [Text(plain(str(error)), "error", both="refusal"), *back]
+    return headline, [*blocks, *back]
+
+
 def _script_of(setting: Setting, options: Options) -> str:
     """Return the script of a part that reads the setting."""
     if options.part == TABLE:
         return learned_table.script(setting)
-    part = checkpoint if options.part == CHECKPOINT else captured
-    return part.script(setting, options)
+    return UPLOADED[options.part].script(setting, options)
 
 
 @cached
