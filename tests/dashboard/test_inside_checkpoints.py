@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import all_pages, visitor_weights
 from dashboard.blocks import Chart, Findings, Page
 from dashboard.live import model_files
-from dashboard.pages.inside_model.options import CHECKPOINT, Options
+from dashboard.pages.inside_model.options import BY_LAYER, CHECKPOINT, CUTS, Options
 from dashboard.pages.inside_model.page import page, uses
 from dashboard.server import upload_limit
 from dashboard.settings import Setting
@@ -48,7 +48,7 @@ def hold(content: bytes, name: str = "model.safetensors") -> str:
 
 
 def shown(weights: str, layer: int = 3, **changes: Any) -> Page:
-    options = Options(part=CHECKPOINT, weights=weights, of_layer=layer)
+    options = Options(part=CHECKPOINT, weights=weights, of_layer=layer, table=BY_LAYER)
     return page(setting(**changes), options)
 
 
@@ -195,7 +195,7 @@ def test_no_model_a_layer_too_many_and_a_lost_upload_are_said() -> None:
 
 def test_a_and_b_read_one_checkpoint_by_two_configs() -> None:
     name = hold(whole())
-    options = {"inside_model": Options(part=CHECKPOINT, weights=name, of_layer=1)}
+    options = {"inside_model": Options(part=CHECKPOINT, weights=name, of_layer=1, table=CUTS)}
     a, b = setting(), setting(rope_theta=1e8)
     assert uses(options["inside_model"]).itself == ("model",)
     both = all_pages.page_at(State(setting=b, pinned=a, options=options), "inside_model")

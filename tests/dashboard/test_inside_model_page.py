@@ -3,27 +3,33 @@
 import contextlib
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from dashboard.blocks import Controls, Findings
+from dashboard.blocks import Controls, Findings, Tabs
 from dashboard.pages.inside_model import page as inside_model
-from dashboard.pages.inside_model.options import MODELS, Options
+from dashboard.pages.inside_model.options import BY_HEAD, BY_LENGTH, CUTS, MODELS, Options
 from dashboard.settings import Setting
 from posenc.lab.evaluate import Variant
 from posenc.lab.shipped_models import WEIGHTS, layer_inputs, shipped_model
-from tests.dashboard.called_pages import numbers, texts
+from tests.dashboard.called_pages import data, numbers, texts
 
 ROTARY = [run_id for run_id, label in MODELS.items() if label.startswith("RoPE")]
 OTHER = [run_id for run_id in MODELS if run_id not in ROTARY]
 HEADS, HEAD_WIDTH, WIDTH = 4, 32, 128
 
 
+TABS = {"heads": BY_HEAD, "readings": BY_LENGTH, "cuts": CUTS}
+
+
 def table(options: Options, key: str) -> "dict[str, list[float]]":
-    page = inside_model.page(Setting(), options)
+    """The rows of a table, whose tab is opened; no other table stands beside it."""
+    page = inside_model.page(Setting(), replace(options, table=TABS[key]))
+    assert [block.key for block in page.all_blocks if isinstance(block, Findings)] == [key]
     (found,) = [
         block for block in page.all_blocks if isinstance(block, Findings) and block.key == key
     ]
@@ -132,6 +138,12 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
         f"{pairs:.3g}% of the rotary pairs never complete a turn in training. They hold {share:.3g}% of "
         "what all pairs can add to logits."
     )
+    cuts = data(inside_model.page(Setting(), replace(options, table=CUTS)), CUTS)
+    by_head = [group.iloc[:, 2].to_numpy() for _, group in frame.groupby("head")]
+    shares = [100 * one[len(turns[turns >= 1]) // HEADS :].sum() / one.sum() for one in by_head]
+    slow = cuts.iloc[0]
+    assert slow["lowest head (%)"] == pytest.approx(min(shares))
+    assert slow["highest head (%)"] == pytest.approx(max(shares))
     scaled = Options(trained=ROTARY[0], times="4", reading="NTK-aware")
     assert table(scaled, "cuts") == table(options, "cuts")  # a scaling changes nothing of training
 
@@ -155,3 +167,9 @@ def test_the_script_prints_the_numbers_of_the_page(run_id: str) -> None:
         assert bounds == pytest.approx(numbers(page, "bounds").iloc[:, 2].to_list())
     else:
         assert not bounds
+
+
+def test_a_model_without_rotation_has_no_table_of_pairs_and_opens_the_first() -> None:
+    page = inside_model.page(Setting(), Options(trained=OTHER[0], table=CUTS))
+    (tabs,) = [block for block in page.all_blocks if isinstance(block, Tabs)]
+    assert (tabs.labels, tabs.opened) == ((BY_HEAD, BY_LENGTH), BY_HEAD)

@@ -1,16 +1,16 @@
 """A visitor's checkpoint on Inside a model: how much each rotary pair of a layer can add to logits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from dashboard.blocks import Block, Chart, Data, Findings, Text
+from dashboard.blocks import Block, Chart, Data, Findings, Tabs, Text
 from dashboard.cache import cached
 from dashboard.pages.inside_model import charts, data
-from dashboard.pages.inside_model.options import Options
+from dashboard.pages.inside_model.options import BY_HEAD, BY_LAYER, CUTS, Options
 from dashboard.script import whole_script
 from dashboard.settings import ChosenModel, Setting, chosen_model
 from dashboard.text import number, plain
@@ -38,6 +38,13 @@ GUIDE = (
 UPLOADER = "upload_weights"
 CLOSE = "Close this checkpoint", {"weights": ""}
 CONFIG_SAYS = "how the projections are divided"
+CUT = "Some methods stop the rotation of pairs. The table shows how much those pairs can add, of all pairs."
+CUT_HELP = {
+    "of what pairs can add (%)": "Share of these pairs in the sum over all pairs and heads of the layer.",
+    "without rotation": "p-RoPE: Barbero et al. 2024, arXiv 2410.06205. Partial rotary keeps pairs at even "
+    "distances. A conversion to latent attention keeps the pairs with the largest norms of each head (Ji "
+    "et al. 2025, arXiv 2502.14837).",
+}
 CANNOT = "This layer cannot be read."
 IMPORTS = """
 from posenc.analysis import pair_norms
@@ -89,16 +96,34 @@ def blocks(model: ChosenModel, options: Options) -> tuple[str, list[Block]]:
             "pairs of a head and are no bound."
         )
         notes.append(Text(normalised, "info"))
-    by_layer = layers_table(options.weights, model.token)
-    layers: list[Block] = []
-    if len(by_layer) > 1:
-        layers = [Text("By layer", "heading"), Findings("layers", by_layer)]
+    heads = data.drawn_heads(found.norms.bounds.amax(1))
+    by_label: dict[str, Callable[[], list[Block]]] = {
+        BY_HEAD: lambda: [Findings("heads", heads_table(found.norms, length, heads))],
+        CUTS: lambda: cuts(found.norms, length),
+    }
+    if len(by_layer := layers_table(options.weights, model.token)) > 1:
+        by_label[BY_LAYER] = lambda: [Findings("layers", by_layer)]
     return headline(found.norms, options.of_layer, length), [
         *notes,
         *pictures(found.norms, length, options.of_layer, model.preset.label),
-        Text("Pairs that lose their rotation", "heading"),
-        Findings("cuts", data.cuts_table(found.norms, length)),
-        *layers,
+        tables(by_label, options),
+        Data(title="Largest pair of every head", frame=heads_table(found.norms, length)),
+    ]
+
+
+def tables(by_label: Mapping[str, Callable[[], list[Block]]], options: Options) -> Tabs:
+    """Return tabs of tables, of which the one that is open is made."""
+    opened = options.table if options.table in by_label else next(iter(by_label))
+    return Tabs("table", (*by_label,), opened, by_label[opened]())
+
+
+def cuts(norms: PairNorms, length: int | None) -> list[Block]:
+    """Return which share of what pairs can add goes with those that lose their rotation."""
+    table = data.cuts_table(norms, length)
+    return [
+        Text(CUT, "caption"),
+        Findings("cuts", table.iloc[:, :3], CUT_HELP),
+        Data(title=CUTS, frame=table),
     ]
 
 
@@ -119,7 +144,7 @@ def headline(norms: PairNorms, layer: int, length: int | None) -> str:
 
 
 def pictures(norms: PairNorms, length: int | None, layer: int, label: str) -> list[Block]:
-    """Return the bounds by pair, of all heads or of some, and the largest pair of each head."""
+    """Return the bounds by pair, of all heads or of some."""
     bounds = norms.bounds
     slow = data.first_slow(norms, length)
     heads = data.drawn_heads(bounds.amax(1))
@@ -149,9 +174,6 @@ def pictures(norms: PairNorms, length: int | None, layer: int, label: str) -> li
         Text(title, "heading"),
         chart,
         *whole,
-        Text("By head", "heading"),
-        Findings("heads", heads_table(norms, length, heads)),
-        Data(title="Largest pair of every head", frame=heads_table(norms, length)),
     ]
 
 

@@ -38,8 +38,8 @@ CUTS = {
     "p-RoPE, fastest three quarters": ("fastest", 0.75),
     "partial rotary, half": ("spread", 0.5),
     "partial rotary, quarter": ("spread", 0.25),
-    "conversion to latent attention, half": ("largest", 0.5),
-    "conversion to latent attention, quarter": ("largest", 0.25),
+    "latent attention, half": ("largest", 0.5),
+    "latent attention, quarter": ("largest", 0.25),
 }
 
 

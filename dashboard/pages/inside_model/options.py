@@ -16,6 +16,9 @@ from posenc.schemes.rope_scaling import AFTER_TRAINING
 
 SHIPPED, CHECKPOINT = "Models that ship", "Your checkpoint"
 CAPTURED, TABLE = "Captured queries and keys", "Learned table"
+# Tables under the pictures, of which one is open.
+BY_HEAD, BY_LENGTH, BY_LAYER = "By head", "By length of the text", "By layer"
+CUTS = "Pairs that lose their rotation"
 MOST_LAYERS = 512  # of a visitor's model
 LENGTHS = ("1", "2", "4")  # evaluated tokens over the training length
 # How a model past its training length is evaluated, as the lab names it.
@@ -80,6 +83,9 @@ class Options(UploadOptions):
         label="Frequencies",
         help="Past its training length a model with RoPE can be evaluated with a scaling, untrained.",
     ).field(TRAINED)
+    table: str = fields.Choice(options=(BY_HEAD, BY_LENGTH, CUTS, BY_LAYER), label="Table").field(
+        BY_HEAD
+    )
     of_layer: int = fields.IntRange(
         low=1,
         high=MOST_LAYERS,

@@ -1,5 +1,6 @@
 """Inside a model: which rotary pairs a trained model uses, and where its heads look."""
 
+from collections.abc import Callable
 from functools import partial
 
 from dashboard.blocks import (
@@ -13,13 +14,23 @@ from dashboard.blocks import (
     Link,
     Live,
     Page,
+    Tabs,
     Text,
     Uses,
 )
 from dashboard.cache import cached
 from dashboard.pages.inside_model import captured, charts, checkpoint, data, learned_table
 from dashboard.pages.inside_model.data import Heads, Pairs
-from dashboard.pages.inside_model.options import CAPTURED, CHECKPOINT, MODELS, SHIPPED, TABLE
+from dashboard.pages.inside_model.options import (
+    BY_HEAD,
+    BY_LENGTH,
+    CAPTURED,
+    CHECKPOINT,
+    CUTS,
+    MODELS,
+    SHIPPED,
+    TABLE,
+)
 from dashboard.pages.inside_model.options import Options as Options
 from dashboard.script import whole_script
 from dashboard.settings import Setting
@@ -46,7 +57,6 @@ ADDED = (
     "Can add: the most that a pair can add to a logit, by the weights alone. Did add: the mean size on a "
     "text that the model was not trained on. Longer texts show pairs right of the dashed line new angles."
 )
-CUT = "Some methods stop the rotation of pairs. The table shows how much those pairs can add, of all pairs."
 DEFINITION = Definition(
     r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "
     r"\|x\|\,\|y\|",
@@ -177,6 +187,7 @@ def _shipped(options: Options) -> Page:
             *(_pairs(pairs, options, specification.train_length) if pairs else ()),
             *_table(options),
             *_heads(found, options, specification.train_length),
+            _tables(found, pairs, options, specification.train_length),
             Link("extrapolation"),
         ),
         guide=GUIDE,
@@ -215,7 +226,7 @@ def _notes(found: Heads, options: Options) -> list[Block]:
 
 
 def _pairs(found: Pairs, options: Options, train_length: int) -> list[Block]:
-    """Return what pairs can add and did add, and what cuts would take."""
+    """Return what pairs can add and did add."""
     slow = data.first_slow(found.norms, train_length)
     names = data.head_names(len(found.norms.queries))
     pictures: list[list[Block]] = [
@@ -236,21 +247,7 @@ def _pairs(found: Pairs, options: Options, train_length: int) -> list[Block]:
             ("contributions", "What pairs did add", found.use.contributions, "mean size added"),
         )
     ]
-    return [
-        Columns(pictures),
-        Text(ADDED, "caption"),
-        Text("Pairs that lose their rotation", "heading"),
-        Text(CUT, "caption"),
-        Findings("cuts", data.cuts_table(found.norms, train_length), CUT_HELP),
-    ]
-
-
-CUT_HELP = {
-    "of what pairs can add (%)": "Share of these pairs in the sum over all pairs and heads of the layer.",
-    "without rotation": "p-RoPE: Barbero et al. 2024, arXiv 2410.06205. Partial rotary keeps pairs at even "
-    "distances. A conversion to latent attention keeps the pairs with the largest norms of each head (Ji "
-    "et al. 2025, arXiv 2502.14837).",
-}
+    return [Columns(pictures), Text(ADDED, "caption")]
 
 
 def _table(options: Options) -> list[Block]:
@@ -262,7 +259,7 @@ def _table(options: Options) -> list[Block]:
 
 
 def _heads(found: Heads, options: Options, train_length: int) -> list[Block]:
-    """Return attention by distance, and entropy and first token of each head and of each length."""
+    """Return attention by distance."""
     frame = data.distance_frame(found.use, train_length)
     names = (*data.head_names(len(found.use.entropy)), "equal weights")
     return [
@@ -283,11 +280,20 @@ def _heads(found: Heads, options: Options, train_length: int) -> list[Block]:
             ),
             "caption",
         ),
-        Text("By head", "heading"),
-        Findings("heads", data.heads_table(found.use)),
-        Text("By length of the text", "heading"),
-        Findings("readings", data.readings_table(options.trained, options.layer - 1)),
     ]
+
+
+def _tables(found: Heads, pairs: Pairs | None, options: Options, train_length: int) -> Tabs:
+    """Return the numbers of heads, of lengths and of pairs, a tab for each."""
+    tables: dict[str, Callable[[], list[Block]]] = {
+        BY_HEAD: lambda: [Findings("heads", data.heads_table(found.use))],
+        BY_LENGTH: lambda: [
+            Findings("readings", data.readings_table(options.trained, options.layer - 1))
+        ],
+    }
+    if pairs is not None:
+        tables[CUTS] = lambda: checkpoint.cuts(pairs.norms, train_length)
+    return checkpoint.tables(tables, options)
 
 
 def script(options: Options) -> str:
