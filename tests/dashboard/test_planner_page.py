@@ -59,6 +59,7 @@ from posenc.planner.evidence import Training
 from posenc.planner.ranking import Readiness
 from posenc.planner.record import plan_record
 from posenc.planner.tables import COVERAGE
+from tests.dashboard import called_pages
 from tests.dashboard.called_pages import block_of, texts
 from tests.dashboard.pages import as_read, drawn, headline, visit
 from tests.models.configs import plan_preset
@@ -67,6 +68,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 PAGE = "context_planner"
 SHORT = Options(context=16_384)  # whose base is found at once
+WARNED = {"softmax scale", "stale keys from", "float32 cosine error", "error in transformers"}
 NAMES = {"A": "A: model Llama-2-7B", "B": "B: model none"}
 
 
@@ -123,10 +125,13 @@ def test_page_shows_the_plan_of_the_library_whatever_else_the_setting_says() -> 
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
     assert list(sees["unseen pairs"]) == [row.pairs.unseen_count for row in expected.methods]
     assert RANKING in read_texts(shown)
-    # Keys and values of 32 layers of 8 heads of width 128, in 4, 2, 2 and 1 bytes a number.
+    # Keys and values of 32 layers of 8 heads of width 128, in 4, 2 and 1 bytes a number.
     numbers = 2 * 32 * 8 * 128 * 16_384
     cache = findings(shown, "cache")
-    assert list(cache["all layers"]) == [numbers * size / 2**30 for size in (4, 2, 2, 1)]
+    assert list(cache["all layers"]) == [numbers * size / 2**30 for size in (4, 2, 1)]
+    assert list(cache["number type"]) == ["float32", "bfloat16, float16", "8 bit"]
+    whole = called_pages.data(shown, "Methods")
+    assert {*whole} - {*costs} - {*sees} == WARNED  # numbers that warnings say where they matter
     (code,) = blocks(shown, Code)
     assert '"rope_type": "yarn"' in code.code
 
@@ -169,7 +174,7 @@ def test_page_states_the_memory_of_layers_without_their_windows() -> None:
 def test_cache_is_shown_for_each_kind_of_layer() -> None:
     """Gemma 3 4B: 4 heads of keys and values of width 256; 5 of 34 layers have no window of 1,024."""
     shown = page(Setting(model="gemma-3-4b"), Options(context=65_536, methods=("none",)))
-    row = findings(shown, "cache").set_index("number type").loc["bfloat16"]
+    row = findings(shown, "cache").set_index("number type").loc["bfloat16, float16"]
     gib = {name: 2 * 4 * 256 * 2 * size / 2**30 for name, size in
            (("full_attention", 5 * 65_536), ("sliding_attention", 29 * 1_024))}  # fmt: skip
     assert row["all layers"] == pytest.approx(sum(gib.values()))
@@ -181,7 +186,10 @@ def test_page_shows_the_known_lengths_of_its_model_with_their_sources() -> None:
     for name, unknown in (("llama-3.1-8b", []), ("llama-3-8b", ["RULER", "NoLiMa"])):
         setting = Setting(model=name)
         rows = length_rows(data.read(setting, SHORT).plan)
-        shown = read_texts(page(setting, SHORT))
+        (drawer,) = [
+            block for block in blocks(page(setting, SHORT), Drawer) if block.key == "plan_lengths"
+        ]
+        shown = drawer_texts(drawer)
         for row in rows:
             told = [text for text in shown if text.startswith(f"**{row['length']}**:")]
             known = f"**{row['length']}**: {row['tokens']} tokens ({row['source']})"
@@ -588,7 +596,7 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
     assert heading == "Layers"
     for note, text in zip(notes, layers, strict=True):
         assert note.source.strip()
-        assert text.startswith(f"**{note.layers}**: ")
+        assert text.startswith(f"**{note.layers.replace('_', ' ')}**: ")
         assert text.endswith(f" Source: {note.source}.")
         assert (note.sentence in text) == (note.sentence not in read.said)
 

@@ -54,6 +54,11 @@ from posenc.planner.recommendation import bound_sentence
 from posenc.planner.tables import COLUMNS
 from posenc.text import count_of, joined
 
+# Columns whose numbers matter where a warning says so.
+_WARNED = (
+    "softmax_scale", "stale_from", "float32_cosine_error", "float32_cosine_error_transformers",
+)  # fmt: skip
+
 
 def advice(read: PlannerRead) -> list[Block]:
     """Return a recommendation for each amount of training."""
@@ -99,10 +104,10 @@ def advice(read: PlannerRead) -> list[Block]:
 
 
 def paste_and_cache(read: PlannerRead, options: Options) -> list[Block]:
-    """Return what to paste beside the KV cache, the lengths of the model and its layers."""
+    """Return what to paste beside the KV cache, and the lengths of the model and its layers."""
     scaled = read.scaled
     fits = memory.drawer(read.plan, options)
-    costs = [*cache(read), fits, *lengths(read), *layers(read)]
+    costs = [*cache(read), fits, about_model(read)]
     if not scaled:
         return costs
     return [Columns((_paste(read.plan, scaled, options), costs), (2, 1))]
@@ -113,7 +118,10 @@ def cache(read: PlannerRead) -> list[Block]:
     plan, numbers = read.plan, Counter[str]()
     for kind in plan.model.layer_kinds:
         numbers[kind.name.replace("_", " ")] += kind.cache_numbers(plan.target)
-    frame = pd.DataFrame({"number type": [*plan.cache], "all layers": [*plan.cache.values()]})
+    types: dict[float, list[str]] = {}
+    for name, size in plan.cache.items():
+        types.setdefault(size, []).append(name)
+    frame = pd.DataFrame({"number type": [*map(", ".join, types.values())], "all layers": [*types]})
     if len(numbers) > 1:
         for name, count in numbers.items():
             frame[name] = frame["all layers"] * (count / max(numbers.total(), 1))
@@ -123,6 +131,16 @@ def cache(read: PlannerRead) -> list[Block]:
         Findings("cache", frame),
         *([Text(plain(note), "caption")] if note else []),
     ]
+
+
+def about_model(read: PlannerRead) -> Drawer:
+    """Return the drawer with the lengths of the model and its layers."""
+    return Drawer(
+        "plan_lengths",
+        "Lengths and layers of this model",
+        lambda: [*lengths(read), *layers(read)],
+        icon="straighten",
+    )
 
 
 def lengths(read: PlannerRead) -> list[Block]:
@@ -136,7 +154,7 @@ def lengths(read: PlannerRead) -> list[Block]:
         "RULER (Hsieh et al. 2024, arXiv 2404.06654) and NoLiMa (Modarressi et al. 2025, arXiv "
         "2502.05167) say to which length quality holds. One that did not measure this model is left out."
     )
-    return [Text("Lengths of this model", "heading", help=help), *known] if known else []
+    return [Text("Lengths", "heading", help=help), *known] if known else []
 
 
 def layers(read: PlannerRead) -> list[Block]:
@@ -144,9 +162,8 @@ def layers(read: PlannerRead) -> list[Block]:
     texts: list[Block] = [Text("Layers", "heading")]
     for note in layer_notes(read.plan.model, read.plan.target, read.plan.trained_length):
         sentence = "see above." if note.sentence in read.said else note.sentence
-        texts.append(
-            Text(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")
-        )
+        name = plain(note.layers.replace("_", " "))
+        texts.append(Text(f"**{name}**: {plain(sentence)} Source: {plain(note.source)}."))
     return texts
 
 
@@ -219,8 +236,12 @@ def pictures(read: PlannerRead, options: Options, token: str) -> list[Block]:
 
 
 def _table(read: PlannerRead, title: str) -> list[Block]:
-    """Return one of the two tables of methods."""
-    help = {column.title: column.help for column in COLUMNS if column.part in ("", title)}
+    """Return one of the two tables of methods, without what warnings say; the data has all."""
+    help = {
+        column.title: column.help
+        for column in COLUMNS
+        if column.part in ("", title) and column.key not in _WARNED
+    }
     return [Findings("methods", read.methods[[*help]], help), Text(RANKING, "caption")]
 
 
