@@ -111,15 +111,15 @@ def test_losses_are_those_of_the_model_on_its_own_text(run_id: str) -> None:
     assert found[f"{length} tokens, as trained"][0] == pytest.approx(np.mean(losses), rel=1e-4)
 
 
-def test_a_scaling_is_offered_where_pairs_rotate_and_said_to_need_a_longer_text() -> None:
-    for run_id, offered in ((ROTARY[0], True), *((one, False) for one in OTHER)):
-        page = inside_model.page(Setting(), Options(trained=run_id))
-        controls = [block.names for block in page.all_blocks if isinstance(block, Controls)]
-        assert ("reading" in controls[0]) == offered
-    short = inside_model.page(Setting(), Options(trained=ROTARY[0], reading="NTK-aware"))
-    assert any("acts past the training length alone" in text for text in texts(short))
+def test_a_scaling_is_offered_where_pairs_rotate_in_a_text_longer_than_those_of_training() -> None:
+    for run_id in MODELS:
+        for times in ("1", "2", "4"):
+            page = inside_model.page(Setting(), Options(trained=run_id, times=times))
+            controls = [block.names for block in page.all_blocks if isinstance(block, Controls)]
+            assert ("reading" in controls[0]) == (run_id in ROTARY and times != "1")
+    short, as_trained = Options(trained=ROTARY[0], reading="NTK-aware"), Options(trained=ROTARY[0])
+    assert table(short, "heads") == table(as_trained, "heads")
     longer = Options(trained=ROTARY[0], reading="NTK-aware", times="2")
-    assert not any("acts past" in text for text in texts(inside_model.page(Setting(), longer)))
     plain = Options(trained=ROTARY[0], times="2")
     assert table(longer, "heads") != table(plain, "heads")
 

@@ -72,7 +72,7 @@ def test_the_real_table_of_minilm_is_uploaded_and_compared() -> None:
     )
     found = shown(name)
     check_curves(found, real.table.double().numpy())
-    assert any("512 rows of 384 numbers" in text for text in texts(found))
+    assert "of this table, 512 rows of 384 numbers, and" in found.headline
     explained = components(found).loc["Learned", ["PC1 (%)", "PC2 (%)", "PC3 (%)"]].sum()
     assert f"explain {explained:.3g}% of the variance" in found.headline
 
@@ -113,7 +113,8 @@ def test_long_tables_are_compared_by_their_first_rows() -> None:
     read = read_position_table(file_of({"wpe.weight": rows}), "wpe.weight")
     found = shown(visitor_files.cache_table(read))
     check_curves(found, rows[:1_024].double().numpy())
-    assert any("1,500 rows of 8 numbers; the first 1,024" in text for text in texts(found))
+    assert "1,500 rows of 8 numbers" in found.headline
+    assert any("The first 1,024 rows are compared" in text for text in texts(found))
 
 
 def test_a_model_that_learned_its_table_shows_it_beside_its_heads(

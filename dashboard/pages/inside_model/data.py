@@ -47,12 +47,10 @@ CUTS = {
 class Heads:
     """The distances at which the heads of a layer look in a text.
 
-    length: tokens of the text. name: of the variant that reads it. loss: of the whole model, in nats per
-    byte.
+    length: tokens of the text. loss: of the whole model, in nats per byte.
     """
 
     length: int
-    name: str
     use: AttentionUse
     loss: float
 
@@ -92,7 +90,7 @@ def heads(run_id: str, index: int, times: int, reading: str) -> Heads:
     with torch.inference_mode():
         weights = attention_weights(inputs.queries, inputs.keys, inputs.scheme)
     use = attention_use(weights, scored)
-    return Heads(length, variant.name, use, trained.loss(variant, length))
+    return Heads(length, use, trained.loss(variant, length))
 
 
 @cached

@@ -71,14 +71,15 @@ def blocks(setting: Setting) -> tuple[str, list[Block]]:
         return "This table cannot be compared.", [Text(plain(str(error)), "error", both="refusal")]
     explained = 100 * float(found.comparison.table.explained[:3].sum())
     waves = 100 * float(found.comparison.sinusoidal.explained[:3].sum())
+    size = f"{found.rows:,} rows of {found.width:,} numbers"
     headline = (
-        f"Three components explain {number(explained)}% of the variance of this table, and "
+        f"Three components explain {number(explained)}% of the variance of this table, {size}, and "
         f"{number(waves)}% of that of the sinusoidal table of its width."
     )
-    size = f"{found.rows:,} rows of {found.width:,} numbers"
-    shown = f"; the first {MOST_ROWS:,} rows are compared" if found.rows > MOST_ROWS else ""
-    caption = Text(f"{size}{shown}.", "caption", both="size")
-    return headline, [caption, *pictures(found.comparison, size)]
+    notes: list[Block] = []
+    if found.rows > MOST_ROWS:
+        notes = [Text(f"The first {MOST_ROWS:,} rows are compared.", "caption", both="size")]
+    return headline, [*notes, *pictures(found.comparison, size)]
 
 
 def compared(table: torch.Tensor) -> Compared:

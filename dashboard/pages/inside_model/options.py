@@ -76,7 +76,8 @@ class Options(UploadOptions):
         options=LENGTHS,
         labels={"1": "the training length", "2": "2 times it", "4": "4 times it"},
         label="Text of",
-        help="How many tokens the model reads. The same tokens at its end are looked at.",
+        help="How many tokens the model reads. The same tokens at its end are looked at. A model with "
+        "RoPE can read a longer text with a scaling.",
     ).field("1")
     reading: str = fields.Choice(
         options=READINGS,

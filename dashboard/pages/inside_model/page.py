@@ -27,6 +27,7 @@ from dashboard.pages.inside_model.options import (
     CAPTURED,
     CHECKPOINT,
     CUTS,
+    LENGTHS,
     MODELS,
     SHIPPED,
     TABLE,
@@ -37,7 +38,6 @@ from dashboard.settings import Setting
 from dashboard.text import number, plain
 from posenc.analysis import attention_use, pair_norms, pair_use
 from posenc.errors import PosencError
-from posenc.lab.evaluate import TRAINED
 from posenc.lab.shipped_models import shipped_model
 
 TITLE = "Inside a model"
@@ -176,14 +176,15 @@ def _shipped(options: Options) -> Page:
     specification = shipped_model(options.trained).specification
     place = options.trained, options.layer - 1, int(options.times), options.reading
     found, pairs = data.heads(*place), data.pairs(*place)
-    asked = ("part", "trained", "layer", "times", *(("reading",) if pairs else ()))
+    scaled = (
+        ("reading",) if pairs and options.times != LENGTHS[0] else ()
+    )  # acts on longer texts alone
     return Page(
         title=TITLE,
         headline=headline(pairs, specification.train_length) if pairs else looks(found),
-        above=[Controls(asked)],
+        above=[Controls(("part", "trained", "layer", "times", *scaled))],
         blocks=(
             *([Text(looks(found), both="looks")] if pairs else []),
-            *(_notes(found, options) if pairs else ()),
             *(_pairs(pairs, options, specification.train_length) if pairs else ()),
             *_table(options),
             *_heads(found, options, specification.train_length),
@@ -216,13 +217,6 @@ def headline(pairs: Pairs, train_length: int) -> str:
         f"{number(slow)}% of the rotary pairs never complete a turn in training. They hold "
         f"{number(share)}% of what all pairs can add to logits."
     )
-
-
-def _notes(found: Heads, options: Options) -> list[Block]:
-    """Say that a scaling needs a longer text, where one is chosen within the training length."""
-    if options.reading in (TRAINED, found.name):
-        return []
-    return [Text("A scaling acts past the training length alone; choose a longer text.", "caption")]
 
 
 def _pairs(found: Pairs, options: Options, train_length: int) -> list[Block]:
