@@ -4,8 +4,9 @@ The first five are Okabe and Ito's (2008, "Color universal design"), moved to on
 reads on white and on near-black. Those after them were taken one by one from the sRGB colours of at
 least 3:1 against both grounds (WCAG 2.2, 1.4.11) and of a chroma that sits beside the first: each the
 one farthest, in OKLab, from all before it as seen with normal sight and with protanopia, deuteranopia
-and tritanopia (Machado et al. 2009). So many colours on two grounds cannot all be told apart by
-everybody: no two schemes share a stroke before the twelfth, and no two share both.
+and tritanopia (Machado et al. 2009). The six from SSMax to stick-breaking were taken together: far from
+the first five, beside which they are measured, and from each other. So many colours on two grounds cannot
+all be told apart by everybody: no two schemes share a stroke before the twelfth, and no two share both.
 """
 
 from collections.abc import Iterable
@@ -15,8 +16,8 @@ from posenc.schemes import SCHEMES
 PALETTE = (
     "#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#786c00", "#7854cc", "#846084",
     "#c03c60", "#9c9000", "#9c78f0", "#18786c", "#309000", "#9c6c54", "#b448a8", "#e4606c",
-    "#9078b4", "#5478f0", "#6c8460", "#546c9c", "#249ca8", "#a85400", "#b48454", "#008448",
-    "#8490d8", "#486c3c", "#8460d8", "#a86cd8", "#2478c0", "#a884c0",
+    "#9078b4", "#5478f0", "#6c8460", "#546c9c", "#249ca8", "#a85400", "#b48454", "#7c90e4",
+    "#d02c3c", "#08783c", "#5464e4", "#7854a4", "#a44464", "#a884c0",
 )  # fmt: skip
 DASHES = (
     [1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [16, 3, 2, 3, 2, 3], [3, 6],

@@ -1,5 +1,6 @@
 """Curves that lie on each other are found and said; colours and strokes tell schemes apart."""
 
+import itertools
 import json
 import re
 import tomllib
@@ -198,6 +199,37 @@ def test_colour_and_stroke_or_stroke_and_marker_tell_all_schemes_apart() -> None
     assert len({(COLOURS[kind], tuple(STROKES[kind])) for kind in SCHEMES}) == len(SCHEMES)
     without_colour = {(tuple(STROKES[kind]), MARKERS[kind]) for kind in SCHEMES}
     assert len(without_colour) == len(SCHEMES)
+
+
+def oklab(colour: str) -> np.ndarray:
+    """Return a colour in OKLab (Ottosson 2020), in which equal distances look alike."""
+    values = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    cones = [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+    axes = [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+    return np.array(axes) @ np.cbrt(np.array(cones) @ linear)
+
+
+FIRST = ("learned", "sinusoidal", "rope", "alibi", "none")
+MEASURED_BESIDE = ("ssmax", "ssmax_rope", "rnope", "pope", "fox", "stick_breaking")
+
+
+def test_schemes_that_are_measured_side_by_side_have_colours_apart() -> None:
+    assert oklab("#ffffff") == pytest.approx([1, 0, 0], abs=1e-6)
+    places = {kind: oklab(COLOURS[kind]) for kind in (*FIRST, *MEASURED_BESIDE)}
+    near = {
+        (one, other): float(np.linalg.norm(places[one] - places[other]))
+        for one, other in itertools.combinations(places, 2)
+    }
+    assert {pair: apart for pair, apart in near.items() if apart < 0.09} == {}
 
 
 def marks(node: Any) -> Iterator[dict[str, Any]]:
