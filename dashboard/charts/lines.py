@@ -27,6 +27,7 @@ from posenc.schemes import SCHEMES
 
 # Of the range of all values: what a name at the end of a line takes of the height of a usual chart.
 LABEL_GAP = 0.11
+AT_THE_RIGHT = 0.02  # of the width, within which lines end together
 CLOSE = 1 / 400  # of the range of all curves: less than the width of a line on any screen
 
 
@@ -97,14 +98,15 @@ def line_spec(
 def labelled(frame: pd.DataFrame, gap: float = LABEL_GAP) -> pd.DataFrame:
     """Return a frame of lines with `label_y`, a height for each line's name at its last value.
 
-    Where several lines end at the right, no name covers another. gap: of the range of all values.
+    Where several lines end at the right, one of them a place earlier, no name covers another. gap: of the
+    range of all values.
     """
     if frame.empty or frame["y"].isna().all():
         return frame
     x, y, names = (frame[column].to_numpy() for column in ("x", "y", "scheme"))
     finite = np.flatnonzero(np.isfinite(y))
     last = finite[np.flatnonzero([*(names[finite][1:] != names[finite][:-1]), True])]
-    right = last[x[last] == x.max()]
+    right = last[x[last] >= x.max() - AT_THE_RIGHT * (x.max() - x.min())]
     heights = np.full(len(y), np.nan)
     heights[last] = y[last]
     low, high = float(y[finite].min()), float(y[finite].max())

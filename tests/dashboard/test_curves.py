@@ -92,6 +92,15 @@ def test_name_of_a_line_stands_at_its_last_value_and_covers_no_other() -> None:
     assert named["label_y"].to_dict() == pytest.approx({"short": 0.5, "low": 0, "near": LABEL_GAP})
 
 
+def test_a_line_that_ends_a_place_earlier_is_named_apart_from_the_others() -> None:
+    x = [float(n) for n in range(100)]
+    ends = {"whole": [1.0] + 99 * [0.5], "shorter": [0.0] + 98 * [0.5] + [np.nan]}
+    curves = frame(**{name: (x, y) for name, y in ends.items()}).astype({"scheme": "category"})
+    named = labelled(curves).dropna(subset="label_y").set_index("scheme")
+    assert named["x"].to_dict() == {"whole": 99, "shorter": 98}
+    assert abs(named["label_y"]["whole"] - named["label_y"]["shorter"]) == pytest.approx(LABEL_GAP)
+
+
 @pytest.mark.parametrize(
     ("ends", "places"),
     [

@@ -105,6 +105,13 @@ def test_learned_table_is_blank_past_its_last_row() -> None:
     assert {panel.boundary for panel in row.panels} == {20}
 
 
+def test_a_first_token_without_a_logit_has_no_similarity() -> None:
+    """SSMax multiplies the first query by ln 1 = 0, and a cosine with a vector of norm 0 is undefined."""
+    shown = page(Setting(length=12, schemes=("rope", "ssmax", "ssmax_rope")), Options())
+    cell = "Query 0, key 0, distance 0: 1 (RoPE), undefined (SSMax and SSMax on RoPE)."
+    assert cell in texts(shown)
+
+
 def test_query_past_the_positions_shown_is_the_last_one() -> None:
     shown = page(Setting(length=12, schemes=("rope",)), Options(reference=300))
     assert "The last position shown is 11; it is used as the query." in texts(shown)

@@ -1,5 +1,6 @@
 """Similarity: which positions look alike to attention, pair by pair and by offset."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -186,14 +187,22 @@ def _random_pair(results: Mapping[str, Similarity]) -> list[Text]:
 
 
 def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -> str:
-    """Say how similar one query and one key are, and which scheme has no row at the key."""
-    values, absent = [], []
+    """Say how similar one query and one key are, and which scheme has no row or no value at the key."""
+    values: list[str] = []
+    absent: list[str] = []
+    undefined: list[str] = []
     for kind, row in rows.items():
         label = SCHEMES[kind].label
         if row is not None and key < len(row[1]):
-            values.append(f"{number(float(row[1][key]))} ({label})")
+            value = float(row[1][key])
+            if math.isfinite(value):
+                values.append(f"{number(value)} ({label})")
+            else:
+                undefined.append(label)
         elif row is not None:
             absent.append(label)
+    if undefined:
+        values.append(f"undefined ({listed(undefined)})")
     if absent:
         values.append(f"no row {key:,} ({listed(absent)})")
     similarities = ", ".join(values) or "no scheme has a value"
