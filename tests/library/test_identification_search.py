@@ -117,11 +117,15 @@ def cosines_and_sines(frequencies: torch.Tensor, dtype: torch.dtype) -> tuple[to
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(
-    ("name", "divisor", "times"),
-    [("RoPE", 1.0, 2.0), ("RoPE linear (position interpolation by 4)", 4.0, 0.0)],
-)
+LINEAR = "RoPE linear (position interpolation by 4)"
+SLOW = [
+    (name, divisor, times, dtype)
+    for name, divisor, times in (("RoPE", 1.0, 2.0), (LINEAR, 4.0, 0.0))
+    for dtype in (torch.bfloat16, torch.float16)
+]
+
+
+@pytest.mark.parametrize(("name", "divisor", "times", "dtype"), mostly(SLOW, SLOW[0], SLOW[3]))
 def test_slow_pair_that_is_wrong_in_16_bits_is_a_column_that_does_not_follow(
     name: str, divisor: float, times: float, dtype: torch.dtype
 ) -> None:
