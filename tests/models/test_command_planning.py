@@ -230,13 +230,15 @@ def test_names_in_a_config_are_no_command_of_a_terminal(words: list[str]) -> Non
 
 
 WITHOUT_LAB = """
-import sys
+import json, sys
 
 for name in ("posenc.lab", "pyarrow", "fsspec", "platformdirs", "filelock", "tqdm", "streamlit"):
     sys.modules[name] = None  # an import of it is an error
+from click.testing import CliRunner
 from posenc.__main__ import main
 
-main(sys.argv[1:])
+results = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]
+print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in results]))
 """
 
 
@@ -260,28 +262,24 @@ def test_file_of_proc_and_full_disk_end_with_one_sentence(llama: str) -> None:
         )
 
 
-def run_without_lab(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_LAB, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_commands_need_no_package_of_the_lab_unless_they_train(llama: str, tmp_path: Path) -> None:
     np.save(tmp_path / "table.npy", posenc.sinusoidal_table(16, 8).numpy())
-    for words in (
+    work = [
         ["inspect", llama],
         ["plan", llama, "--context", "16384", "--methods", "ntk", "--json"],
         ["identify", str(tmp_path / "table.npy")],
-    ):
-        blocked = run_without_lab(*words)
-        assert (blocked.returncode, blocked.stdout) == (0, run(*words).stdout), blocked.stderr
-    listed = run_without_lab("--help").stdout
-    assert "inspect" in listed
-    assert "train" in listed
-    missing = run_without_lab("train", "--scheme", "rope")
-    assert missing.returncode == 2
-    assert missing.stderr.startswith("Error: train needs the package ")
-    assert "pip install -e '.[lab]'" in missing.stderr
-    missing = run_without_lab("app")
-    assert (
-        missing.stderr == "Error: app needs the package streamlit: pip install -e '.[dashboard]'.\n"
-    )
+    ]
+    every = [*work, ["--help"], ["train", "--scheme", "rope"], ["app"]]
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LAB, json.dumps(every)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    *blocked, listed, train, app = json.loads(ran.stdout)
+    for words, (status, printed, error) in zip(work, blocked, strict=True):
+        assert (status, printed) == (0, run(*words).stdout), error
+    assert "inspect" in listed[1]
+    assert "train" in listed[1]
+    assert train[0] == 2
+    assert train[2].startswith("Error: train needs the package ")
+    assert "pip install -e '.[lab]'" in train[2]
+    assert app[2] == "Error: app needs the package streamlit: pip install -e '.[dashboard]'.\n"
