@@ -24,6 +24,7 @@ def test_planted_fault_has_its_place_and_its_tests(mutant: Mutant) -> None:
             assert any(f"def {function[0]}(" in text for text in texts), name
 
 
+@pytest.mark.long  # collects a third of the suite in a process of its own
 def test_every_test_that_shall_find_a_fault_is_run() -> None:
     """A misspelled case, or one of the longer proofs, would not be run: the fault would have no test."""
     wanted = {name for mutant in MUTANTS for name in mutant.tests if "::" in name}
