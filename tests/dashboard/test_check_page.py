@@ -126,6 +126,7 @@ def test_every_part_that_reads_the_model_offers_one() -> None:
         assert offered.count("model") == (part != DECODING)
 
 
+@pytest.mark.long  # a search that finds nothing takes long
 def test_table_that_no_formula_makes_is_compared_with_the_chosen_model() -> None:
     """A LongRoPE cache has factors of its own, which no search knows."""
     config = MODELS["phi-3-mini-128k"].read().layer_kinds[0].scheme

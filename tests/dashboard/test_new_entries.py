@@ -32,6 +32,9 @@ from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
 from tests.lab.small_runs import small_spec
 from tests.library.small_schemes import small_configs
 
+# A search makes hundreds of thousands of calls; checking the shapes of each takes as long again.
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
 ROOT = Path(__file__).parents[2]
 ADDED = Path(__file__).parent / "added"
 

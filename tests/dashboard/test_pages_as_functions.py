@@ -51,6 +51,10 @@ from tests.dashboard.called_pages import (
 from tests.dashboard.hostile_texts import FORMATTING
 from tests.dashboard.hostile_texts import NAMES as HOSTILE
 from tests.dashboard.pages import KINDS, LABELS, as_read
+from tests.longer import mostly
+
+# That pages call the library with the right shapes is checked in test_gallery and test_previews.
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 SETTINGS = {
     "default": Setting(),
@@ -130,13 +134,17 @@ def module_of(folder: str) -> ModuleType:
     return importlib.import_module(f"dashboard.pages.{folder}.page")
 
 
-CASES = [
-    *itertools.product(TITLES, SETTINGS, [0]),
-    *((folder, "least", n) for folder in TITLES for n in range(1, len(options_of(module_of(folder))))),
-]  # fmt: skip
+ENDS = [
+    (folder, "least", n) for folder in TITLES for n in range(len(options_of(module_of(folder))))
+]
+CASES = [*itertools.product(TITLES, [name for name in SETTINGS if name != "least"], [0]), *ENDS]
+OFTEN = ("one head, equal width", "one of 64 heads")  # all schemes, at odd numbers
 
 
-@pytest.mark.parametrize(("folder", "name", "options"), CASES)
+@pytest.mark.parametrize(
+    ("folder", "name", "options"),
+    mostly(CASES, *ENDS, *itertools.product(TITLES, OFTEN, [0])),
+)
 def test_page_has_an_answer_and_legal_blocks_and_is_the_same_twice(
     folder: str, name: str, options: int
 ) -> None:
