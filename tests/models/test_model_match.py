@@ -150,7 +150,11 @@ FORMS = [(kind, form) for kind in SCALINGS for form in ("one each", "two", "one"
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    mostly(FORMS, *((kind, "two" if kind == "rope_yarn" else "one each") for kind in SCALINGS)),
+    mostly(
+        FORMS,
+        ("rope_yarn", "two"),
+        *((kind, "one each") for kind in SCALINGS if kind != "rope_yarn"),
+    ),
 )
 def test_cache_of_every_scaling_in_every_form_belongs(kind: str, form: str) -> None:
     config = config_of(kind, dim=64, layout="half", **SCALINGS[kind])
@@ -176,15 +180,19 @@ GRID = {
     "rope_llama3": ((4.0, 7.5, 8.0, 32.0), (4_096, 8_192, 40_960, 131_072)),
 }
 USUAL = (2.0, 4.0, 8.0, 32.0, 40.0)
-CASES = [
-    (kind, f, n) for kind, (factors, lengths) in GRID.items() for f in factors for n in lengths
+CASES = [  # every second one
+    (kind, factors[row], lengths[column])
+    for kind, (factors, lengths) in GRID.items()
+    for row in range(len(factors))
+    for column in range(len(lengths))
+    if (row + column) % 2 == 0
 ]
 
 
 @pytest.mark.timeout(900)  # on a busy machine
 @pytest.mark.parametrize(
     ("kind", "factor", "length"),
-    mostly(CASES, ("rope_yarn", 4.0, 131_072), ("rope_llama3", 7.5, 40_960)),
+    mostly(CASES, ("rope_yarn", 4.0, 131_072), ("rope_llama3", 7.5, 8_192)),
 )
 def test_scaling_is_named_by_its_numbers_or_not_at_all(
     kind: str, factor: float, length: int

@@ -145,7 +145,7 @@ def test_checkpoint_cut_short_is_refused_at_every_door(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.filterwarnings("ignore:Reading .* Python 2:UserWarning")  # numpy reads such files
-@pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.long)])
 def test_changed_file_is_read_right_or_refused(count: int, tmp_path: Path) -> None:
     @settings(max_examples=count)
     @given(mutations())
