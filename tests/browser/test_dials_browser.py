@@ -99,6 +99,7 @@ def test_previous_picture_stays_while_a_new_one_is_computed(visitor: Visit) -> N
     assert len(page.evaluate("[...window.seen]")) == 1
 
 
+@pytest.mark.long
 def test_dial_turned_back_before_the_answer_arrives_ends_where_it_began(visitor: Visit) -> None:
     """Two stops on, and back while the second is under way: what was drawn first is named again."""
     somebody = visitor()

@@ -10,6 +10,7 @@ from dashboard import all_pages
 from dashboard.gallery.write import write
 from dashboard.settings import Setting
 from dashboard.state import State
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 SHOWN = ("start", "lessons", "encoding", "similarity")
@@ -25,7 +26,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", mostly(["light", "dark"], "light"))
 def test_charts_and_matrices_are_drawn_and_read_without_a_network(
     chromium: Browser, gallery: Path, scheme: Literal["light", "dark"]
 ) -> None:

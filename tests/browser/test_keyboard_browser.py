@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.browser import Visit
 from tests.dashboard.test_curves import contrast
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +30,7 @@ def outline(page: Page, target: Locator) -> tuple[str, str, str]:
     return style, width, f"#{red:02x}{green:02x}{blue:02x}"
 
 
-@pytest.mark.parametrize("theme", GROUNDS)
+@pytest.mark.parametrize("theme", mostly(GROUNDS, "dark"))
 def test_everything_that_has_the_focus_has_an_outline_that_is_seen(
     visitor: Visit, theme: str
 ) -> None:

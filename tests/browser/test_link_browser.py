@@ -108,6 +108,7 @@ def test_pinned_cell_is_in_the_link_and_opens_pinned(visitor: Visit) -> None:
     assert facts(other) == facts(page)
 
 
+@pytest.mark.long
 def test_cell_that_is_pinned_in_a_is_pinned_in_b_and_in_the_difference(visitor: Visit) -> None:
     link = "similarity?length=64&schemes=RoPE&base=500&a=base~10000~length~64~schemes~rope"
     page = visitor().open(link)

@@ -8,6 +8,7 @@ from playwright.sync_api import Locator, expect
 from tests.browser.bare_page import box_of
 from tests.browser.browser import SCREENS, Visit, settled
 from tests.browser.test_tour_browser import barriers
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -18,6 +19,7 @@ def in_lines(controls: Locator) -> list[int]:
     return [lines[y] for y in sorted(lines)]
 
 
+@pytest.mark.long
 def test_no_control_of_a_tablet_or_a_phone_stands_alone_beside_a_full_line(visitor: Visit) -> None:
     tablet = visitor(**SCREENS[768])
     page = tablet.open("claims")
@@ -30,7 +32,7 @@ def test_no_control_of_a_tablet_or_a_phone_stands_alone_beside_a_full_line(visit
     assert in_lines(page.locator(".st-key-reorder [role=radio]")) == [2, 2]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", mostly(["light", "dark"], "dark"))
 def test_table_that_goes_on_beyond_a_phone_has_a_shadow_at_its_edge(
     visitor: Visit, theme: str
 ) -> None:
@@ -55,6 +57,7 @@ def test_table_that_goes_on_beyond_a_phone_is_scrolled_from_the_keyboard(visitor
     assert barriers(page) == []
 
 
+@pytest.mark.long
 def test_table_of_measured_schemes_shows_all_its_columns_on_a_small_laptop(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1280, "height": 720}).open("extrapolation")
     scroller = page.locator(".stDataFrame .dvn-scroller")

@@ -11,6 +11,7 @@ from posenc.schemes import SCHEMES
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import asked, lines, pixels, press, wait_until
 from tests.browser.sliders import AHEAD, behind, drag, follows, place, stop
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -95,6 +96,7 @@ def test_lines_pass_through_the_values_of_the_stop(visitor: Visit) -> None:
     expect(chart).not_to_have_class(re.compile("follows"))
 
 
+@pytest.mark.long
 def test_charts_that_cannot_be_reached_wait_for_the_server_and_are_pale_meanwhile(
     visitor: Visit,
 ) -> None:
@@ -117,15 +119,15 @@ def test_charts_that_cannot_be_reached_wait_for_the_server_and_are_pale_meanwhil
     assert lines(page) == lines(other)
 
 
-@pytest.mark.parametrize(
-    ("link", "key"),
-    [
-        ("similarity", "similarity"),
-        ("encoding", "encoding_entry"),
-        ("relative_offsets", "offset_maps"),
-        ("similarity?present=true", "similarity"),
-    ],
-)
+MATRICES = [
+    ("similarity", "similarity"),
+    ("encoding", "encoding_entry"),
+    ("relative_offsets", "offset_maps"),
+    ("similarity?present=true", "similarity"),
+]
+
+
+@pytest.mark.parametrize(("link", "key"), mostly(MATRICES, MATRICES[0]))
 def test_ten_stops_show_the_numbers_of_the_pages_that_the_server_draws(
     visitor: Visit, link: str, key: str
 ) -> None:
@@ -153,6 +155,7 @@ def test_ten_stops_show_the_numbers_of_the_pages_that_the_server_draws(
         assert page.evaluate(NUMBERS, True) == found
 
 
+@pytest.mark.long
 def test_charts_of_a_page_stay_while_their_rows_and_subtitles_follow(visitor: Visit) -> None:
     """A chart that Streamlit made anew would not have the mark, and would take twice as long."""
     page = visitor().open("similarity")
@@ -165,6 +168,7 @@ def test_charts_of_a_page_stay_while_their_rows_and_subtitles_follow(visitor: Vi
     expect(page.locator(".stVegaLiteChart svg[data-marked]")).to_have_count(2)
 
 
+@pytest.mark.long
 def test_keys_ask_for_nothing_where_charts_alone_follow(visitor: Visit) -> None:
     """Charts follow a drag alone: what the server made of other stops would keep it from its answer."""
     somebody = visitor()
@@ -178,6 +182,7 @@ def test_keys_ask_for_nothing_where_charts_alone_follow(visitor: Visit) -> None:
     wait_until(page, lambda: any("/previews/" in url for url in somebody.requests))
 
 
+@pytest.mark.long
 def test_slider_released_where_it_began_shows_what_was_there(visitor: Visit) -> None:
     page = visitor().open("similarity")
     before, drawn = pixels(page, "similarity"), lines(page)
@@ -230,6 +235,7 @@ def test_b_and_the_difference_follow_while_a_stays(visitor: Visit) -> None:
     assert {key: pixels(page, key) for key in keys} == moved
 
 
+@pytest.mark.long
 def test_clocks_follow_base(visitor: Visit) -> None:
     page = visitor().open("encoding")
     periods = page.locator(".clock td.period")
@@ -244,6 +250,7 @@ def test_clocks_follow_base(visitor: Visit) -> None:
     assert periods.all_inner_texts() == moved
 
 
+@pytest.mark.long
 def test_page_that_is_left_while_its_picture_is_ahead_leaves_nothing(visitor: Visit) -> None:
     page = visitor().open("similarity")
     before = pixels(page, "similarity")
@@ -255,6 +262,7 @@ def test_page_that_is_left_while_its_picture_is_ahead_leaves_nothing(visitor: Vi
     assert asked(page) == {"base": 16_000}
 
 
+@pytest.mark.long
 def test_pictures_of_a_lesson_follow_its_slider(visitor: Visit) -> None:
     page = visitor().open("learn")
     before = pixels(page, "lesson_orders")

@@ -73,6 +73,7 @@ def test_matrices_follow_keys_before_the_server_is_heard(visitor: Visit) -> None
     assert lines(other) == lines(page)
 
 
+@pytest.mark.long
 def test_matrices_follow_a_held_key_and_never_turn_back(visitor: Visit) -> None:
     """The answers of the server, which come in between, are of earlier stops."""
     page = visitor().open("similarity")
@@ -93,6 +94,7 @@ def test_matrices_follow_a_held_key_and_never_turn_back(visitor: Visit) -> None:
     assert pixels(other, "similarity") == pixels(page, "similarity")
 
 
+@pytest.mark.long
 def test_picture_that_comes_late_is_that_of_the_stop_where_the_slider_is_then(
     visitor: Visit,
 ) -> None:
@@ -111,6 +113,7 @@ def test_picture_that_comes_late_is_that_of_the_stop_where_the_slider_is_then(
     assert pixels(page, "similarity") == moved
 
 
+@pytest.mark.long
 def test_second_slider_waits_for_the_server_and_is_pale_meanwhile(visitor: Visit) -> None:
     """Nobody but the server knows the picture of two sliders that both moved."""
     page = held(visitor())
@@ -128,6 +131,7 @@ def test_second_slider_waits_for_the_server_and_is_pale_meanwhile(visitor: Visit
     assert pixels(page, "similarity") == pixels(other, "similarity")
 
 
+@pytest.mark.long
 def test_stop_that_the_server_refuses_gives_way_to_what_the_server_draws(visitor: Visit) -> None:
     """A width of 4,096 is a stop at 256 positions, and none at the 2,048 that were just asked for."""
     page = held(visitor())

@@ -117,6 +117,7 @@ def test_a_whole_picture_of_each_page_is_on_the_first_screen(
         assert sum(px is not None for px in texts.values()) > 9
 
 
+@pytest.mark.long
 def test_presented_colour_bar_of_attention_is_above_the_bar_of_sliders(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1280, "height": 720}).open("why_position?present=true")
     colours = box_of(page.locator(".matrix-row .scale").first)
@@ -124,7 +125,8 @@ def test_presented_colour_bar_of_attention_is_above_the_bar_of_sliders(visitor: 
     assert colours["y"] + colours["height"] <= page.evaluate(FLOOR)
 
 
-@pytest.mark.parametrize("width", mostly([768, 1024, 1180], 768, name="width={}".format))
+@pytest.mark.long
+@pytest.mark.parametrize("width", [768, 1024, 1180])
 def test_presented_table_shows_every_scheme_on_a_narrow_screen(visitor: Visit, width: int) -> None:
     somebody = visitor(viewport={"width": width, "height": 1024 if width == 768 else 768})
     page = somebody.open("overview?present=true")
@@ -150,6 +152,7 @@ def test_presented_start_has_one_large_chart_first_and_whole_formulas(
     assert page.evaluate(TOO_WIDE) == []
 
 
+@pytest.mark.long
 def test_presented_number_of_a_check_is_the_largest_text_of_its_column(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1280, "height": 720}).open("check_my_encoding?present=true")
     size = "one => parseFloat(getComputedStyle(one).fontSize)"
@@ -174,6 +177,7 @@ def test_charts_of_a_and_b_stand_in_one_row_and_their_legends_name_both(visitor:
         assert all(box_of(text)["x"] + box_of(text)["width"] <= edge for text in legend.all())
 
 
+@pytest.mark.long
 def test_train_is_started_from_the_first_screen_while_presenting(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1280, "height": 720}).open("train?present=true")
     box = box_of(page.get_by_role("button", name="Start", exact=True))

@@ -158,8 +158,12 @@ def test_menu_over_a_narrow_window_closes_when_a_page_is_chosen(visitor: Visit) 
     expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
 
 
+# At a desk every page is looked at for the same by the first test.
+NARROWER = [name for name in WINDOWS if name != "1440"]
+
+
 @pytest.mark.parametrize(
-    ("path", "window"), mostly(product(PAGES, WINDOWS), ("pca", "narrow"), ("pca", "390"))
+    ("path", "window"), mostly(product(PAGES, NARROWER), ("pca", "narrow"), ("pca", "390"))
 )
 def test_page_opened_by_its_link_fits_every_screen(visitor: Visit, path: str, window: str) -> None:
     page = visitor(**WINDOWS[window]).open(path)

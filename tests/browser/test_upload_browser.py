@@ -147,6 +147,7 @@ def test_pickle_is_refused_and_hostile_names_are_shown_as_text(visitor: Visit) -
     assert page.locator("a[href^='javascript'], img[src='x'], img[src*='10.11']").count() == 0
 
 
+@pytest.mark.long
 def test_answer_about_the_table_before_is_pale_while_a_file_travels(visitor: Visit) -> None:
     page = visitor().open("check_my_encoding?length=40&dim=64&heads=2")
     held: list[Route] = []
