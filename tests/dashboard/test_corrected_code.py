@@ -111,15 +111,14 @@ def assert_makes(text: str, expected: Sequence[np.ndarray]) -> None:
         torch.testing.assert_close(table, right, rtol=0, atol=1e-7)
 
 
-ALIKE = (
-    "an odd width",
-    "exponent 2(m + 1)/d",
-    "cosines in neighbours",
-    "linear scaling from position 3",
-)
+# Searched long, or near another.
+LATER = (
+    "an odd width", "exponent 2(m + 1)/d", "cosines in neighbours", "linear scaling from position 3",
+    "numbers times 7",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", mostly(FAULTS, *(one for one in FAULTS if one not in ALIKE)))
+@pytest.mark.parametrize("fault", mostly(FAULTS, *(one for one in FAULTS if one not in LATER)))
 def test_corrected_code_makes_the_right_table(fault: str) -> None:
     kind, wrong, expected = FAULTS[fault]
     found = identify(*tensors(wrong))
