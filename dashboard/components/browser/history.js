@@ -36,6 +36,10 @@ const STYLE = `
   [data-testid=stMain] [role=radiogroup] > button { padding-inline: 0.65rem; }
   [data-testid=stHorizontalBlock]:has(> [class*=st-key-preset_]) { gap: 0.4rem; }
   [data-testid=stLayoutWrapper]:has(> [data-testid=stHorizontalBlock] > .st-key-words) { flex-basis: 100% !important; }
+  /* A chart that is made narrower has a lower title, of which no more may be cut. */
+  [class*=st-key-chart_projection_] .stVegaLiteChart svg:has(.role-title) {
+    margin-top: calc(-1 * min(var(--chart-title, 35px), 8.6%));
+  }
 }
 @media (max-width: 640px) {
   [data-testid=stCode] code { font-size: 0.75rem !important; }

@@ -10,8 +10,8 @@ _BOXES = (
 _LIT = {
     EMBEDDING: (("token",), "+", 29, 22),
     ROTATION: (("q", "k"), "↻", 130, 16),
-    BIAS: (("logits",), "+", 173, 12),
-    WEIGHTS: (("logits",), "×", 173, 12),
+    BIAS: (("logits",), "+", 173, 56),
+    WEIGHTS: (("logits",), "×", 173, 56),
 }
 _WIRES = "M57 41H84 M70 41V13H84 M70 41V69H84 M114 13L144 24 M114 41L144 30 M202 27H226 M114 69H226"
 HEIGHT = 24  # of a box
