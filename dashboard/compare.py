@@ -32,7 +32,6 @@ from dashboard.blocks import (
     walk,
 )  # fmt: skip
 from dashboard.charts import overlay
-from dashboard.charts.frames import compared
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, minus
 from dashboard.text import listed, plain
 
@@ -113,7 +112,7 @@ class _Both:
             case Data(), Data() | None:
                 return [replace(b, frame=overlay.both(b.frame, _frame(a)))]
             case Findings(), Findings() | None if a is None or not b.frame.equals(a.frame):
-                return [replace(b, frame=compared(b.frame, _frame(a)))]
+                return [replace(b, frame=overlay.compared(b.frame, _frame(a)))]
             case Clocks(), Clocks():
                 return [self.clocks(b, a)]
             case Text(), Text() if a.text != b.text:
@@ -154,7 +153,7 @@ class _Both:
             case Data():
                 return [replace(a, frame=overlay.both(pd.DataFrame(), a.frame))]
             case Findings():
-                return [replace(a, frame=compared(pd.DataFrame(), a.frame))]
+                return [replace(a, frame=overlay.compared(pd.DataFrame(), a.frame))]
             case Text():
                 return [replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
             case Tabs():

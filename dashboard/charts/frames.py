@@ -79,28 +79,6 @@ def filled(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if all(held) else frame.loc[:, held]
 
 
-def compared(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of B, each followed by A's of the same name (the first column) and the change.
-
-    A change is B minus A, of numbers only; rows of words alone have none.
-    """
-    if b.empty or a.empty:
-        return pd.concat([b.assign(setting="B"), a.assign(setting="A")], ignore_index=True)
-    name = str(b.columns[0])
-    if b[name].duplicated().any() or a[name].duplicated().any():
-        raise ValueError(f"rows are compared by {name}, which must name each of them once.")
-    numbers = [column for column in b if column in a and b[column].dtype.kind in "fi"]
-    of_b, of_a = b.set_index(name), a.set_index(name)
-    shared = of_b.index.intersection(of_a.index, sort=False)
-    parts = {"B": of_b, "A": of_a}
-    if numbers:
-        parts["B - A"] = of_b.loc[shared, numbers] - of_a.loc[shared, numbers]
-    rows = pd.concat(parts, names=["setting"]).reset_index()
-    order = rows[name].map({key: n for n, key in enumerate(rows[name].unique())})
-    rows = rows.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
-    return rows[[name, "setting", *(column for column in b if column != name)]]
-
-
 def boundary(setting: Setting) -> float:
     """Return where the training length is drawn, NaN where it lies past the positions shown."""
     return float(setting.train_length) if setting.train_length < setting.length else np.nan

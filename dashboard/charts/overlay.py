@@ -1,4 +1,4 @@
-"""A chart of two settings: the specification of one, its marks told apart by setting.
+"""A chart of two settings: the specification of one, its marks told apart by setting; tables likewise.
 
 A chart knows nothing of A and B. Here lines of B become solid and those of A dashed, whatever strokes
 schemes have, so that a few points of each have the shape of its scheme; bars stand beside each other;
@@ -13,8 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from dashboard.charts.theme import LEGEND_LINE, SETTINGS, SETTINGS_LEGEND, Spec, shapes_of
+from dashboard.charts.theme import LEGEND_LINE, Spec, shapes_of
 
+SETTINGS = ("A", "B")
+SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
 LONG_NAME = 20  # letters of a setting's name, of which two do not fit beside each other
 SMALL = 200  # pixels: a lower chart stands in a narrow place, where no two names fit
 LINE = 25  # pixels that a second line of the legend takes
@@ -26,6 +28,28 @@ def both(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of B with those of A under them, and a column that tells them apart."""
     parts = [frame.assign(setting=name) for name, frame in (("B", b), ("A", a)) if len(frame)]
     return pd.concat(parts, ignore_index=True) if parts else b.assign(setting="B")
+
+
+def compared(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of B, each followed by A's of the same name (the first column) and the change.
+
+    A change is B minus A, of numbers only; rows of words alone have none.
+    """
+    if b.empty or a.empty:
+        return pd.concat([b.assign(setting="B"), a.assign(setting="A")], ignore_index=True)
+    name = str(b.columns[0])
+    if b[name].duplicated().any() or a[name].duplicated().any():
+        raise ValueError(f"rows are compared by {name}, which must name each of them once.")
+    numbers = [column for column in b if column in a and b[column].dtype.kind in "fi"]
+    of_b, of_a = b.set_index(name), a.set_index(name)
+    shared = of_b.index.intersection(of_a.index, sort=False)
+    parts = {"B": of_b, "A": of_a}
+    if numbers:
+        parts["B - A"] = of_b.loc[shared, numbers] - of_a.loc[shared, numbers]
+    rows = pd.concat(parts, names=["setting"]).reset_index()
+    order = rows[name].map({key: n for n, key in enumerate(rows[name].unique())})
+    rows = rows.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
+    return rows[[name, "setting", *(column for column in b if column != name)]]
 
 
 def marked(frame: pd.DataFrame) -> pd.DataFrame:

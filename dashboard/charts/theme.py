@@ -21,7 +21,6 @@ GRAY = "#808495"  # of a drawing that does not know its ground, dark or white
 GRAYS = ("#5f6472", "#a3a8b5")
 _ON_DARK = "luminance(background) < 0.2"
 QUIET: dict[str, str] = {"expr": f"{_ON_DARK} ? '{GRAYS[1]}' : '{GRAYS[0]}'"}
-SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
 
 Spec = dict[str, Any]
 
@@ -83,9 +82,6 @@ def shapes_of(labels: Sequence[str]) -> dict[str, str]:
     """Return the shape of the point of a row, by the label of its scheme."""
     shapes = {SCHEMES[kind].label: MARKERS[kind] for kind in SCHEMES}
     return {"expr": f"{json.dumps({label: shapes[label] for label in labels})}[datum.scheme]"}
-
-
-SETTINGS = ("A", "B")
 
 
 def line_style(kinds: tuple[str, ...]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts import frames
+from dashboard.charts import overlay
 from dashboard.settings import Setting, to_text
 from dashboard.state import to_token
 from tests.dashboard import pages
@@ -121,12 +121,12 @@ def test_words_of_a_difference_name_no_schemes() -> None:
 def test_tables_show_the_change_of_every_number() -> None:
     now = pd.DataFrame({"scheme": ["x", "y"], "error": [3.0, np.nan], "note": ["a", "b"]})
     then = pd.DataFrame({"scheme": ["x", "z"], "error": [1.0, 5.0], "note": ["c", "d"]})
-    both = frames.compared(now, then)
+    both = overlay.compared(now, then)
     assert both["scheme"].tolist() == ["x", "x", "x", "y", "z"]
     assert both["setting"].tolist() == ["B", "A", "B - A", "B", "A"]
     assert both["error"].tolist()[:3] == [3.0, 1.0, 2.0]
     assert both["note"].fillna("").tolist() == ["a", "c", "", "b", "d"]
-    words = frames.compared(now[["scheme", "note"]], then[["scheme", "note"]])
+    words = overlay.compared(now[["scheme", "note"]], then[["scheme", "note"]])
     assert words.to_numpy().tolist() == [
         ["x", "B", "a"], ["x", "A", "c"], ["y", "B", "b"], ["z", "A", "d"],
     ]  # fmt: skip
