@@ -20,7 +20,7 @@ TO_REWRITE = (
 )
 # What stands open: the guide, and the drawers whose sentences are reviewed.
 OPEN: dict[str, Any] = {"drawers": [HOW_TO_READ]} | dict.fromkeys(
-    ("plan_order", "plan_warnings", "plan_inference", "plan_sources"), True
+    ("plan_lengths", "plan_order", "plan_warnings", "plan_inference", "plan_sources"), True
 )
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+|[\s\u00a0]×[\s\u00a0]10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
 _EXPONENT = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")

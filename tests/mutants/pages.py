@@ -79,4 +79,13 @@ MUTANTS_OF_PAGES = (
     Mutant("the other config against the model's own", "dashboard/pages/extend_context/against.py",
            "return compare_configs(own, other, options", "return compare_configs(other, own, options",
            ("other_config",)),
+    Mutant("a refused file that outlives its table", "dashboard/pages/check_my_encoding/options.py",
+           'MARKED: ClassVar[tuple[str, ...]] = ("part", "table")',
+           'MARKED: ClassVar[tuple[str, ...]] = ("part",)', ("check_page", "check_uploads")),
+    Mutant("a scaling offered where it does nothing", "dashboard/pages/inside_model/page.py",
+           "if pairs and options.times != LENGTHS[0] else", "if pairs else", ("inside_model_page",)),
+    Mutant("the names of lines over each other", "dashboard/charts/lines.py",
+           "AT_THE_RIGHT = 0.02", "AT_THE_RIGHT = 0.0", ("curves",)),
+    Mutant("types of numbers of equal size left out", "dashboard/pages/extend_context/panels.py",
+           "types.setdefault(size, []).append(name)", "types[size] = [name]", ("planner_page",)),
 )  # fmt: skip
