@@ -120,9 +120,9 @@ class WavesView {
 
 /** One clock: picture, waves if there are any, and table, made anew when the hands change.
  *
- * shifted: whether its title says its position. */
+ * shifted: whether its title says its position. text: the height of text in its dial. */
 class FaceView {
-  constructor(face, parent, shifted) {
+  constructor(face, parent, shifted, text) {
     this.face = face;
     this.shifted = shifted;
     const figure = make("figure", "face", parent);
@@ -133,12 +133,12 @@ class FaceView {
     make("div", "subtitle", figure, face.subtitle);
     const pictures = make("div", "pictures", figure);
     this.picture = draw("svg", "dial", pictures, { role: "img" });
-    this.drawDial(parseFloat(getComputedStyle(parent).getPropertyValue("--dial-text")) || 9);
+    this.drawDial(text);
     if (face.waves) this.waves = new WavesView(face, pictures);
     this.makeTable(face.waves ? figure : pictures);
   }
 
-  /** text: the height of its text, which the discs at the ends of hands hold. */
+  /** text: its height, which the discs at the ends of hands hold. */
   drawDial(text) {
     const { hands } = this.face;
     const [right, bottom] = [OUTER + 1.9 * text, OUTER + 1.4 * text];
@@ -255,10 +255,12 @@ class Clock {
       part.style.setProperty("--at", fraction);
     }
     write(this.markText, `training length ${whole(row.trained)}`);
+    // Read before anything is written: the browser else works out all styles once per clock.
+    const text = parseFloat(getComputedStyle(this.faces).getPropertyValue("--dial-text")) || 9;
     this.faces.replaceChildren();
     this.faces.classList.toggle("two", row.two);
     const shifted = row.faces.some(({ offset }) => offset); // the slider's position is not that of every clock
-    this.views = row.faces.map((face) => new FaceView(face, this.faces, shifted));
+    this.views = row.faces.map((face) => new FaceView(face, this.faces, shifted, text));
     this.at = Math.min(this.at ?? row.first, row.last);
     this.play(this.playing && this.at < this.last);
     this.root.dataset.paints = ++this.paints;

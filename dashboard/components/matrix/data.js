@@ -64,6 +64,13 @@ function extent(values) {
   return { low, high, blank };
 }
 
+/** Whether two arrays have the same bits, blanks too. */
+function equal(one, other) {
+  if (one.length !== other.length) return false;
+  const [a, b] = [one, other].map(({ buffer, byteOffset, length }) => new Uint32Array(buffer, byteOffset, length));
+  return a.every((bits, n) => bits === b[n]);
+}
+
 /** Copy a window of a matrix, rows from `top` and columns from `left`, out of per-value `pixels`
  *  into `image`, row by row. Reads like INDEX, many entries at a time. */
 const COPY = {

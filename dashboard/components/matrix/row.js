@@ -28,6 +28,7 @@ class Row {
     this.cell = null; // the pinned cell that the page knows, as text, where it wants to
     this.paints = 0;
     this.input = new Input(this);
+    this.shape = ""; // what the layout was made for
     watchSize(this.root, () => layOut(this));
   }
 
@@ -68,9 +69,12 @@ class Row {
     this.input.listen(view.plot, index);
   }
 
-  /** What is written around a panel, whatever part of it is shown. */
+  /** What is written around a panel, whatever part of it is shown. Equal values are the same ones. */
   fill(view, panel) {
-    panel.extent = extent(panel.values);
+    const same = view.panel?.kind === panel.kind && equal(view.panel.values, panel.values);
+    panel.values = same ? view.panel.values : panel.values;
+    panel.extent = same ? view.panel.extent : extent(panel.values);
+    view.panel = panel;
     write(view.title, panel.title);
     write(view.subtitle, panel.subtitle);
     write(view.rowLabel, `↓ ${panel.rows.label}`);
@@ -133,14 +137,25 @@ class Row {
     if (i) this.root.dataset.zoom = [i.start, i.count, j.start, j.count].join(" ");
     else delete this.root.dataset.zoom;
     this.drawTools();
-    layOut(this);
+    this.fit();
     this.drawCrosshair();
     this.drawSelection();
   }
 
+  /** Lay out cells that have another shape. A row that reads its width makes the browser lay out the whole
+   *  page at once; where the width changes, the observer tells. */
+  fit() {
+    const shapes = this.panels.map(({ rows, columns, features, shown }) => [rows, columns, features, shown]);
+    const shape = JSON.stringify([shapes, this.height, this.together]);
+    if (shape !== this.shape) layOut(this);
+    this.shape = shape;
+  }
+
   framePanel(panel, view) {
     const { rows, columns } = panel.shown;
-    paint(view.canvas, panel, this.scale);
+    const cells = JSON.stringify([panel.shown, this.scale]);
+    if (view.values !== panel.values || view.cells !== cells) paint(view.canvas, panel, this.scale);
+    Object.assign(view, { values: panel.values, cells });
     view.plot.style.setProperty("--rows", rows.count);
     view.plot.style.setProperty("--columns", columns.count);
     view.boundaries.forEach((line, n) => {
