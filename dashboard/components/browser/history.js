@@ -13,7 +13,8 @@
 // - Light or dark, chosen on one page, for all: Streamlit keeps it for the path at which the app was opened.
 // - Page Up and Page Down, which the remote control of a projector sends, press Back and Next of Learn, also
 //   where a slider or a field would take them. These are as high as the numbers of the steps beside them.
-// - While a file that is to be checked travels, the answer about the table before is pale, and a word says so.
+// No rule asks with :has() what a chart or the whole page holds: the browser would ask again at each mark of
+// a chart that moves.
 const STYLE = `
 [data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }
 [data-testid=stSidebar]:not(:has([data-testid=stSidebarUserContent] [data-testid=stElementContainer])):not(
@@ -58,12 +59,8 @@ const STYLE = `
 }
 :is(.st-key-back_step, .st-key-next_step) button { min-height: 2rem; padding-block: 0; }
 .stVegaLiteChart, .stVegaLiteChart svg { max-width: 100%; height: auto; }
-.stVegaLiteChart:has(.role-title) { overflow: clip; }
-.stVegaLiteChart svg:has(.role-title) { margin-top: calc(-1 * var(--chart-title, 35px)); }
-[data-testid=stMain]:has([class*=st-key-check_] [data-testid=stFileChipIconSpinner]) {
-  & :is(.stMarkdown, .stMetric, .stVegaLiteChart, [data-testid=stBidiComponentIsolated]) { opacity: 0.33; }
-  & [data-testid=stFileChips]::after { content: "Uploading: what is pale is of the table before"; }
-}
+.stVegaLiteChart { overflow: clip; }
+.stVegaLiteChart svg.marks { margin-top: calc(-1 * var(--chart-title, 35px)); }
 :root:not(.slow-run) [data-stale] { opacity: 1 !important; transition: none !important; }`;
 const SLOW = 500; // milliseconds
 const patched = Symbol.for("posenc.history");
