@@ -1,26 +1,32 @@
 """Key press to paint, bytes per rerun and first loads: every page with a slider beside a bare app.
 
-python -m tests.benchmarks.dashboard [--rounds 9]
+python -m tests.benchmarks.dashboard [--rounds 20] [--pages similarity,pca] [--beside FOLDER]
 
-The bare app is one slider and one Altair line. All pages stand in one browser at their default settings
-and are asked in turn: one arrow key on the base, one on the model dimension. A page is painted when the
-last of its charts, matrices and sentences that change has reached the screen. Then a key is held for 15
-repeats. Before that, each page is loaded in a browser without a cache, the first one from a server that
-has just answered; and two pages are exported. Targets: at most 2.5 times the bare app, steps painted
-while a key is held; first page at most 3 s, others 1 s, an export 3 s.
+The bare app is one slider and one Altair line. Each page stands in a browser beside the bare app and is
+asked in turn with it, one arrow key on the base and one on the model dimension, so that a load of the
+machine slows both. A page is painted when the last of its charts, matrices and sentences that change has
+reached the screen. The ratio of the medians has its 95 percent interval. A busy machine makes wall time
+noise: the processor time of a press, of the page's main thread and of the server, has a ratio of its own.
+FOLDER is another working tree of this repository, whose pages are pressed in the same rounds.
+
+Then a key is held for 15 repeats. Before that, each page is loaded in a browser without a cache, the first
+one from a server that has just answered; and two pages are exported. Targets: at most 2.5 times the bare
+app, steps painted while a key is held; first page at most 3 s, others 1 s, an export 3 s.
 """
 
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from tests.benchmarks.timing import options, table
+from tests.benchmarks.timing import interval, options, table
 from tests.browser import browser
+from tests.server.served_process import ROOT, Served, server
 
 BARE = """
 import altair as alt
@@ -73,14 +79,39 @@ WATCH = """() => {
 }"""
 
 
+@dataclass(frozen=True)
+class Press:
+    """What a key press took: milliseconds to the last paint and of two processors, and bytes."""
+
+    painted: float
+    page: float
+    server: float
+    size: int
+
+    @property
+    def processor(self) -> float:
+        return self.page + self.server
+
+
 @dataclass
 class Tab:
-    """One page in a tab, with the seconds and bytes that a key press on each slider took."""
+    """One page in a tab, with its presses by slider and round. pid: of its server."""
 
     page: Page
+    pid: int
+    presses: dict[str, dict[int, Press]] = field(default_factory=dict)
     received: list[int] = field(default_factory=list)
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    sizes: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._link = self.page.context.new_cdp_session(self.page)
+        self._link.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def processor(self) -> tuple[float, float]:
+        """Return the milliseconds of processor time so far of the page's main thread and of the server."""
+        metrics = self._link.send("Performance.getMetrics")["metrics"]
+        seconds = next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return 1e3 * seconds, sum(int(thread.read_text().split()[0]) for thread in threads) / 1e6
 
     def focus(self, dial: str) -> bool:
         """Focus a slider of this page; False if it has none of that name."""
@@ -99,18 +130,19 @@ class Tab:
             self.page.wait_for_function(IDLE, timeout=60_000)
             self.page.wait_for_timeout(150)
 
-    def press(self, dial: str, key: str) -> None:
-        """Press an arrow key on a slider; note seconds until the last paint, and the bytes."""
+    def press(self, dial: str, key: str, turn: int) -> None:
+        """Press an arrow key on a slider, and note what it took as that of a round."""
         if not self.focus(dial):
             return
         self.received.clear()
+        before = self.processor()
         self.page.keyboard.press(key)
         self.settle()
-        waited = self.page.evaluate("window.painted - window.keyed") / 1_000
-        if waited == 0:  # the page draws the same at this value
-            return
-        self.seconds.setdefault(dial, []).append(waited)
-        self.sizes.setdefault(dial, []).append(sum(self.received))
+        painted = self.page.evaluate("window.painted - window.keyed")
+        own, of_server = (now - then for now, then in zip(self.processor(), before, strict=True))
+        if painted > 0:  # else the page draws the same at this value
+            press = Press(painted, own, of_server, sum(self.received))
+            self.presses.setdefault(dial, {})[turn] = press
 
     def hold(self) -> tuple[int, float]:
         """Hold an arrow key; return the repaints, and milliseconds from its release to the last."""
@@ -125,15 +157,15 @@ class Tab:
         return self.page.evaluate("window.repaints"), max(0.0, late)
 
 
-def open_tab(chromium: Browser, link: str) -> Tab:
+def open_tab(chromium: Browser, served: Served, link: str = "") -> Tab:
     """Open a page, wait until it is drawn, and watch it."""
     page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
-    tab = Tab(page)
+    tab = Tab(page, served.process.pid)
     page.on(
         "websocket",
         lambda socket: socket.on("framereceived", lambda data: tab.received.append(len(data))),
     )
-    page.goto(link)
+    page.goto(f"{served.address}/{link}")
     page.locator("[data-testid=stMain] .stVegaLiteChart, h1").first.wait_for(timeout=60_000)
     page.wait_for_function(IDLE, timeout=60_000)
     page.wait_for_timeout(1_500)
@@ -141,10 +173,10 @@ def open_tab(chromium: Browser, link: str) -> Tab:
     return tab
 
 
-def first_loads(chromium: Browser, addresses: dict[str, str]) -> None:
+def first_loads(chromium: Browser, bare: Served, app: Served) -> None:
     """Print the seconds until a page is drawn in a browser without a cache, and those of an export."""
-    pages = {"start, the server's first": addresses["app"], "bare app": addresses["bare"]}
-    pages |= {page or "start": f"{addresses['app']}/{page}" for page in PAGES}
+    pages = {"start, the server's first": app.address, "bare app": bare.address}
+    pages |= {page or "start": f"{app.address}/{page}" for page in PAGES}
     for name, address in pages.items():
         page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
         began = time.perf_counter()
@@ -163,51 +195,85 @@ def first_loads(chromium: Browser, addresses: dict[str, str]) -> None:
         page.context.close()
 
 
-def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
-    """Press a key in every tab in turn, `rounds` times after one unmeasured one, and print."""
-    tabs = {"bare app": open_tab(chromium, addresses["bare"])}
-    tabs |= {page or "start": open_tab(chromium, f"{addresses['app']}/{page}") for page in PAGES}
-    for index in range(rounds + 1):
-        for tab in tabs.values():
-            for dial in DIALS:  # left and right in turn: the slider stays where it is
-                tab.press(dial, ("ArrowLeft", "ArrowRight")[index % 2])
-            if index == 0:
-                tab.seconds.clear()
-                tab.sizes.clear()
-    bare = tabs["bare app"].seconds[DIALS[0]]
+def compared(name: str, tab: Tab, bare: Tab) -> dict[str, dict[str, float]]:
+    """Return medians of a page's presses, and their ratios to the bare app's with 95 percent intervals."""
     rows = {}
-    for name, tab in tabs.items():
-        for dial, seconds in tab.seconds.items():
-            if len(seconds) <= rounds / 2:
-                continue
-            rows[f"{name}, {dial.lower()}"] = {
-                "median": 1_000 * statistics.median(seconds),
-                "to bare": statistics.median(seconds) / statistics.median(bare),
-                "kB": statistics.median(tab.sizes[dial]) / 1_000,
-            }
-    print(table("key press to paint, milliseconds", rows))
+    for dial, presses in tab.presses.items():
+        others = bare.presses[DIALS[0]]
+        rounds = sorted(presses.keys() & others.keys())
+        if len(rounds) < 3:
+            continue
+        row = {"presses": float(len(rounds))}
+        for what in ("painted", "processor"):
+            own, other = ([getattr(of[n], what) for n in rounds] for of in (presses, others))
+            low, high = interval(own, other)
+            ratio = statistics.median(own) / statistics.median(other)
+            row |= {f"{what}, ms": statistics.median(own), f"{what}, ratio": ratio}
+            row |= {f"{what}, from": low, f"{what}, to": high}
+        row["server, ms"] = statistics.median(presses[n].server for n in rounds)
+        row["kB"] = statistics.median(presses[n].size for n in rounds) / 1_000
+        rows[f"{name}, {dial.lower()}"] = row
+    return rows
+
+
+def measure(
+    rounds: int, pages: Sequence[str], chromium: Browser, bare: Served, apps: dict[str, Served]
+) -> None:
+    """Press keys in the bare app and in each page in turn, `rounds` times after one unmeasured one."""
+    for page in pages:
+        tabs = {"bare app": open_tab(chromium, bare)}
+        tabs |= {name: open_tab(chromium, app, page) for name, app in apps.items()}
+        for turn in range(rounds + 1):
+            for tab in [*tabs.values()][
+                :: (-1) ** turn
+            ]:  # to and fro, so that none is always first
+                for dial in DIALS:  # left and right in turn: the slider stays where it is
+                    tab.press(dial, ("ArrowLeft", "ArrowRight")[turn % 2], turn)
+                if turn == 0:
+                    tab.presses.clear()
+        rows: dict[str, dict[str, float]] = {}
+        for name, tab in tabs.items():
+            title = name if name == "bare app" else f"{page or 'start'}{name}"
+            rows |= compared(title, tab, tabs["bare app"])
+            tab.page.context.close()
+        print(table("\nkey press to paint", rows), flush=True)
+
+
+def held(chromium: Browser, bare: Served, app: Served) -> None:
+    """Hold a key in the bare app and on Similarity, and print what was painted meanwhile."""
     print(f"\nkey held for {REPEATS} repeats, one every {EVERY} ms")
-    for name in ("bare app", "similarity"):
-        repaints, late = tabs[name].hold()
+    tabs = {
+        "bare app": open_tab(chromium, bare),
+        "similarity": open_tab(chromium, app, "similarity"),
+    }
+    for name, tab in tabs.items():
+        repaints, late = tab.hold()
         print(f"{name:<12}{repaints:3} repaints, the last {late:.0f} ms after the release")
 
 
 def main() -> None:
-    rounds = options(__doc__, rounds=9).rounds
+    asked = options(__doc__, rounds=20, pages=",".join(PAGES), beside="")
     path = browser.find_chromium()
     if path is None:
         raise SystemExit(browser.NO_BROWSER)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "bare.py").write_text(BARE)
-        scripts = {"bare": folder / "bare.py", "app": browser.DASHBOARD}
-        addresses = {
-            name: stack.enter_context(browser.served(folder / f"{name}.log", script))
-            for name, script in scripts.items()
-        }
+
+        def serve(name: str, script: Path, tree: Path = ROOT) -> Served:
+            module = ("streamlit", "run", str(script))
+            started = server(folder, name, module, cwd=tree, PYTHONPATH=str(tree))
+            return stack.enter_context(started)
+
+        bare, apps = serve("bare", folder / "bare.py"), {"": serve("app", browser.DASHBOARD)}
+        if asked.beside:
+            tree = Path(asked.beside).resolve()
+            apps[" beside"] = serve("beside", tree / "dashboard" / "app.py", tree)
         chromium = stack.enter_context(browser.launched(path))
-        first_loads(chromium, addresses)
-        measure(rounds, chromium, addresses)
+        if asked.pages == ",".join(PAGES):
+            first_loads(chromium, bare, apps[""])
+        measure(asked.rounds, asked.pages.split(","), chromium, bare, apps)
+        held(chromium, bare, apps[""])
 
 
 if __name__ == "__main__":

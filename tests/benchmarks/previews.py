@@ -2,12 +2,12 @@
 
 python -m tests.benchmarks.previews [--rounds 6] [--sessions 25]
 
-Every page that follows base is open twice in one browser, at 256 and at 2,048 positions: once as it is,
-and once without the part that lets pictures follow. Keys are pressed on the base in the order with,
-without, without, with; then the base is dragged. The picture is what changes first of the matrices and
-clocks of a page, or of its charts where it has none. What was asked of the server meanwhile is asked again
-for its size. Last, many sessions without a browser move the base, and those that are followed ask for
-pictures meanwhile.
+A count of 0 leaves its part out. First many sessions without a browser move the base, and those that are
+followed ask for pictures meanwhile. Then every page that follows base is open twice in one browser, at 256
+and at 2,048 positions: once as it is, and once without the part that lets pictures follow. Keys are pressed
+on the base in the order with, without, without, with; then the base is dragged. The picture is what changes
+first of the matrices and clocks of a page, or of its charts where it has none. What was asked of the server
+meanwhile is asked again for its size.
 """
 
 import asyncio
@@ -268,7 +268,7 @@ def together(rounds: int, count: int) -> None:
             )
     p50 = {follows: 1_000 * statistics.median(seconds) for follows, seconds in found.items()}
     row = {"with, ms": p50[True], "without": p50[False], "ratio": p50[True] / p50[False]}
-    print(table("\nrerun, median", {f"{count} sessions": row}))
+    print(table("\nrerun, median", {f"{count} sessions": row}), flush=True)
 
 
 def main() -> None:
@@ -276,11 +276,14 @@ def main() -> None:
     path = browser.find_chromium()
     if path is None:
         raise SystemExit(browser.NO_BROWSER)
+    if asked.sessions:
+        together(asked.rounds, asked.sessions)
+    if not asked.rounds:
+        return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         address = stack.enter_context(browser.served(folder / "app.log"))
         measure(asked.rounds, stack.enter_context(browser.launched(path)), address)
-    together(asked.rounds, asked.sessions)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 Contenders = Mapping[str, Callable[[], object]]
 Samples = dict[str, list[float]]
@@ -41,6 +43,16 @@ def ratio(samples: Samples, name: str, to: str) -> float:
     return statistics.median(a / b for a, b in zip(samples[name], samples[to], strict=True))
 
 
+def interval(
+    values: Sequence[float], to: Sequence[float], draws: int = 2_000
+) -> tuple[float, float]:
+    """Ends of the 95 percent interval of the ratio of two medians, whole rounds drawn again and again."""
+    rounds = np.random.default_rng(0).integers(len(values), size=(draws, len(values)))
+    own, other = (np.median(np.array(each)[rounds], axis=1) for each in (values, to))
+    low, high = np.quantile(own / other, (0.025, 0.975))
+    return float(low), float(high)
+
+
 def table(title: str, rows: Mapping[str, Mapping[str, float]], unit: str = "") -> str:
     """Plain text: one line per row name, one aligned column per column name, "-" for no number."""
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
@@ -56,11 +68,11 @@ def table(title: str, rows: Mapping[str, Mapping[str, float]], unit: str = "") -
     )
 
 
-def options(description: str | None, **numbers: int) -> argparse.Namespace:
-    """Read a benchmark's command line: one whole number for each of these, with its default."""
+def options(description: str | None, **defaults: int | str) -> argparse.Namespace:
+    """Read a benchmark's command line: one whole number, or one text, for each of these defaults."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, default in numbers.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     return parser.parse_args()
