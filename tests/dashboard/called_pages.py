@@ -92,8 +92,11 @@ def fields_read(node: Any, derived: set[str]) -> set[str]:
         return set().union(*(fields_read(part, derived) for part in node)) if node else set()
     if not isinstance(node, dict):
         return set()
-    derived |= {str(t["as"]) for t in node.get("transform", ()) if isinstance(t.get("as"), str)}
     own = {node["field"]} if isinstance(node.get("field"), str) else set()
+    for transform in node.get("transform", ()):
+        names = transform.get("as", ())
+        derived |= {names} if isinstance(names, str) else {*names}
+        own |= {*transform.get("fold", ())}
     return own.union(*(fields_read(part, derived) for part in node.values()))
 
 

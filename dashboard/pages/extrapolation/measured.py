@@ -35,6 +35,7 @@ AT_FIRST, AT_LAST = "At the training length.", "At the longest context evaluated
 HELP = {
     "loss": AT_FIRST, "perplexity": AT_FIRST, "loss at the end": AT_LAST,
     "lowest seed": AT_LAST, "highest seed": AT_LAST,
+    "learning rate": "The one with the lowest loss in training, of those that were tried.",
 }  # fmt: skip
 OF_SHIPPED = "language-128-b70f9478"  # shown where no comparison ships for these schemes
 STEPS = (
