@@ -15,6 +15,7 @@ def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) ->
     """
     several = any(len(point.by_trial) > 1 for curve in curves for point in curve.points)
     measure = curves[0].measure
+    by = ", by position" if measure == "position" else ""  # beside that by context
     frame = loss.frame(curves, perplexity=perplexity, dots=several)
 
     def draw(kinds: tuple[str, ...]) -> theme.Spec:
@@ -25,7 +26,7 @@ def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) ->
     columns |= dict.fromkeys(loss.dots_of(frame), "")
     return Chart(
         key=key,
-        title=f"Models trained on: {run_descriptions.title(curves[0].specification)}",
+        title=f"Models trained on: {run_descriptions.title(curves[0].specification)}{by}",
         frame=frame,
         names=tuple(dict.fromkeys(curve.specification.scheme.kind for curve in curves)),
         draw=draw,
