@@ -37,6 +37,7 @@ class State(StrEnum):
 
     RANKED = "ranked"
     NOT_LEARNED = "not learned"
+    ALONE = "measured alone"
     ENDS = "ends in training"
     STOPPED = "stopped early"
     NOT_MEASURED = "not measured yet"
@@ -265,6 +266,8 @@ def _part_cells(own: RunsOfPart) -> tuple[dict[Column, dict[str, Cell]], int]:
             if rank is None:
                 state = _state(curve, every, has_stopped=kind in stopped)
             found = {} if curve is None else _values(curve, column)
+            if state == State.RANKED and len(by_column_ranks[column]) == 1:
+                state, rank = State.ALONE, None
             solved = None if curve is None or column.loss else solve_rate(curve, every)
             cells.setdefault(column, {})[kind] = Cell(
                 state=state,

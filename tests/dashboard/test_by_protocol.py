@@ -150,6 +150,14 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     assert uses(Options(half="by protocol")).itself == ()
 
 
+def test_a_scheme_that_is_measured_alone_has_no_rank(store: Store, protocol: Protocol) -> None:
+    add_text(store, protocol, {"rope": (1.0, 3.0)})
+    found = shown()
+    assert found.headline == "Too few schemes are measured here for a rank."
+    assert table(found)["RoPE"]["Text, 16 tokens"] == "measured alone"
+    assert table(found)["ALiBi"]["Text, 16 tokens"] == "not measured yet"
+
+
 def test_schemes_that_share_a_rank_and_lack_trials_are_told_so(
     store: Store, protocol: Protocol
 ) -> None:

@@ -168,6 +168,9 @@ def test_schemes_that_are_not_measured_yet_are_named_and_have_no_rank(protocol: 
     assert found.missing == {"text": ["Learned", "NoPE"]}
     assert "Not measured yet in text: Learned, NoPE." in found.to_markdown()
     assert found.rows["rope"][0].rank is not None
+    assert {*row(ranks(protocol, on_text(protocol, ["rope"])), "rope").values()} == {
+        "measured alone"
+    }
     assert ranks(protocol, []).columns == ()
 
 
