@@ -10,6 +10,7 @@ from posenc.checkpoints.sources import RESULTS
 from posenc.lab.best_rates import at_best_rates, tried_rates
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
 from posenc.lab.protocol import read_protocol
+from posenc.lab.protocol_record import read_record, shipped_record
 from posenc.lab.ranks import Ranks, ranks
 from posenc.lab.result_table import ResultTable, result_table
 from posenc.lab.runs import Run, Store
@@ -102,7 +103,8 @@ def list_runs(
 ) -> None:
     opened = open_store(store)
     if ranks_form is not None:
-        click.echo(FORMS[ranks_form](ranks(read_protocol(), opened)), nl=False)
+        record = (*shipped_record(), *read_record(opened))
+        click.echo(FORMS[ranks_form](ranks(read_protocol(), opened, record)), nl=False)
         say_left_out(opened)
         return
     if form is not None:

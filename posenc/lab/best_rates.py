@@ -1,22 +1,15 @@
 """Each scheme of a comparison at its own best learning rate, of those that were tried."""
 
-import csv
 import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
-from posenc.checkpoints.sources import RESULTS
-from posenc.errors import RunError
-from posenc.lab.protocol import loss_in_training
+from posenc.lab.protocol_record import Recorded, loss_in_training
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification, Trial
 
-# The losses of the sweeps behind the runs that ship, which do not ship themselves: run_id, part, scheme,
-# learning_rate, scheme_rate, seed, data_seed, loss.
-SWEEPS = RESULTS / "sweeps.csv"
 _ANY = 1e-3  # stands for every rate where specifications are compared without theirs
 
 
@@ -41,7 +34,7 @@ class TriedRate:
 class TriedRates:
     """The rates that were tried for one scheme, lower ones first.
 
-    kind: of the scheme. scheme: what its runs have in common, as `scheme_of`; None of a row of SWEEPS.
+    kind: of the scheme. scheme: what its runs have in common, as `scheme_of`; None of a row of a record.
     best: the rate with the lowest loss, of equal ones the lower.
     """
 
@@ -89,19 +82,9 @@ def tried_rates(runs: Iterable[Run]) -> list[TriedRates]:
     return _by_scheme(_of_run(run) for run in runs)
 
 
-def read_sweeps(path: str | Path, part: str) -> list[TriedRates]:
-    """Return the rates of every scheme in the sweep of a part, of a file like SWEEPS; [] without a file.
-
-    Raises RunError for a file with other columns.
-    """
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["part"] == part]
-        return _by_scheme(map(_of_row, rows))
-    except FileNotFoundError:
-        return []
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise RunError(f"The table of sweeps {path} cannot be read: {error}.") from None
+def recorded_rates(record: Iterable[Recorded], part: str) -> list[TriedRates]:
+    """Return the rates of every scheme in the sweep of a part, by the record of a protocol's runs."""
+    return _by_scheme(_of_row(row) for row in record if row.sweep and row.part == part)
 
 
 def _by_scheme(runs: Iterable[_Tried]) -> list[TriedRates]:
@@ -132,11 +115,10 @@ def _of_run(run: Run) -> _Tried:
     return _Tried(spec.scheme.kind, scheme_of(spec), rates, spec.trial, _loss(run), run.run_id)
 
 
-def _of_row(row: dict[str, str]) -> _Tried:
-    trial, loss = Trial(int(row["seed"]), int(row["data_seed"])), float(row["loss"])
-    rates = float(row["scheme_rate"]), float(row["learning_rate"])
-    loss = math.inf if math.isnan(loss) else loss
-    return _Tried(row["scheme"], None, rates, trial, loss, row["run_id"])
+def _of_row(row: Recorded) -> _Tried:
+    rates = row.rates.scheme_rate, row.rates.learning_rate
+    loss = math.inf if math.isnan(row.loss) else row.loss
+    return _Tried(row.scheme, None, rates, row.trial, loss, row.run_id)
 
 
 def _rate(runs: list[_Tried], shared: set[Trial]) -> TriedRate:

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from posenc.checkpoints.sources import RESULTS
 from posenc.errors import RunError
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run, Store
@@ -107,6 +108,11 @@ def read_record(store: Store) -> tuple[Recorded, ...]:
         )
     except (UnicodeDecodeError, csv.Error, LookupError, TypeError, ValueError):
         raise RunError(f"The file {RECORD} of the store cannot be read.") from None
+
+
+def shipped_record() -> tuple[Recorded, ...]:
+    """Return the record of the runs that ship."""
+    return read_record(Store(RESULTS))
 
 
 def record_csv(rows: Iterable[Recorded]) -> bytes:

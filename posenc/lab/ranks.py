@@ -13,12 +13,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 
-from posenc.lab.best_rates import SWEEPS, TriedRates, read_sweeps, tried_rates
+from posenc.lab.best_rates import TriedRates, recorded_rates, tried_rates
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.parts import RunsOfPart, runs_of_part, task_of
 from posenc.lab.protocol import Part, Protocol
+from posenc.lab.protocol_record import Recorded, shipped_record
 from posenc.lab.result_table import latex_text
 from posenc.lab.runs import Run
 from posenc.lab.specification import Trial
@@ -94,13 +94,13 @@ class Cell:
 class Ranks(Shown):
     """The ranks of all schemes: rows[kind] has a cell for each of `columns`.
 
-    pairs: by part, for how many differences its p-values are corrected. protocol: its digest.
+    pairs, digests: by part, for how many differences its p-values are corrected, and its digest.
     """
 
     columns: tuple[Column, ...]
     rows: Mapping[str, tuple[Cell, ...]]
     pairs: Mapping[str, int]
-    protocol: str
+    digests: Mapping[str, str]
 
     @property
     def missing(self) -> dict[str, list[str]]:
@@ -171,8 +171,9 @@ class Ranks(Shown):
         for part, labels in self.missing.items():
             notes.append(f"Not measured yet in {part}: {', '.join(labels)}.")
         if not self.columns:
-            return [f"No run of the protocol {self.protocol} is here."]
-        notes.append(f"Protocol {self.protocol}.")
+            return ["No run of the protocol is here."]
+        named = ", ".join(f"{part} {digest}" for part, digest in self.digests.items())
+        notes.append(f"Protocol: {named}.")
         return notes
 
     def view(self) -> View:
@@ -197,30 +198,35 @@ def ranked_parts(protocol: Protocol) -> list[Part]:
     return [*parts.values()]
 
 
-def ranks(protocol: Protocol, runs: Iterable[Run], sweeps: str | Path = SWEEPS) -> Ranks:
+def ranks(
+    protocol: Protocol, runs: Iterable[Run], record: Sequence[Recorded] | None = None
+) -> Ranks:
     """Return the ranks of all schemes in every part that has a run, as far as the runs are made.
 
-    A run counts at the rate that the sweep of its part has chosen, by runs or by the file `sweeps`.
+    A run counts at the rate that the sweep of its part has chosen, by its runs or by a record of
+    losses, by default that of the runs that ship.
     """
+    rows = shipped_record() if record is None else record
     every, columns, pairs = list(runs), [], {}
     cells: dict[str, dict[Column, Cell]] = {}
     for part in ranked_parts(protocol):
-        swept = read_sweeps(sweeps, part.like)
+        swept = recorded_rates(rows, part.like)
         own = _at_swept_rates(runs_of_part(part, protocol.part(part.like), every), swept)
         if not own.runs:
             continue
         by_column, pairs[part.name] = _part_cells(own)
-        for column, by_kind in by_column.items():
+        for column, own_cells in by_column.items():
             columns.append(column)
-            for kind, cell in by_kind.items():
+            for kind, cell in own_cells.items():
                 cells.setdefault(kind, {})[column] = cell
     left_out = Cell(state=State.LEFT_OUT)
-    rows = {
+    by_kind = {
         kind: tuple(cells[kind].get(column, left_out) for column in columns)
         for kind in SCHEMES
         if kind in cells
     }
-    return Ranks(columns=tuple(columns), rows=rows, pairs=pairs, protocol=protocol.digest)
+    digests = {name: protocol.part(name).digest for name in pairs}
+    return Ranks(columns=tuple(columns), rows=by_kind, pairs=pairs, digests=digests)
 
 
 def _at_swept_rates(own: RunsOfPart, swept: Iterable[TriedRates]) -> RunsOfPart:

@@ -120,7 +120,7 @@ def test_page_without_runs_of_the_protocol_says_what_is_planned(
     found = shown()
     assert found.headline == "No model of the protocol is here yet, so no scheme has a rank."
     assert (
-        f"The protocol {protocol.digest} ranks schemes on Text (4 schemes, 3 trials) and Flip-flop (3 "
+        "The protocol ranks schemes on Text (4 schemes, 3 trials) and Flip-flop (3 "
         "schemes, 2 trials)." in said(found)
     )
     (controls,) = [block for block in found.all_blocks if isinstance(block, Controls)]
@@ -190,7 +190,10 @@ def test_a_paper_gets_methods_latex_and_every_cell(store: Store, protocol: Proto
     found = shown()
     (drawer,) = [block for block in found.all_blocks if isinstance(block, Drawer)]
     methods, latex = [block.code for block in drawer.make() if isinstance(block, Code)]
-    assert f"Protocol {protocol.digest}, part text, was written before the runs." in methods
+    assert (
+        f"The protocol of this part, text {protocol.part('text').digest}, was written before the runs."
+        in methods
+    )
     own = ranks(protocol, list(store))
     assert latex == own.to_latex()
     assert data(found, "Ranks").equals(own.to_frame())

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 from posenc.__main__ import main
 from posenc.cli import runs as commands
-from posenc.errors import RunError
 from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.parts import is_of_sweep, is_of_table, part_of
 from posenc.lab.protocol import Protocol, read_protocol
+from posenc.lab.protocol_record import RECORD, read_record
 from posenc.lab.ranks import Ranks, State, ranked_parts, ranks
 from posenc.lab.specification import Trial
 from tests.lab.small_runs import sentences
@@ -231,7 +231,8 @@ def test_forms_of_the_table_hold_its_cells(protocol: Protocol) -> None:
     assert lines[0] == ",".join(found.header())
     assert len(lines) == 1 + len(frame)
     assert r"ALiBi & 2--3 & 1 & 1 & 1 \\" in found.to_latex()
-    assert f"Protocol {protocol.digest}." in found.to_latex()
+    digest = protocol.part("text").digest
+    assert f"Protocol: text {digest}." in found.to_latex()
 
 
 def test_a_run_counts_at_the_rate_that_the_sweep_chose(protocol: Protocol, tmp_path: Path) -> None:
@@ -248,18 +249,16 @@ def test_a_run_counts_at_the_rate_that_the_sweep_chose(protocol: Protocol, tmp_p
         if run in table_of(runs) or run.specification.scheme.kind != "none"
     ]  # fmt: skip
     assert {*row(ranks(protocol, without), "none").values()} == {"not measured yet"}
-    file = tmp_path / "sweeps.csv"
-    header = "run_id,part,scheme,learning_rate,scheme_rate,seed,data_seed,loss"
+    store = Store(tmp_path)
     rows = [
-        "a,text,none,0.001,1,0,0,3.1",
-        "b,text,none,0.002,1,0,0,3.0",
-        "c,copy,none,0.001,1,0,0,1.0",
+        "part,stage,run_id,scheme,learning_rate,scheme_rate,seed,data_seed,loss",
+        "text,sweep,a,none,0.001,1,0,0,3.1",
+        "text,sweep,b,none,0.002,1,0,0,3.0",
+        "text,table,d,none,0.001,1,0,0,1.0",
+        "copy,sweep,c,none,0.001,1,0,0,1.0",
     ]
-    file.write_text("\n".join([header, *rows]))
-    assert ranks(protocol, without, file) == ranks(protocol, runs)
-    file.write_text("a,b\n1,2\n")
-    with pytest.raises(RunError, match="cannot be read: 'part'"):
-        ranks(protocol, runs, file)
+    store.put(RECORD, "\n".join(rows).encode())
+    assert ranks(protocol, without, read_record(store)) == ranks(protocol, runs)
 
 
 def test_the_command_prints_the_ranks_of_a_store(

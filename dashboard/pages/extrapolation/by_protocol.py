@@ -232,7 +232,7 @@ def _plan() -> str:
         f"{part_name(part.name)} ({len(part.schemes)} schemes, {count_of(len(part.trials), 'trial')})"
         for part in ranked_parts(runs.protocol())
     ]
-    return f"The protocol {runs.protocol().digest} ranks schemes on {listed(parts)}."
+    return f"The protocol ranks schemes on {listed(parts)}."
 
 
 def _paper(found: Ranks) -> list[Block]:
