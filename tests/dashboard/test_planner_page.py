@@ -197,6 +197,17 @@ def test_page_shows_the_known_lengths_of_its_model_with_their_sources() -> None:
         assert [row["length"] for row in rows if not row["tokens"]] == unknown
 
 
+def test_values_that_a_config_leaves_out_are_counted_and_listed_in_a_drawer() -> None:
+    setting = Setting(model="gemma-3-4b")
+    sentences = MODELS["gemma-3-4b"].read().assumed
+    assert len(sentences) > 5
+    shown = page(setting, SHORT)
+    assert f"leaves out {len(sentences)} values: see {panels.ABOUT}." in " ".join(read_texts(shown))
+    (drawer,) = [block for block in blocks(shown, Drawer) if block.key == "plan_lengths"]
+    assert {f"- {sentence}" for sentence in sentences} <= {*drawer_texts(drawer)}
+    assert not any("leaves out" in text for text in read_texts(page(Setting(), SHORT)))
+
+
 def test_model_without_rope_needs_no_scaling() -> None:
     options = Options(context=8_192, methods=("none", "ntk"))
     bloom, llama = (page(Setting(model=name), options) for name in ("bloom-176b", "llama-2-7b"))

@@ -151,7 +151,7 @@ def _read(
         headline=_headline(planned),
         why=_why(planned),
         advice=advice_of(planned),
-        assumed=" ".join((*assumed, *planned.model.assumed)),
+        assumed=" ".join(assumed),
         partial="" if every or planned.trained is None else _partial(planned),
         methods=_methods(planned),
         pairs=_of_each(planned, _pair_columns),

@@ -54,6 +54,7 @@ from posenc.planner.recommendation import bound_sentence
 from posenc.planner.tables import COLUMNS
 from posenc.text import count_of, joined
 
+ABOUT = "Lengths and layers of this model"
 # Columns whose numbers matter where a warning says so.
 _WARNED = (
     "softmax_scale", "stale_from", "float32_cosine_error", "float32_cosine_error_transformers",
@@ -62,7 +63,9 @@ _WARNED = (
 
 def advice(read: PlannerRead) -> list[Block]:
     """Return a recommendation for each amount of training."""
-    why = " ".join(filter(None, (read.why, read.assumed)))
+    defaults = len(read.plan.model.assumed)
+    hint = f"The config leaves out {count_of(defaults, 'value')}: see {ABOUT}." if defaults else ""
+    why = " ".join(filter(None, (read.why, read.assumed, hint)))
     above: list[Block] = [Text(plain(why), "caption")] if why else []
     methods = {method.method.label: method for method in read.plan.methods}
     cells: dict[str, list[Block]] = {}
@@ -137,8 +140,8 @@ def about_model(read: PlannerRead) -> Drawer:
     """Return the drawer with the lengths of the model and its layers."""
     return Drawer(
         "plan_lengths",
-        "Lengths and layers of this model",
-        lambda: [*lengths(read), *layers(read)],
+        ABOUT,
+        lambda: [*lengths(read), *layers(read), *left_out(read)],
         icon="straighten",
     )
 
@@ -165,6 +168,12 @@ def layers(read: PlannerRead) -> list[Block]:
         name = plain(note.layers.replace("_", " "))
         texts.append(Text(f"**{name}**: {plain(sentence)} Source: {plain(note.source)}."))
     return texts
+
+
+def left_out(read: PlannerRead) -> list[Block]:
+    """Return what is taken for the values that the config leaves out."""
+    sentences = [Text(f"- {plain(sentence)}") for sentence in read.plan.model.assumed]
+    return [Text("Values that the config leaves out", "heading"), *sentences] if sentences else []
 
 
 def _paste(plan: ContextPlan, methods: dict[str, MethodPlan], options: Options) -> list[Block]:
