@@ -190,7 +190,7 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
     several comparisons it is the one with the most runs.
     """
     try:
-        from posenc.lab.best_rates import at_best_rates
+        from posenc.lab.best_rates import compared_runs
         from posenc.lab.evaluate import TRAINED
         from posenc.lab.runs import Store
         from posenc.lab.summary import comparison, curves
@@ -217,7 +217,7 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
             runs = [Store(STORE).read(run) for kind in kinds for run in by_kind[kind]]
             trained = {
                 curve.specification.scheme.kind: curve
-                for curve in curves(at_best_rates(runs), "context")
+                for curve in curves(compared_runs(runs), "context")
                 if curve.variant == TRAINED and curve.at(sizes.train_length) is not None
             }
             if set(trained) == set(kinds):

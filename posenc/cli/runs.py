@@ -7,7 +7,7 @@ import click
 
 from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
-from posenc.lab.best_rates import at_best_rates, tried_rates
+from posenc.lab.best_rates import compared_runs, tried_rates
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
 from posenc.lab.protocol import read_protocol
 from posenc.lab.protocol_record import read_record, shipped_record
@@ -133,7 +133,7 @@ def _table(store: Store, form: str, name: str | None, reference: str) -> str:
             f"--comparison must be one of those with losses by context: {known}."
         )
     runs = groups[name]
-    compared = curves(at_best_rates(runs), "context")
+    compared = curves(compared_runs(runs), "context")
     return FORMS[form](result_table(compared, reference, rates=tried_rates(runs)))
 
 

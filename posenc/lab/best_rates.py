@@ -100,11 +100,34 @@ def _by_scheme(runs: Iterable[_Tried]) -> list[TriedRates]:
     return found
 
 
-def at_best_rates(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs of every scheme at its best rate; all runs of a scheme that has one rate."""
+def compared_runs(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs that count where schemes are compared: each scheme at its best rate, in trials that
+    share no seed.
+
+    Trials with the same weights at the start, or the same data, are alike. An interval over them would be
+    too narrow. Of those that share a seed one counts, first a trial with one seed for both.
+    """
     every = list(runs)
     chosen = {run_id for each in tried_rates(every) for run_id in each.best.runs}
-    return [run for run in every if run.run_id in chosen]
+    trials: dict[Specification, list[Trial]] = {}
+    for run in every:
+        if run.run_id in chosen:
+            trials.setdefault(scheme_of(run.specification), []).append(run.specification.trial)
+    independent = {scheme: _independent(own) for scheme, own in trials.items()}
+    return [
+        run
+        for run in every
+        if run.run_id in chosen
+        and run.specification.trial in independent[scheme_of(run.specification)]
+    ]
+
+
+def _independent(trials: Iterable[Trial]) -> set[Trial]:
+    found: set[Trial] = set()
+    for trial in sorted(trials, key=lambda each: (each.seed != each.data_seed, each)):
+        if all(trial.seed != other.seed and trial.data_seed != other.data_seed for other in found):
+            found.add(trial)
+    return found
 
 
 def _of_run(run: Run) -> _Tried:

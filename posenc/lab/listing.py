@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from posenc.lab.best_rates import at_best_rates
+from posenc.lab.best_rates import compared_runs
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
 from posenc.lab.summary import (
@@ -115,7 +115,7 @@ def _line(curve: Curve, compared: list[Curve], result: str) -> str:
 def _compared(runs: Sequence[Run], measure: str) -> Iterator[tuple[Curve, list[Curve]]]:
     """Iterate over every curve of a measure with all curves of its comparison, at their best rates."""
     groups: dict[str, list[Curve]] = {}
-    for curve in curves(at_best_rates(runs), measure):
+    for curve in curves(compared_runs(runs), measure):
         groups.setdefault(comparison(curve.specification), []).append(curve)
     for group in groups.values():
         yield from ((curve, group) for curve in group)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from posenc.lab import Run, Score, Specification, curves
-from posenc.lab.best_rates import at_best_rates, rate_text, tried_rates
+from posenc.lab.best_rates import compared_runs, rate_text, tried_rates
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.listing import result_lines
 from posenc.lab.result_table import result_table
@@ -83,7 +83,7 @@ def test_each_scheme_stands_at_the_rate_with_the_lowest_mean_loss_at_the_trainin
             (rate, 2) for rate in own.index
         ]
         assert [rate.loss for rate in each.rates] == pytest.approx(own.tolist())
-    chosen = at_best_rates(runs)
+    chosen = compared_runs(runs)
     assert [run for run in runs if run not in chosen] == [
         run
         for run in runs
@@ -95,6 +95,26 @@ def test_each_scheme_stands_at_the_rate_with_the_lowest_mean_loss_at_the_trainin
     lines = [line for line in result_lines(runs) if "RoPE:" in line]
     assert len(lines) == 1
     assert f"perplexity {math.exp(2.1):.3f} at 16" in lines[0]
+
+
+def test_of_trials_that_share_a_seed_one_is_compared() -> None:
+    """Of a grid of seeds its diagonal counts; trials without one seed for both in the order of seeds."""
+
+    def kept(*trials: tuple[int, int]) -> set[tuple[int, int]]:
+        own = [
+            run_of(
+                replace(small_spec("rope"), seed=seed, data_seed=data),
+                Score("context", TRAINED, 16, 2.0, 8),
+            )
+            for seed, data in trials
+        ]
+        return {tuple(run.specification.trial) for run in compared_runs(own)}
+
+    grid = [(seed, data) for seed in range(3) for data in range(3)]
+    assert kept(*grid, (4, 4)) == {(0, 0), (1, 1), (2, 2), (4, 4)}
+    assert kept((0, 1), (0, 2), (1, 2), (3, 0)) == {(0, 1), (1, 2), (3, 0)}
+    other = on_text("alibi", 2e-3, 0, 2.0)  # of another scheme
+    assert compared_runs([on_text("rope", 2e-3, 0, 2.0), other])[1:] == [other]
 
 
 def test_equal_losses_choose_the_lower_rate() -> None:
@@ -122,7 +142,7 @@ def test_a_run_that_stopped_or_has_no_number_is_not_chosen() -> None:
         on_text("rope", 1e-3, 0),
     ):
         assert best([bad, good]) == {"rope": 4e-3}
-        assert at_best_rates([bad]) == [bad]
+        assert compared_runs([bad]) == [bad]
 
 
 def test_a_task_without_validation_text_is_judged_by_the_end_of_its_training() -> None:
@@ -137,7 +157,7 @@ def test_a_task_without_validation_text_is_judged_by_the_end_of_its_training() -
 
 
 def test_the_table_names_the_rate_of_each_scheme_and_how_many_were_tried(runs: list[Run]) -> None:
-    table = result_table(curves(at_best_rates(runs), "context"), rates=tried_rates(runs))
+    table = result_table(curves(compared_runs(runs), "context"), rates=tried_rates(runs))
     rows = {row.name: (row.learning_rate, row.rates) for row in table.rows}
     assert rows == {"RoPE": (1e-3, 2), "ALiBi": (4e-3, 2), "NoPE": (2e-3, 1)}
     notes = table.notes()

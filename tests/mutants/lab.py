@@ -18,6 +18,8 @@ MUTANTS_OF_LAB = (
     Mutant("an interrupted update is kept", "lab/train.py",
            "if checkpoint is not None and trainer.whole:", "if checkpoint is not None:",
            ("training",)),
+    Mutant("trials that share their data compared", "lab/best_rates.py",
+           "and trial.data_seed != other.data_seed for", "for", ("best_rates",)),
     Mutant("the rates of the highest loss", "lab/protocol.py",
            "return min(losses, key", "return max(losses, key", ("protocol",)),
     Mutant("rates by half of the trials", "lab/protocol.py",

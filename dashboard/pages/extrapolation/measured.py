@@ -57,14 +57,14 @@ DEFINITION = Definition(
 IMPORTS = """
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab import Store, summary
-from posenc.lab.best_rates import at_best_rates
+from posenc.lab.best_rates import compared_runs
 """
 SCRIPT = """
 stores = [{stores}]
 runs = [run for store in stores for run in store]
 runs = [run for run in runs if run.specification.scheme.kind in kinds]
 runs = [run for run in runs if summary.comparison(run.specification) == "{comparison}"]
-curves = summary.curves(at_best_rates(runs), "{measure}")
+curves = summary.curves(compared_runs(runs), "{measure}")
 print("scheme,read,x,mean,low,high,seeds")
 for curve in curves:
     for point in curve.points:
