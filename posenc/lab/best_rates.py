@@ -100,6 +100,13 @@ def _by_scheme(runs: Iterable[_Tried]) -> list[TriedRates]:
     return found
 
 
+def at_best_rates(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs of every scheme at its best rate; all runs of a scheme that has one rate."""
+    every = list(runs)
+    chosen = {run_id for each in tried_rates(every) for run_id in each.best.runs}
+    return [run for run in every if run.run_id in chosen]
+
+
 def compared_runs(runs: Iterable[Run]) -> list[Run]:
     """Return the runs that count where schemes are compared: each scheme at its best rate, in trials that
     share no seed.
@@ -107,18 +114,15 @@ def compared_runs(runs: Iterable[Run]) -> list[Run]:
     Trials with the same weights at the start, or the same data, are alike. An interval over them would be
     too narrow. Of those that share a seed one counts, first a trial with one seed for both.
     """
-    every = list(runs)
-    chosen = {run_id for each in tried_rates(every) for run_id in each.best.runs}
+    chosen = at_best_rates(runs)
     trials: dict[Specification, list[Trial]] = {}
-    for run in every:
-        if run.run_id in chosen:
-            trials.setdefault(scheme_of(run.specification), []).append(run.specification.trial)
+    for run in chosen:
+        trials.setdefault(scheme_of(run.specification), []).append(run.specification.trial)
     independent = {scheme: _independent(own) for scheme, own in trials.items()}
     return [
         run
-        for run in every
-        if run.run_id in chosen
-        and run.specification.trial in independent[scheme_of(run.specification)]
+        for run in chosen
+        if run.specification.trial in independent[scheme_of(run.specification)]
     ]
 
 

@@ -283,6 +283,9 @@ def _notes(
             "are shown."
         )
         texts.append(Text(sentence, "warning"))
+    if alike := runs.sharing_seeds(shown):
+        sentence = f"Not counted, as another trial has the same seed: {count_of(alike, 'model')}."
+        texts.append(Text(sentence, "caption"))
     for kind in trained:
         if SCHEMES[kind].in_training:
             sentence = f"{SCHEMES[kind].label}: {SCHEMES[kind].in_training}"
