@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import controls, session
+from dashboard.components.browser import pale_while_uploading
 from dashboard.live.taking import Change, Kept, draw_refusal, take, uploader_key
 from dashboard.server import uploaders
 from dashboard.text import plain
@@ -35,14 +36,6 @@ from posenc.text import printable_name
 
 MOST_OFFERED = 400  # tensors of one file
 UPLOADED, SEVERAL = "_check_tables", "_check_several"  # names of this visitor's
-# While a file travels, the answer about the table before is pale, and a word says so. Of pages with an
-# uploader alone: the browser asks :has() anew whenever anything changes in the page.
-UPLOADING = """<style>
-[data-testid=stMain]:has([class*=st-key-check_] [data-testid=stFileChipIconSpinner]) {
-  & :is(.stMarkdown, .stMetric, .stVegaLiteChart, [data-testid=stBidiComponentIsolated]) { opacity: 0.33; }
-  & [data-testid=stFileChips]::after { content: "Uploading: what is pale is of the table before"; }
-}
-</style>"""
 # Uploaders of queries and keys: option, label, help.
 VECTORS = (
     (
@@ -103,7 +96,7 @@ def upload_table(
     """
     upload, choice, second = place.columns([3, 2, 3])
     key = uploader_key("check_file")
-    place.html(UPLOADING)
+    pale_while_uploading()
     uploaders.draw(
         upload,
         "Upload your table (.npy or .safetensors)",
@@ -145,7 +138,7 @@ def upload_vectors(
 
     mark, refused: as for a table. uploaded: the names of what was read.
     """
-    place.html(UPLOADING)
+    pale_while_uploading()
     columns = place.columns(2)
     for column, (option, label, help) in zip(columns, VECTORS[: len(uploaded) + 1], strict=False):
         key = uploader_key(f"check_{option}")
@@ -180,7 +173,7 @@ def upload_next(
     """Draw the uploader of the next of several arrays: option, label and help of each."""
     option, label, help = arrays[len(uploaded) % len(arrays)]
     key = uploader_key(f"check_{option}")
-    place.html(UPLOADING)
+    pale_while_uploading()
     uploaders.draw(
         place, label, key=key, help=help, on_change=take_array, args=(change, key, mark, option)
     )

@@ -28,6 +28,10 @@ _larger_type = st.components.v2.component(
     "posenc_larger_type", css=_read("larger_type.css"), isolate_styles=False
 )
 
+_uploading = st.components.v2.component(
+    "posenc_uploading", css=_read("uploading.css"), isolate_styles=False
+)
+
 
 def keep_one_step_per_page(query: str | None, page: str) -> None:
     """Let a change of the address replace a page's step in the browser's history.
@@ -49,3 +53,8 @@ def copy_link() -> None:
 def larger_type() -> None:
     """Enlarge all type, for a projector."""
     _larger_type(key="larger_type")
+
+
+def pale_while_uploading() -> None:
+    """Draw what is shown of the file before pale while the next one travels, on a page with an uploader."""
+    _uploading(key="uploading")
