@@ -43,8 +43,8 @@ GUIDE = (
     "ignored instructions stand beside each length."
 )
 DEFINITION = Definition(
-    r"r_i \in \Big[\,1 + \#\{j : j \text{ clearly better than } i\},\; "
-    r"n - \#\{j : j \text{ clearly worse than } i\}\,\Big]",
+    r"1 + b_i \le r_i \le n - w_i",
+    "Of n schemes, b are clearly better and w clearly worse than scheme i. "
     "A scheme is clearly better where the mean difference within pairs of trials has p <= 0.05 (Student's "
     "t), after the correction of Holm 1979 for all pairs of schemes in all columns of a task.",
     (ranks, holm),
