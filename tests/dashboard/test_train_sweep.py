@@ -87,11 +87,11 @@ def test_button_takes_the_rates_of_the_protocol_and_one_rate_again() -> None:
         )
 
     first = button(Options())
-    assert first.label == "Sweep the 5 rates of the protocol"
+    assert first.label == "Sweep 5 rates"
     changed: Any = first.changes
     assert changed == {"run_rates": protocol_rates()}
     back = button(replace(Options(), **changed))
-    assert back.label == "One learning rate"
+    assert back.label == "One rate"
     assert back.changes == {"run_rates": (0.002,)}
     shown = page(SETTING, SMALL)
     controls = [n for b in shown.all_blocks if isinstance(b, Controls) for n in b.names]

@@ -82,13 +82,12 @@ def page(setting: Setting, options: Options) -> Page:
         Row(_presets(setting, options)),
         Controls(("task", "run_length")),
         Controls(("steps", "width", "seeds")),
-        Controls(("run_rates",)),
-        *_sweep(options),
-        Controls(("layers", "run_heads")),
         *_width(options.width, fitting),
-        *_own_text(fitting),
         *said,
         *([Live("start_training", start)] if planned else []),
+        Controls(("run_rates", "layers", "run_heads")),
+        Row([_sweep(options)]),
+        *_own_text(fitting),
     )
     picture = _result(finished, len(planned)) if finished else _example(setting.schemes)
     return Page(
@@ -134,13 +133,13 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
     ]
 
 
-def _sweep(options: Options) -> list[Block]:
+def _sweep(options: Options) -> Block:
     """Return the button that takes the rates of the protocol, or one rate again."""
     swept = protocol_rates()
-    label = f"Sweep the {len(swept)} rates of the protocol"
+    label = f"Sweep {len(swept)} rates"
     if options.run_rates == swept:
-        swept, label = Options().run_rates, "One learning rate"
-    return [Row([Button("sweep_rates", label, {"run_rates": swept})])]
+        swept, label = Options().run_rates, "One rate"
+    return Button("sweep_rates", label, {"run_rates": swept})
 
 
 def _measured(preset: Preset) -> str:
