@@ -212,7 +212,7 @@ def by_length(
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a chart draws beside its lines. dots: columns of the frame, one of each trial."""
+    """Marks that a chart draws beside its lines. dots: columns of the frame, one of each trial."""
 
     bands: bool
     chance: bool

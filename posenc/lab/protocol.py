@@ -75,19 +75,15 @@ class Protocol:
             raise ConfigError(f"The protocol has the parts {names}, got {quoted(name)}.")
         return self.parts[name]
 
-    def sweep_runs(self, name: str, only: str | None = None) -> list[Specification]:
-        """Return the runs of a part's own sweep, none if it takes the rates of another part.
-
-        only: the kind of the one scheme whose runs are wanted, default of all.
-        """
+    def sweep_runs(self, name: str) -> list[Specification]:
+        """Return the runs of a part's own sweep, none if it takes the rates of another part."""
         part = self.part(name)
-        kinds = part.schemes if only is None else (only,)
-        return [run for kind in kinds for run in _sweep_runs(part, kind)]
+        return [run for kind in part.schemes for run in _sweep_runs(part, kind)]
 
     def runs(self, name: str, store: Store, only: str | None = None) -> list[Specification]:
         """Return the runs of a part whose sweeps are in the store; the others come when those are.
 
-        only: see `sweep_runs`.
+        only: the kind of the one scheme whose runs are wanted, default of all.
         """
         part = self.part(name)
         found = []

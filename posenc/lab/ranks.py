@@ -46,7 +46,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """What schemes are ranked by: a part of the protocol at a length or at another measure.
+    """A measure by which schemes are ranked: a part of the protocol at a length or at another measure.
 
     measure: "1,024 tokens". times: the length over that of training, None where x is no length.
     trials: how many each scheme shall have. loss: whether a lower value is better.

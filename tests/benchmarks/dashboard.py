@@ -81,7 +81,7 @@ WATCH = """() => {
 
 @dataclass(frozen=True)
 class Press:
-    """What a key press took: milliseconds to the last paint and of two processors, and bytes."""
+    """The cost of a key press: milliseconds to the last paint and of two processors, and bytes."""
 
     painted: float
     page: float
