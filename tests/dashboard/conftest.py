@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import cache, training_time, visitor_files
+from dashboard import cache, runs, training_time, visitor_files
 from dashboard.visitor_files import UploadCache
 from posenc.checkpoints import PositionTable
+from posenc.lab import Store
 from posenc.lab.run_once import Speed
 from tests.dashboard.page_queue import SPEED, empty_page_caches, page_jobs
 
@@ -54,4 +55,14 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> UploadCache[PositionTable]:
 def job_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder of jobs, which every page uses and no process works on."""
     yield page_jobs(tmp_path, monkeypatch, SPEED)
+    empty_page_caches()
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store of this test alone, and nothing that ships."""
+    monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
+    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
+    empty_page_caches()
+    yield Store(tmp_path / "own")
     empty_page_caches()

@@ -1,6 +1,6 @@
 """Extrapolation by protocol: ranks of all schemes by task, what is missing, and what a paper needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,6 @@ trials = [[0, 0]]
 """
 # Losses at 16 tokens and past it: apart by far more than trials differ.
 LOSSES = {"rope": (1.0, 3.0), "alibi": (1.5, 1.6), "none": (2.0, 2.5)}
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store of this test alone, and nothing that ships."""
-    monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
-    empty_page_caches()
-    yield Store(tmp_path / "own")
-    empty_page_caches()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -52,16 +51,6 @@ LOSSES: dict[tuple[str, str], tuple[dict[int, float], ...]] = {
     ("learned", TRAINED): ({32: 1.7, 64: 1.6}, {32: 1.7, 64: 1.8}),
     ("learned", CLAMPED): ({128: 3.0, 256: 3.0}, {128: 3.2, 256: 3.4}),
 }  # fmt: skip
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store of this test alone, and nothing that ships."""
-    monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
-    empty_page_caches()
-    yield Store(tmp_path / "own")
-    empty_page_caches()
 
 
 def measured(

@@ -1,6 +1,5 @@
 """Extrapolation with several learning rates: each scheme at its best, every trial a dot."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,16 +53,6 @@ scheme_rates = [1.0]
 share = 0.5
 trials = [[0, 0]]
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store of this test alone, and nothing that ships."""
-    monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
-    empty_page_caches()
-    yield Store(tmp_path / "own")
-    empty_page_caches()
 
 
 @pytest.fixture

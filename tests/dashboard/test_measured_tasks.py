@@ -1,12 +1,9 @@
 """Extrapolation with runs of tasks that have answers: flip-flop, indexing, and recall by depth."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from dashboard import runs
 from dashboard.blocks import Chart, Findings, Page
 from dashboard.pages.extrapolation.page import Options, page
 from dashboard.pages.train.plan import Options as TrainOptions
@@ -20,22 +17,11 @@ from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import comparison
 from posenc.lab.tasks import TASKS, FlipFlop
 from tests.dashboard.called_pages import block_of, data, texts
-from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import as_read
 from tests.lab.small_runs import CORPUS, small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 MEASURED = "measured"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store of this test alone, and nothing that ships."""
-    monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
-    empty_page_caches()
-    yield Store(tmp_path / "own")
-    empty_page_caches()
 
 
 def add(store: Store, specification: Specification, *scores: Score) -> None:
