@@ -1,11 +1,15 @@
 """A paragraph on how the runs of a protocol were made, ready to paste under a table of them."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from posenc.errors import RunError
 from posenc.lab.protocol import Part, Protocol
+from posenc.lab.protocol_record import loss_in_training
 from posenc.lab.runs import Run, Store
-from posenc.lab.specification import FineTuning
+from posenc.lab.specification import FineTuning, Specification
+from posenc.lab.statistics import GridDeviation, grid_deviation
 from posenc.lab.tasks import Language
 from posenc.lab.train import BETAS, CLIP, LAST_RATE, WARM_UP
 from posenc.text import count_of
@@ -38,9 +42,38 @@ def methods(protocol: Protocol, name: str, store: Store) -> str:
         f"{len(runs)} of {count_of(len(protocol.planned(name)), 'run')} are made"
         f"{_stopped(runs)}, with {' and '.join(sorted({_versions(run) for run in runs}))} in "
         f"{count_of(first.threads, 'thread')} of {'a CPU' if first.device == 'cpu' else first.device}.",
+        _spread(grid_deviations(protocol, name, store)),
         f"The protocol of this part, {name} {part.digest}, was written before the runs.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def grid_deviations(protocol: Protocol, name: str, store: Store) -> dict[str, GridDeviation]:
+    """Return the spread of the loss that chooses rates by label of a scheme.
+
+    Empty of schemes whose stored runs, with those of the part that this is like, are no whole grid of seeds
+    of the weights and of the order of the data.
+    """
+    part, found = protocol.part(name), dict[str, GridDeviation]()
+    seeds = {trial.seed for trial in part.trials}, {trial.data_seed for trial in part.trials}
+    if len(part.varied) > 1 or min(map(len, seeds)) < 2:
+        return found
+    grid = set(itertools.product(*seeds))
+    for kind in part.schemes:
+        own, others = (protocol.runs(each, store, kind) for each in (name, part.like))
+        alike = {_without_trial(spec) for spec in own}
+        losses = dict[tuple[int, int], float]()
+        for spec in (*own, *(spec for spec in others if _without_trial(spec) in alike)):
+            run, pair = store.find(spec.run_id), (spec.trial.seed, spec.trial.data_seed)
+            if run is not None and run.stopped is None and pair in grid:
+                losses[pair] = loss_in_training(run)
+        if len(losses) == len(grid):
+            found[own[0].scheme.label] = grid_deviation(losses)
+    return found
+
+
+def _without_trial(specification: Specification) -> Specification:
+    return replace(specification, seed=0, data_seed=None)
 
 
 def _data(runs: Sequence[Run]) -> str:
@@ -99,6 +132,20 @@ def _rates(source: Part, runs: Sequence[Run]) -> str:
 def _stopped(runs: Sequence[Run]) -> str:
     stopped = sum(run.stopped is not None for run in runs)
     return f", {stopped} of which stopped early," if stopped else ""
+
+
+def _spread(deviations: Mapping[str, GridDeviation]) -> str:
+    """Return what the seeds of the weights and of the data add to the loss, "" where it is not known."""
+    if not deviations:
+        return ""
+    each = "; ".join(
+        f"{label} {found.weights:.3f}, {found.data:.3f} and {found.together:.3f}"
+        for label, found in deviations.items()
+    )
+    return (
+        "Over the grid of seeds, the loss by which rates are chosen has these standard deviations, by the "
+        f"weights, by the order of the data, and by the two together: {each}."
+    )
 
 
 def _versions(run: Run) -> str:

@@ -8,7 +8,7 @@ three, Student's in 95% for both.
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.special import nctdtrinc, stdtr, stdtrit
@@ -65,3 +65,41 @@ def detectable(deviation: float, pairs: int, tests: int = 1) -> float:
     critical = float(stdtrit(pairs - 1, 1 - level / 2))
     # The other tail of a noncentral t at this distance is below 1e-6.
     return float(nctdtrinc(pairs - 1, 1 - POWER, critical)) * deviation / math.sqrt(pairs)
+
+
+@dataclass(frozen=True)
+class GridDeviation:
+    """Standard deviations of a value over a grid of seeds of the weights and of the order of the data.
+
+    together: what the two add besides: the deviation that is neither's alone.
+    """
+
+    weights: float
+    data: float
+    together: float
+
+
+def grid_deviation(values: Mapping[tuple[int, int], float]) -> GridDeviation:
+    """Return how much of the spread is due to the weights and how much to the order of the data.
+
+    values: by (seed of the weights, seed of the data), each of at least two with each of at least two.
+    Estimated by a two-way analysis of variance with one value per cell and random effects, from expected
+    mean squares (Searle, Casella and McCulloch 1992, Variance Components, chapter 4). A variance that comes
+    out below 0 is 0.
+    """
+    rows, columns = sorted({row for row, _ in values}), sorted({column for _, column in values})
+    if len(rows) < 2 or len(columns) < 2 or len(values) != len(rows) * len(columns):
+        raise ValueError("A grid has every pair of two or more seeds of each kind.")
+    mean = statistics.fmean(values.values())
+    of_row = {row: statistics.fmean(values[row, column] for column in columns) for row in rows}
+    of_column = {
+        column: statistics.fmean(values[row, column] for row in rows) for column in columns
+    }
+    rest = [
+        value - of_row[row] - of_column[column] + mean for (row, column), value in values.items()
+    ]
+    together = sum(each * each for each in rest) / ((len(rows) - 1) * (len(columns) - 1))
+    # The spread of the means has the rest's variance, divided by how many values each is the mean of.
+    weights = statistics.variance(of_row.values()) - together / len(columns)
+    data = statistics.variance(of_column.values()) - together / len(rows)
+    return GridDeviation(*(math.sqrt(max(0.0, each)) for each in (weights, data, together)))

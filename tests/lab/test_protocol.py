@@ -14,11 +14,12 @@ from posenc.errors import ConfigError, RunError
 from posenc.lab import Store, specifications
 from posenc.lab.context_gain import context_losses
 from posenc.lab.corpus import from_text
-from posenc.lab.methods import methods
+from posenc.lab.methods import grid_deviations, methods
 from posenc.lab.protocol import SHIPPED, Protocol, read_protocol
 from posenc.lab.protocol_record import RECORD, Rates, Recorded, rates_of, record_csv
 from posenc.lab.run_once import run_once
 from posenc.lab.specification import Specification, Trial
+from posenc.lab.statistics import grid_deviation
 from tests.lab.small_runs import sentences
 
 SMALL = """
@@ -176,6 +177,41 @@ def test_the_paragraph_on_methods_names_what_decided_the_runs(protocol: Protocol
         from_text("text.txt", sentences()).sha256[:12],
     ):  # fmt: skip
         assert part in text
+
+
+def test_the_paragraph_says_what_weights_and_data_each_add_once_the_grid_of_seeds_is_whole() -> (
+    None
+):
+    Path("grid.toml").write_text(
+        SMALL
+        + """
+[parts.grid]
+title = "Weights and order of data apart"
+like = "text"
+schemes = ["rope"]
+trials = [[0, 1], [1, 0]]
+"""
+    )
+    protocol, store = read_protocol("grid.toml"), Store()
+    for specification in sweep_of_rope(protocol):
+        make(specification, store)
+    *first, last = protocol.runs("grid", store) + protocol.runs("text", store, "rope")
+    for specification in first:
+        make(specification, store)
+    assert grid_deviations(protocol, "grid", store) == {}
+    assert "standard deviations" not in methods(protocol, "grid", store)
+    make(last, store)
+    losses = {
+        (run.specification.trial.seed, run.specification.trial.data_seed): next(
+            score.value for score in run.scores if (score.measure, score.x) == ("context", 16)
+        )
+        for run in map(store.read, [spec.run_id for spec in (*first, last)])
+    }
+    expected = grid_deviation({pair: losses[pair] for pair in itertools.product((0, 1), (0, 1))})
+    assert grid_deviations(protocol, "grid", store) == {"RoPE": expected}
+    assert grid_deviations(protocol, "text", store) == {}
+    said = f"RoPE {expected.weights:.3f}, {expected.data:.3f} and {expected.together:.3f}."
+    assert said in methods(protocol, "grid", store)
 
 
 def test_the_command_makes_the_runs_in_slices_and_lists_what_is_left() -> None:

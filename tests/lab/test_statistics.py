@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from posenc.lab.statistics import detectable, holm, paired_mean
+from posenc.lab.statistics import detectable, grid_deviation, holm, paired_mean
 
 GAPS = [-0.02, 0.01, 0.05, 0.03, 0.02]
 
@@ -72,3 +72,36 @@ def test_student_s_interval_holds_the_mean_where_a_bootstrap_of_few_pairs_does_n
         boot.append(low <= 0 <= high)
     assert np.mean(student) == pytest.approx(0.95, abs=0.021)
     assert np.mean(boot) == pytest.approx(0.84, abs=0.035)
+
+
+def test_a_grid_without_interaction_has_the_deviation_of_its_rows_and_of_its_columns() -> None:
+    """By hand: rows 0, 2, 4 (deviation 2), columns 0, 1, 2 (deviation 1), and nothing else."""
+    found = grid_deviation(
+        {(row, column): 2 * row + column for row in range(3) for column in range(3)}
+    )
+    assert (found.weights, found.data, found.together) == pytest.approx((2, 1, 0), abs=1e-12)
+
+
+def test_a_grid_of_interaction_alone_has_no_other_deviation() -> None:
+    """By hand: +1 and -1 in turn: rows and columns all have the mean 0; the rest's square sum 4 over 1."""
+    found = grid_deviation({(0, 0): 1, (0, 1): -1, (1, 0): -1, (1, 1): 1})
+    assert (found.weights, found.data, found.together) == pytest.approx((0, 0, 2))
+
+
+def test_deviations_of_many_simulated_grids_are_those_that_were_drawn() -> None:
+    draw = np.random.default_rng(0)
+    drawn = (0.03, 0.01, 0.02)
+    squares = np.zeros(3)
+    for _ in range(400):
+        rows, columns = draw.normal(0, drawn[0], (6, 1)), draw.normal(0, drawn[1], (1, 8))
+        grid = rows + columns + draw.normal(0, drawn[2], (6, 8))
+        found = grid_deviation({(3 * i, 5 * j): grid[i, j] for i in range(6) for j in range(8)})
+        squares += np.square([found.weights, found.data, found.together])
+    # The variance of a row's effect over 6 rows spreads by 63%: by 3% over 400 grids.
+    assert squares / 400 == pytest.approx(np.square(drawn), rel=0.15)
+
+
+@pytest.mark.parametrize("cells", [[(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 0)], []])
+def test_a_grid_with_a_gap_or_one_row_is_refused(cells: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="every pair"):
+        grid_deviation(dict.fromkeys(cells, 1.0))
