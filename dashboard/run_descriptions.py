@@ -4,13 +4,16 @@ from collections.abc import Collection
 
 from dashboard import runs
 from dashboard.cache import cached_for
+from dashboard.text import with_ids
+from dashboard.visitor_files import cached_tables
 from posenc.checkpoints.sources import TRAINED
+from posenc.errors import CheckpointError
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Language
 from posenc.text import count_of
 
 TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
-_DIGITS = 6  # of an id, after equal names
+GONE = "Not on this server"
 
 
 def title(specification: Specification) -> str:
@@ -60,23 +63,28 @@ def table_description(source: str) -> str:
     return "".join(texts)
 
 
-@cached_for(runs.RETRY_SECONDS)
 def table_names(sources: tuple[str, ...]) -> dict[str, str]:
     """Return the names of learned tables on screen; equal ones end with the beginning of their id."""
-    names = {source: TABLES.get(source) or _table_name(source) for source in sources}
-    shown = [*names.values()]
-    return {
-        source: f"{name}, {source.partition('-')[2][:_DIGITS]}" if shown.count(name) > 1 else name
-        for source, name in names.items()
-    }
+    return with_ids({source: table_name(source) for source in sources})
 
 
-def _table_name(source: str) -> str:
+def table_name(source: str) -> str:
+    """Return the name of a learned table on screen: an upload has that of its file."""
     kind, _, run_id = source.partition("-")
+    if kind == "run":
+        return _name_of_run(run_id)
     if kind == "table":
-        return "Uploaded"
+        try:
+            return cached_tables.get(source).file_name or "Uploaded"
+        except CheckpointError:
+            return GONE
+    return TABLES[source]
+
+
+@cached_for(runs.RETRY_SECONDS)
+def _name_of_run(run_id: str) -> str:
     for info in runs.read_infos([run_id]):
         specification = info.specification
         size = f"{specification.train_length:,} rows, width {specification.model.width:,}"
         return f"Of {size}, seed {specification.seed}"
-    return "Not on this server"
+    return GONE

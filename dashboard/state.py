@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
+from dashboard import run_descriptions
 from dashboard.sentence_rule import Sentence, cut
 from dashboard.settings import Setting, record, to_text
 from dashboard.settings.field_text import describe, quoted_text, read
@@ -244,9 +245,17 @@ def differences(b: Setting, a: Setting) -> list[tuple[str, str, str]]:
     """Return what differs between two settings: label, the text of B, that of A."""
     of_b, of_a = record(b), record(a)
     return [
-        (RULES[n].label.lower(), describe(RULES[n], of_b[n]), describe(RULES[n], of_a[n]))
+        (RULES[n].label.lower(), _described(n, of_b[n]), _described(n, of_a[n]))
         for n in differing(b, a)
     ]
+
+
+def _described(name: str, value: Any) -> str:
+    """Return a value as a sentence names it; an uploaded table has the name of its file."""
+    if name != "learned_source" or value in run_descriptions.TABLES:
+        return describe(RULES[name], value)
+    text = run_descriptions.table_name(value)
+    return text if value.startswith("table-") else f"{text[0].lower()}{text[1:]}"
 
 
 def differing(b: Setting, a: Setting) -> list[str]:

@@ -1,7 +1,7 @@
 """Text on pages: numbers and lists in words, and text of visitors and files, never read as formatting."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from posenc.claims.claim import figure
 from posenc.text import significant
@@ -9,6 +9,7 @@ from posenc.text import significant
 # GitHub's Markdown makes links of bare addresses after it has taken the backslashes away: an invisible
 # joiner inside each keeps it text.
 _ADDRESS = re.compile(r"(?<=:/)(?=/)|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
+ID_DIGITS = 6  # of an id, after equal names
 JOINER = "\u2060"
 # What turns a line round or cannot be seen: told as an escape, so that a name is what it looks like.
 _UNSEEN = re.compile(
@@ -51,6 +52,16 @@ def number(value: float, digits: int = 3) -> str:
         return "0"
     text = figure(value) if abs(value) < 10.0**-digits else significant(value, digits)
     return text.replace(" ", "\N{NO-BREAK SPACE}")  # no line ends inside a number
+
+
+def with_ids(names: Mapping[str, str]) -> dict[str, str]:
+    """Return names by key, such as table-12ab...; equal ones end with the beginning of their id."""
+    shown = [*names.values()]
+    ids = {key: key.partition("-")[2][:ID_DIGITS] for key in names}
+    return {
+        key: f"{name}, {ids[key]}" if ids[key] and shown.count(name) > 1 else name
+        for key, name in names.items()
+    }
 
 
 def word_labels(words: tuple[str, ...]) -> list[str]:

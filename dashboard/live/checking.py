@@ -14,7 +14,7 @@ from dashboard import controls, session
 from dashboard.components.browser import pale_while_uploading
 from dashboard.live.taking import Change, Kept, draw_refusal, take, uploader_key
 from dashboard.server import uploaders
-from dashboard.text import plain
+from dashboard.text import plain, with_ids
 from dashboard.visitor_files import (
     MAX_NUMBERS,
     UploadedNumbers,
@@ -127,7 +127,7 @@ def upload_table(
     if refused:
         draw_refusal(place)
     own = [name for name in st.session_state.get(UPLOADED, ()) if name in cached_numbers]
-    offered = [*dict.fromkeys((*examples, *own, table))]
+    offered = with_ids({name: _label(name, examples) for name in (*examples, *own, table)})
     controls.control(choice, "table", table, offered=offered)
 
 
@@ -282,6 +282,16 @@ def _tensors(content: bytes) -> list[str]:
     return sorted(names, key=lambda name: not any(word in name.lower() for word in words))[
         :MOST_OFFERED
     ]
+
+
+def _label(table: str, examples: Sequence[str]) -> str:
+    """Return what the list calls a table: an example by itself, an upload by its file."""
+    if table in examples:
+        return table
+    try:
+        return cached_numbers.get(table).source
+    except CheckpointError:
+        return "Not on this server"
 
 
 def _cosines(table: str, examples: Sequence[str]) -> UploadedNumbers | None:

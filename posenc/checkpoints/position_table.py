@@ -36,7 +36,8 @@ class PositionTable:
     """A table read from a file; row p of `table` is position p.
 
     first_row: number of rows before position 0, which `table` leaves out. sha256: of the whole tensor's
-    bytes as stored. notes: how it was read and what is unusual, a sentence each.
+    bytes as stored. notes: how it was read and what is unusual, a sentence each. file_name: "" where the
+    file has no name.
     """
 
     table: Float[Tensor, "n d"]  # float32
@@ -47,6 +48,7 @@ class PositionTable:
     source_dtype: str
     sha256: str
     trained: bool  # False where the rows are a formula's or all alike
+    file_name: str = ""
 
 
 def read_position_table(
@@ -91,11 +93,10 @@ def read_position_table(
     kind = "sinusoidal table" if sinusoidal else "table" if constant else "trained table"
     where = f", rows {begin} to {rows - 1} of {rows}" if begin else ""
     if file_name is None:
-        file_name = "a file without a name"
-        if isinstance(source, str | os.PathLike):
-            file_name = PurePath(source).name
+        file_name = PurePath(source).name if isinstance(source, str | os.PathLike) else ""
+    file_name = printable_name(file_name) if file_name else ""
     provenance = (
-        f"{kind} {len(table)}x{width} from {printable_name(file_name)}, "
+        f"{kind} {len(table)}x{width} from {file_name or 'a file without a name'}, "
         f"{printable_name(candidate.name)}{where}"
     )
     return PositionTable(
@@ -107,6 +108,7 @@ def read_position_table(
         read.source_dtype,
         read.sha256,
         trained=not (sinusoidal or constant),
+        file_name=file_name,
     )
 
 

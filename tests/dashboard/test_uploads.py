@@ -11,7 +11,7 @@ from safetensors.numpy import save
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.testing.v1 import AppTest
 
-from dashboard import limits
+from dashboard import limits, run_descriptions, state
 from dashboard.server import upload_limit, uploaders
 from dashboard.settings import Setting
 from dashboard.visitor_files import UploadCache, cache_table
@@ -221,6 +221,18 @@ def test_uploaded_table_is_named_by_its_content(rows: np.ndarray) -> None:
     names = [hold_rows(table) for table in (rows, rows.copy(), rows + 1)]
     assert names[0] == names[1] != names[2]
     np.testing.assert_array_equal(named_table(names[0]).table.numpy(), rows)  # as it was put in
+
+
+def test_a_and_b_and_the_menu_name_an_uploaded_table_by_its_file(rows: np.ndarray) -> None:
+    names = [hold_rows(table, "mine.safetensors") for table in (rows, rows + 1)]
+    b, pinned = Setting(learned_source=names[0]), Setting(learned_source=MISSING)
+    assert state.names(b, Setting())["B"] == "B: learned table mine.safetensors"
+    assert state.names(b, pinned)["A"] == "A: learned table Not on this server"
+    told_apart = [f"mine.safetensors, {name[6:12]}" for name in names]  # by their contents
+    assert [*run_descriptions.table_names((*names, "random")).values()] == [
+        *told_apart,
+        "Random start",
+    ]
 
 
 def test_table_of_an_own_run_is_offered_and_drawn(

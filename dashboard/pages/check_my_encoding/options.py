@@ -38,8 +38,7 @@ class Options(UploadOptions):
         pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS_NAME)),
         in_words=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
         label="Try an example",
-        help="The broken ones stand first. Examples have the sidebar's sizes. Your uploads are listed as "
-        "array-...",
+        help="The broken ones stand first. Examples have the sidebar's sizes. Your uploads come last.",
     ).field(next(iter(EXAMPLES)))
     vectors: str = upload_field("Queries and keys")
     rotated: str = upload_field("Rotated queries and keys")
