@@ -54,6 +54,11 @@ def number(value: float, digits: int = 3) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}")  # no line ends inside a number
 
 
+def unbroken(text: str) -> str:
+    """Return a sentence with powers of ten that no line ends inside of, such as 2.1 × 10⁻¹⁶."""
+    return text.replace(" × 10", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10")
+
+
 def with_ids(names: Mapping[str, str]) -> dict[str, str]:
     """Return names by key, such as table-12ab...; equal ones end with the beginning of their id."""
     shown = [*names.values()]

@@ -203,6 +203,7 @@ _PROJECTOR = {
     "text": {"fontSize": 18},
 }
 _OWN_SIZES = ("fontSize", "labelFontSize", "rowPadding", "labelLimit")
+_TEXT_GROWS = 18 / 12  # names at the ends of lines
 STAGE_CELL = 290  # CSS pixels: four stand in a line of a projector, 1,280 wide
 _STAGE_AREA = 225  # of the plot in such a cell, beside its axis
 _TALLER = 50  # pixels: what larger text takes of the height of a plot
@@ -240,12 +241,28 @@ def for_projector(spec: Spec, stage: int = 0) -> Spec:
     larger: Spec = _without(spec, _OWN_SIZES)
     if stage:
         larger["height"] = stage
+        larger["layer"] = [_closer(layer, spec["height"], stage) for layer in larger["layer"]]
     elif spec.get("autosize") != "pad":
         larger["height"] += _TALLER
     else:  # text stands outside of the area, and axes keep one unit
         scale = _STAGE_AREA / spec["width"]
         larger |= {"width": _STAGE_AREA, "height": round(scale * spec["height"])}
     return larger | {"config": _PROJECTOR}
+
+
+def _closer(layer: Spec, height: int, stage: int) -> Spec:
+    """Return a layer of names at the ends of lines with less room between them; another as it is.
+
+    The room is a share of the plot, which grows more than the text. height: of the chart as a whole, half
+    of which are its legend and axis, before it had that of the stage.
+    """
+    if layer["encoding"].get("y", {}).get("field") != "label_y":
+        return layer
+    share = min(1, _TEXT_GROWS * (height / 2) / (stage - height / 2))
+    nearer = {"calculate": f"datum.y + {share:.3f} * (datum.label_y - datum.y)", "as": "near_y"}
+    y = layer["encoding"]["y"] | {"field": "near_y"}
+    encoding = layer["encoding"] | {"y": y}
+    return layer | {"transform": [*layer.get("transform", ()), nearer], "encoding": encoding}
 
 
 def _without(node: Any, keys: tuple[str, ...]) -> Any:

@@ -69,7 +69,7 @@ class Setting:
         low=2.0,
         high=limits.MAX_BASE,
         label="Base",
-        help="Sets how slowly the slowest pair rotates.",
+        help="Sets how slowly the slowest pair rotates. Learned and ALiBi have no pairs, so no base.",
     ).field(10000.0)
     length: int = fields.IntRange(
         low=2,

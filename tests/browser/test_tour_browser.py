@@ -1,5 +1,6 @@
 """Every page in a real browser: drawn whole, on every screen, in both themes, for every reader."""
 
+import io
 import re
 from itertools import product
 from pathlib import Path
@@ -169,6 +170,17 @@ def test_page_opened_by_its_link_fits_every_screen(visitor: Visit, path: str, wi
     page = visitor(**WINDOWS[window]).open(path)
     assert page.evaluate(CUT) == []
     assert barriers(page) == []
+
+
+def test_formula_is_drawn_whole_up_to_the_raised_letters_of_its_first_line(visitor: Visit) -> None:
+    page = visitor().open("inside_model")
+    click(page, page.get_by_role("button", name="Definition"))
+    formula = page.locator(".katex-display").last
+    formula.scroll_into_view_if_needed()
+    ink = np.asarray(Image.open(io.BytesIO(formula.screenshot())).convert("L"), int)
+    rows = np.ptp(ink, axis=1) > 100  # of pixels, those with letters
+    assert rows.any()
+    assert not rows[:3].any()  # a letter that reaches the edge is cut
 
 
 @pytest.mark.parametrize(("width", "named"), [(1440, 1), (390, 0)], ids=["desk", "phone"])

@@ -61,7 +61,8 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
         precision="float16", own=(("rope.layout", "half"), ("sinusoidal.layout", "half")),
     )  # fmt: skip
     shown = page(setting, Options())
-    found = {name: as_read(drawer.title) for name, drawer in lines(shown).items()}
+    titles = {name: as_read(drawer.title) for name, drawer in lines(shown).items()}
+    found = {name: title.replace("\u00a0", " ") for name, title in titles.items()}
     assert [*found] == by_rank(CLAIMS, setting)
     verdicts = {name: claim.test(setting.sizes) for name, claim in CLAIMS.items()}
     numbers = {row["id"]: row for row in data_of(shown, "Claims").to_dict("records")}
@@ -155,6 +156,18 @@ def test_claim_that_is_opened_on_the_page_sends_its_evidence_and_no_other() -> N
     assert [code.value.split("(")[0] for code in at.main.code] == ["def slowest"]
 
 
+def test_link_to_a_claim_opens_its_line_until_it_is_closed() -> None:
+    at = drawn(visit("claims", {"claim": "linear_map"}))
+    assert [code.value.split("(")[0] for code in at.main.code] == ["def linear_map"]
+    proof = next(one.value for one in at.markdown if one.value.startswith("For each offset k"))
+    assert "\u00a0×\u00a010" in proof  # no line ends inside a number
+    assert " ×" not in proof
+    closed = lines(page(Setting(), Options()))["linear_map"]
+    assert not closed.opened
+    linked = lines(page(Setting(), Options(claim="linear_map")))["linear_map"]
+    assert linked.changes == ({"claim": "linear_map"}, {"claim": "none"})
+
+
 def test_opened_two_right_draws_its_attention_weights() -> None:
     (row,) = [block for block in opened("two_right") if isinstance(block, Matrices)]
     found = {panel.title: panel.values.dense() for panel in row.panels}
@@ -184,3 +197,4 @@ def test_claim_of_a_linear_map_and_relative_offsets_lead_to_each_other() -> None
     assert link.page == "claims"
     shown = lines(page(Setting(), Options(**link.changes)))
     assert {"linear_map", "offset_only"} <= {*shown}
+    assert [name for name, line in shown.items() if line.opened] == ["linear_map"]  # the proof

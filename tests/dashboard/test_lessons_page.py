@@ -160,6 +160,7 @@ def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
     (frame,) = [chart.drawn for chart in charts(at)]
     shown = frame[frame["y"].notna()]
     assert shown["x"].max() == 128 < frame["x"].max()
+    assert frame["cut"].isna().all()  # a line of a cut text would look like an answer
     for kind in KINDS[:4]:
         trained = {x: loss for x, loss in LOSS[kind].items() if x <= 128}
         rows = of(shown, kind)
@@ -171,6 +172,7 @@ def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
     at = step(5, guess="shown")
     assert at.headline.startswith("The loss of ALiBi rises least. Change")
     assert charts(at)[0].drawn["y"].notna().sum() > len(shown)
+    assert charts(at)[0].drawn["cut"].notna().any()
     assert linked(at) == ["extend_context"]
     assert onward(at).changes == {"open_answer": "5"}
     at = step(5, guess="shown", open_answer="5")

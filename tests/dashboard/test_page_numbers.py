@@ -135,7 +135,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert "ALiBi" in alone
     assert straight == "Yes for ALiBi."
     (link,) = [block for block in page.all_blocks if isinstance(block, Link)]
-    assert (link.page, link.changes) == ("claims", {"theme": "distance"})
+    assert (link.page, link.changes) == ("claims", {"theme": "distance", "claim": "linear_map"})
     (of_alibi,) = of(maps, "alibi")[["closed form", "fitted matrix"]].to_numpy()
     said = any("ALiBi: no vectors of positions." in text for text in texts(page))
     assert said == (not np.isnan(of_alibi).all())

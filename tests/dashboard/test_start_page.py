@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,6 +185,29 @@ def test_names_in_the_low_charts_of_start_stand_farther_apart(shown: Page) -> No
         assert len(right) == 3
         gaps = np.diff(right["label_y"]) / (frame["y"].max() - frame["y"].min())
         assert gaps.min() >= 0.17 - 1e-6 > LABEL_GAP
+
+
+def test_names_in_the_tall_charts_of_a_presented_start_stand_close_to_their_lines(
+    shown: Page,
+) -> None:
+    text, plot = 18, 315  # pixels, of 430
+    for key in ("start", "loss"):
+        one = chart(shown, key)
+        spec = theme.for_projector(one.spec, one.stage)
+        (near,) = {
+            each["calculate"]
+            for layer in spec["layer"]
+            for each in layer.get("transform", ())
+            if each.get("as") == "near_y"
+        }
+        rows = one.drawn[one.drawn["label_y"].notna()]
+        height, line = rows["label_y"], rows["y"]
+        places = eval(near, {"datum": SimpleNamespace(y=line, label_y=height)})
+        right = places[rows["x"] == one.drawn["x"].max()]
+        pixels = plot / (one.drawn["y"].max() - one.drawn["y"].min())
+        assert np.diff(sorted(right)).min() * pixels >= text
+        assert (places - line).abs().max() * pixels <= 1.5 * text
+        assert (height - line).abs().max() > 1.5 * (places - line).abs().max()
 
 
 def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:

@@ -29,7 +29,7 @@ from dashboard.pages.claims import data
 from dashboard.script import to_python, whole_script
 from dashboard.settings import Setting
 from dashboard.settings.labelled import LabelledChoice
-from dashboard.text import plain
+from dashboard.text import plain, unbroken
 from posenc import fields
 from posenc.claims import CLAIMS, THEMES, Claim, Status, Verdict, training
 from posenc.schemes.sizes import Sizes
@@ -68,7 +68,7 @@ DEFINITION = Definition(
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which claims the page shows."""
+    """Which claims the page shows, and which of them a link opens."""
 
     verdict: str = LabelledChoice(
         options=("all", *(outcome.option for outcome in data.OUTCOMES.values())),
@@ -78,6 +78,7 @@ class Options:
     theme: str = fields.Choice(
         options=("all", *THEMES), label="Theme", help="What a claim is about."
     ).field("all")
+    claim: str = fields.Choice(options=("none", *CLAIMS), label="Open claim").field("none")
 
 
 def page(setting: Setting, options: Options) -> Page:
@@ -127,12 +128,14 @@ def _line(claim: Claim, verdict: Verdict, setting: Setting, options: Options) ->
     title = f":material/{outcome.icon}: **{outcome.word}.** {plain(claim.sentence)}"
     if number is not None:
         name = number.name[0].upper() + number.name[1:]
-        title += f" {plain(name)}: **{plain(number.text)}**"
+        title += f" {plain(name)}: **{unbroken(plain(number.text))}**"
     return Drawer(
         f"claim_code_{claim.id}",
         title,
         lambda: _evidence(claim, verdict, claim.relevant(setting.sizes)),
         mark=outcome.word,
+        changes=({"claim": claim.id}, {"claim": "none"}) if options.claim == claim.id else None,
+        opened=options.claim == claim.id,
         shown=options.verdict in ("all", outcome.option) and options.theme in ("all", claim.theme),
     )
 
@@ -140,7 +143,7 @@ def _line(claim: Claim, verdict: Verdict, setting: Setting, options: Options) ->
 def _evidence(claim: Claim, verdict: Verdict, sizes: Sizes) -> list[Block]:
     """Return what was computed, the source, the numbers and the code of a claim."""
     blocks: list[Block] = [
-        Text(plain(verdict.sentence), both="evidence"),
+        Text(unbroken(plain(verdict.sentence)), both="evidence"),
         Text(f"Source: [{plain(claim.source)}]({claim.link})."),  # a caption dims links
     ]
     if claim.proof is not None and verdict.status is Status.THEOREM:

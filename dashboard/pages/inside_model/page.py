@@ -60,9 +60,9 @@ ADDED = (
 DEFINITION = Definition(
     r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "
     r"\|x\|\,\|y\|",
-    "$A_m$ and $B_m$ are the two rows of pair m in the query and the key projection of a head, $R_m$ its "
-    "rotation, s the softmax scale and a the attention factor. The norms of the rows are spectral. Some "
-    "angle of $R_m$ reaches the bound.",
+    "$x$ and $y$ are the layer's inputs of query and key, $A_m$ and $B_m$ the two rows of pair $m$ in the "
+    "query and the key projection of a head, $R_m$ is its rotation, $s$ the softmax scale and $a$ the "
+    "attention factor. The norms of the rows are spectral. Some angle of $R_m$ reaches the bound.",
     (pair_norms, pair_use, attention_use),
 )
 IMPORTS = """

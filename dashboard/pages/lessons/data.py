@@ -41,7 +41,7 @@ GUIDES = {
     "4": "A line is a head: what ALiBi adds to a logit at each distance, with the chosen head in colour. "
     f"The dot marks distance {FAR}.",
     "5": "A line is the loss of a small model by context length, the mean over seeds; lower is better. "
-    "The dashed line is the training length.",
+    "The dashed line is the training length; a thin line is the same model with its text cut to it.",
 }
 
 
@@ -187,7 +187,7 @@ def evaluate_longer(guess: str) -> Lesson:
             title,
             f"Four small models, {lengths}: whose loss rises least? Choose your guess to see the curves.",
             # Names stand at the heights of the ends.
-            frame=drawn.assign(y=drawn["y"].mask(past), label=None),
+            frame=drawn.assign(y=drawn["y"].mask(past), cut=math.nan, label=None),
         )
     holding = [label for label, result in results.items() if result.effect and result.effect.keeps]
     broken = [label for label, result in results.items() if result.effect is Effect.BREAKS]

@@ -295,7 +295,7 @@ def _card(
         Text(caption, "caption", help=said),
     ]
     if claim == LINEAR:
-        proof = {"theme": CLAIMS["linear_map"].theme}
+        proof = {"theme": CLAIMS["linear_map"].theme, "claim": "linear_map"}
         blocks.append(Link("claims", "The proof, in Claims", proof))
     return blocks
 

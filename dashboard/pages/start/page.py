@@ -186,7 +186,8 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             "heading",
             help="The models were trained beforehand; they do not follow the sliders. "
             f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
-            f"mean of {run_results.seeds(measured)}. The dashed line is their training length.",
+            f"mean of {run_results.seeds(measured)}. The dashed line is their training length. A thin line "
+            "is the same model with its text cut to that length.",
         ),
         Chart(
             key="loss",
