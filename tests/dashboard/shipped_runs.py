@@ -5,6 +5,13 @@ import statistics
 
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab import Run, Store
+from posenc.lab.summary import comparison
+
+CODE = "language-64-8c2dbbee"  # the protocol's table of losses by context
+RELATIVE = (
+    "language-64-9df31a1c"  # the older runs at one rate, which the relative schemes have alone
+)
+RECALL_TASK = "recall-32-d89b5de4"
 
 
 @functools.cache
@@ -15,16 +22,13 @@ def shipped_runs() -> tuple[Run, ...]:
     return runs
 
 
-def means(task: str, length: int, measure: str) -> dict[str, dict[int, float]]:
-    """Mean score by x of every scheme that was trained on a task at a length."""
+def means(name: str, measure: str) -> dict[str, dict[int, float]]:
+    """Mean score by x of every scheme as it was trained, of the comparison that has this name."""
     values: dict[str, dict[int, list[float]]] = {}
     for run in shipped_runs():
-        specification = run.specification
-        if (specification.task, specification.train_length) != (task, length):
-            continue
-        for score in run.scores:
+        for score in run.scores if comparison(run.specification) == name else ():
             if score.measure == measure and score.variant == "as trained":
-                by_x = values.setdefault(specification.scheme.kind, {})
+                by_x = values.setdefault(run.specification.scheme.kind, {})
                 by_x.setdefault(score.x, []).append(score.value)
     return {
         kind: {x: statistics.fmean(own) for x, own in by_x.items()} for kind, by_x in values.items()

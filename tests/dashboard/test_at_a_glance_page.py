@@ -16,7 +16,7 @@ from dashboard.settings import Setting
 from posenc.models import MODELS
 from posenc.schemes import SCHEMES
 from tests.dashboard.called_pages import data, texts
-from tests.dashboard.shipped_runs import means
+from tests.dashboard.shipped_runs import CODE, RECALL_TASK, RELATIVE, means
 
 
 def shown(**numbers: Any) -> Page:
@@ -89,21 +89,21 @@ def test_loss_past_training_is_that_of_the_shipped_runs() -> None:
     at = shown()
     facts = facts_of(at)
     measured = facts["loss past training"]
-    assert measured["Learned"] == "ends at 128 tokens"
-    losses = means("language", 128, "context")
+    assert measured["Learned"] == "ends at 64 tokens"
+    losses = means(CODE, "context")
     for kind, word in (("sinusoidal", "breaks"), ("rope", "breaks"), ("alibi", "holds")):
-        change = losses[kind][2_048] - losses[kind][128]
+        change = losses[kind][1_024] - losses[kind][64]
         assert (
             measured[SCHEMES[kind].label]
             == f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"
         )
-    assert any("trained on 128 tokens, evaluated at 2,048" in text for text in texts(at))
+    assert any("trained on 64 tokens, evaluated at 1,024" in text for text in texts(at))
 
 
 def test_recall_past_training_is_that_of_the_shipped_runs() -> None:
     at = shown()
     measured = facts_of(at)["recall past training"]
-    accuracies = means("recall", 32, "recall")
+    accuracies = means(RECALL_TASK, "recall")
     assert measured["Learned"] == "ends at 29"
     assert np.mean([v for distance, v in accuracies["sinusoidal"].items() if distance <= 29]) < 0.9
     assert measured["Sinusoidal"] == "not learned"
@@ -116,7 +116,7 @@ def test_recall_past_training_is_that_of_the_shipped_runs() -> None:
 
 def test_schemes_that_one_comparison_alone_has_are_of_that_comparison() -> None:
     at = shown(schemes=("alibi", "t5"))
-    losses = means("language", 64, "context")
+    losses = means(RELATIVE, "context")
     measured = facts_of(at)["loss past training"]
     for kind, word in (("alibi", "holds"), ("t5", "breaks")):
         change = losses[kind][1_024] - losses[kind][64]

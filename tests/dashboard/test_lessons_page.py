@@ -15,10 +15,10 @@ from posenc.analysis import RandomLayer
 from tests.dashboard import pages
 from tests.dashboard.called_pages import block_of, panel_values
 from tests.dashboard.pages import KINDS, drawn, of, visit
-from tests.dashboard.shipped_runs import means
+from tests.dashboard.shipped_runs import CODE, means
 
 PAGE = "learn"
-LOSS = means("language", 128, "context")
+LOSS = means(CODE, "context")
 
 
 def step(number: int, **control: Any) -> Page:
@@ -159,10 +159,10 @@ def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
     at = step(5)
     (frame,) = [chart.drawn for chart in charts(at)]
     shown = frame[frame["y"].notna()]
-    assert shown["x"].max() == 128 < frame["x"].max()
+    assert shown["x"].max() == 64 < frame["x"].max()
     assert frame["cut"].isna().all()  # a line of a cut text would look like an answer
     for kind in KINDS[:4]:
-        trained = {x: loss for x, loss in LOSS[kind].items() if x <= 128}
+        trained = {x: loss for x, loss in LOSS[kind].items() if x <= 64}
         rows = of(shown, kind)
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(trained)
     assert not [block for block in at.all_blocks if isinstance(block, Drawer)]
@@ -188,11 +188,11 @@ def onward(shown: Page) -> Button:
 @pytest.mark.parametrize(("guess", "verdict"), [("ALiBi", "Right"), ("RoPE", "Not quite")])
 def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
     at = step(5, guess=guess)
-    changes = {kind: LOSS[kind][2_048] - LOSS[kind][128] for kind in KINDS[1:4]}
+    changes = {kind: LOSS[kind][1_024] - LOSS[kind][64] for kind in KINDS[1:4]}
     assert min(changes, key=changes.__getitem__) == "alibi"
     assert at.headline.startswith(f"{verdict}: it is ALiBi.")
-    assert at.headline.endswith("Learned ends at 128 tokens.")
-    assert "trained on 128 tokens, evaluated at 2,048" in at.headline
+    assert at.headline.endswith("Learned ends at 64 tokens.")
+    assert "trained on 64 tokens, evaluated at 1,024" in at.headline
     for kind, change in changes.items():
         word = "holds" if kind == "alibi" else "breaks"
         assert (

@@ -16,6 +16,7 @@ import scipy.stats
 from posenc.checkpoints import minilm_table
 from posenc.lab import Recall
 from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.protocol_record import shipped_record
 from posenc.lab.tasks import TASKS, questions_of
 from tests.browser.screenshots import README_PICTURES
 from tests.dashboard.shipped_runs import shipped_runs
@@ -91,12 +92,14 @@ def cells(line: str) -> list[str]:
 def measured(
     task: str, length: int, measure: str, *unnamed: str
 ) -> dict[str, dict[int, list[float]]]:
-    """Return what the shipped runs scored by label and x, in order of their seeds.
+    """Return what the older shipped runs scored by label and x, in order of their seeds.
 
     unnamed: variants, beside "as trained", that the label leaves out.
     """
     scores: dict[str, dict[int, list[float]]] = {}
-    for run in sorted(shipped_runs(), key=lambda run: run.specification.seed):
+    of_protocol = {row.run_id for row in shipped_record()}
+    older = [run for run in shipped_runs() if run.run_id not in of_protocol]
+    for run in sorted(older, key=lambda run: run.specification.seed):
         one = run.specification
         for score in run.scores if (one.task, one.train_length) == (task, length) else ():
             if score.measure == measure:
@@ -108,7 +111,7 @@ def measured(
 
 
 def test_losses_are_those_of_the_shipped_runs() -> None:
-    tables = rows_of_table("scheme ")
+    tables = rows_of_table(r"scheme (?=\| \d)")
     assert len(tables) == 2
     for head, rows in tables:
         lengths = [int(cell.replace(",", "")) for cell in cells(head)]

@@ -18,10 +18,11 @@ from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc import SCHEMES
 from posenc.lab import curves
+from posenc.lab.summary import comparison
 from tests.dashboard.called_pages import chart, numbers, small_setting, texts
 from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance
 from tests.dashboard.pages import KINDS, LABELS, cosines, drawn, messages, of, visit
-from tests.dashboard.shipped_runs import means, shipped_runs
+from tests.dashboard.shipped_runs import CODE, RECALL_TASK, means, shipped_runs
 
 WHERE = {
     "learned": diagram.EMBEDDING, "sinusoidal": diagram.EMBEDDING, "rope": diagram.ROTATION,
@@ -29,9 +30,9 @@ WHERE = {
     "shaw": diagram.BIAS, "fire": diagram.BIAS, "cope": diagram.BIAS, "none": "",
     "ssmax": diagram.ROTATION, "fox": diagram.BIAS, "stick_breaking": diagram.WEIGHTS,
 }  # fmt: skip
-LENGTH, LONGEST = 128, 2_048  # of the shipped comparison of the four main schemes
-LOSS = means("language", LENGTH, "context")
-RECALL = means("recall", 32, "recall")  # answers up to 29 tokens away in training
+LENGTH, LONGEST = 64, 1_024  # of the shipped comparison of the four main schemes
+LOSS = means(CODE, "context")
+RECALL = means(RECALL_TASK, "recall")  # answers up to 29 tokens away in training
 LIT = {
     "token": diagram.EMBEDDING,
     "q": diagram.ROTATION,
@@ -89,16 +90,16 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
     assert sentence == (
-        "Badges: trained with 3 seeds at base 10,000; no slider moves them. "
-        "Loss: trained on 128 tokens, evaluated at 2,048. Recall: distance 511, trained up to 29; by "
+        "Badges: trained with 3 to 5 seeds at base 10,000; no slider moves them. "
+        "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; by "
         "position alone 42%."
     )
     seeds = [
         (run.specification.scheme.kind, run.specification.seed)
         for run in shipped_runs()
-        if (run.specification.task, run.specification.train_length) == ("language", LENGTH)
+        if comparison(run.specification) == CODE
     ]
-    assert all(len({seed for own, seed in seeds if own == kind}) == 3 for kind in KINDS)
+    assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
     held, degraded = (f"{np.log(times):.3f} nats" for times in (1.05, 1.1))
     words = [block for block in shown.all_blocks if isinstance(block, Text)]
     (rules,) = [text for text in words if text.text.startswith("Uses more context: ")]
@@ -138,7 +139,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "3 seeds; no slider moves" in text]
+    assert [text for text in of_alibi if "3 to 5 seeds; no slider moves" in text]
     assert not [text for text in of_alibi if " base" in text]
 
 
@@ -154,7 +155,7 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
     monkeypatch.setattr(runs, "shipped_recall", lambda kinds: of_one_seed)
     # Another setting than those of other tests, which the cache holds.
     shown = page(Setting(schemes=("rope", "alibi"), base=9_000.0), Options())
-    assert any(text.startswith("Badges: trained with 1 to 3 seeds at") for text in texts(shown))
+    assert any(text.startswith("Badges: trained with 1 to 5 seeds at") for text in texts(shown))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

@@ -29,7 +29,7 @@ from tests.dashboard.called_pages import chart, data
 from tests.dashboard.called_pages import texts as texts_of
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer
 from tests.dashboard.pages import as_read, captions, charts, drawn, notices, setting, visit
-from tests.dashboard.shipped_runs import means
+from tests.dashboard.shipped_runs import RELATIVE, means
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import wait
@@ -131,7 +131,7 @@ def test_help_of_a_preset_states_what_its_models_have_shown() -> None:
         "Models of these sizes, after 400 steps: from 16 to 256 tokens of context the loss rises by "
         "0.24 nats with RoPE and 0.06 nats with ALiBi."
     )
-    measured = means("language", 64, "context")
+    measured = means(RELATIVE, "context")
     for kind, stated in PRESETS["as shipped (64 tokens)"].rises.items():
         assert rise(measured[kind], 64) == pytest.approx(stated, abs=0.005)
 

@@ -34,7 +34,7 @@ from posenc.lab.summary import Curve, comparison, curves
 from posenc.lab.sweep import Outcome
 from posenc.lab.tasks import TASKS, questions_of
 from posenc.lab.train import Trainer
-from tests.dashboard.shipped_runs import shipped_runs
+from tests.dashboard.shipped_runs import CODE, RELATIVE, shipped_runs
 from tests.lab.small_runs import SIZES, sentences
 from tests.lab.worker_processes import PATIENCE, ROOT, wait
 
@@ -393,18 +393,18 @@ def test_runs_prints_a_table_of_one_comparison() -> None:
     result = run("runs", *asked)
     assert result.exit_code == 2
     names = re.findall(r"language-\d+-[0-9a-f]{8}", result.output)
-    assert len(names) == 2
-    named = run("runs", *asked, "--comparison", names[1])
+    assert {CODE, RELATIVE} < {*names}
+    named = run("runs", *asked, "--comparison", RELATIVE)
     assert named.exit_code == 0, named.output
-    table = result_table(shipped_curves(names[1]))
+    table = result_table(shipped_curves(RELATIVE))
     assert named.stdout == table.to_markdown()
     assert "| RoPE, NTK-aware |" in named.stdout
     for form in ("csv", "latex"):
         printed = run(
-            "runs", "--table", form, "--store", "shipped", "--comparison", names[1]
+            "runs", "--table", form, "--store", "shipped", "--comparison", RELATIVE
         ).stdout
         assert printed == (table.to_csv() if form == "csv" else table.to_latex())
-    assert run("runs", *asked, "--comparison", names[1], "--reference", "rope_yarn").exit_code == 2
+    assert run("runs", *asked, "--comparison", RELATIVE, "--reference", "rope_yarn").exit_code == 2
 
 
 def test_export_writes_every_number(folder: Path) -> None:

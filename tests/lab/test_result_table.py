@@ -18,8 +18,8 @@ from posenc.lab import Run, Score, curves
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.result_table import ResultTable, result_table
 from posenc.lab.statistics import detectable
-from posenc.lab.summary import Effect
-from tests.dashboard.shipped_runs import shipped_runs
+from posenc.lab.summary import Effect, comparison
+from tests.dashboard.shipped_runs import CODE, shipped_runs
 from tests.lab.small_runs import small_spec
 
 SCHEMES = ("rope", "alibi", "learned", "none")
@@ -153,8 +153,9 @@ def test_a_table_needs_one_reference(runs: list[Run]) -> None:
 
 def test_shipped_runs_have_a_table_with_their_scalings() -> None:
     every = [run for run in shipped_runs() if run.specification.task == "language"]
-    of64 = curves([run for run in every if run.specification.train_length == 64], "context")
-    table = result_table(of64)
+    table = result_table(
+        curves([run for run in every if comparison(run.specification) == CODE], "context")
+    )
     names = {row.name for row in table.rows}
     assert {"RoPE, NTK-aware", "Learned, last row repeated", "ALiBi"} <= names
     by_name = {row.name: row for row in table.rows}

@@ -39,7 +39,7 @@ class Options:
     ).field("measured")
     comparison: str = fields.Word(
         pattern=rf"(?:(?:{'|'.join(TASKS)})-[0-9]{{1,5}}-[0-9a-f]{{8}})?",
-        in_words="the name of a comparison of runs, such as language-128-b70f9478",
+        in_words="the name of a comparison of runs, such as language-64-8c2dbbee",
         label="Models trained on",
         help="The models of a comparison differ in scheme, learning rate and seed alone.",
     ).field("")

@@ -1,0 +1,85 @@
+"""The results in the lab's README are those of the protocol's runs that ship, read by pandas alone."""
+
+from typing import Any
+
+import pandas as pd
+import scipy.stats
+
+from tests.lab.readme_tables import README, cells, rows_of_table, scores
+
+LEARNED = 0.9  # the mean accuracy in training from which a task is learned
+
+
+def percents(values: "pd.Series[float]") -> str:
+    low, high = 100 * values.min(), 100 * values.max()
+    return f"{values.mean():.0%} ({low:.0f} to {high:.0f})"
+
+
+def named(frame: pd.DataFrame) -> "pd.Series[str]":
+    """The scheme of each score, and how it was read unless as it was trained."""
+    read = frame["variant"].where(frame["variant"] != "as trained", "")
+    return frame["scheme"] + read.where(read == "", ", " + read)
+
+
+def test_flip_flop_accuracies() -> None:
+    """With 10, 80 (as in training) and 98% of the instructions ignored."""
+    flip_flop = scores("flip_flop").query("measure == 'flip_flop'")
+    by_trial: Any = flip_flop.pivot_table(index=["scheme", "seed"], columns="x", values="value")
+    ((_, rows),) = rows_of_table("flip-flop accuracy ")
+    assert {row[0] for row in rows} == {*by_trial.index.get_level_values("scheme")}
+    for label, rate, solved, *accuracies in rows:
+        own = by_trial.loc[label]
+        rates = flip_flop.loc[flip_flop["scheme"] == label, "learning_rate"].unique()
+        assert [rate] == [f"{each:g}" for each in rates], label
+        assert solved == f"{(own[80] >= LEARNED).sum()} of {len(own)}", label
+        assert accuracies == [percents(own[x]) for x in (10, 80, 98)], label
+    means: Any = by_trial.groupby(level="scheme").mean()
+    assert means[80].idxmax() == "RoPE"
+    assert f"wrong in {1 - means.loc['RoPE', 98]:.0%} of the sparse" in README
+
+
+def test_losses_by_context() -> None:
+    """Means over the trials; differences from RoPE within pairs of trials, with Holm's correction."""
+    losses = scores("code").query("measure == 'context'")
+    means: Any = losses.assign(label=named(losses)).pivot_table(
+        index="label", columns=["x", "seed"], values="value"
+    )
+    ((head, rows),) = rows_of_table(r"scheme \| trials ")
+    lengths = [int(cell.replace(",", "")) for cell in cells(head)[1:]]
+    assert {row[0] for row in rows} == {*means.index}
+    shown: dict[tuple[str, int], str] = {}
+    gaps: dict[tuple[str, int], Any] = {}
+    for label, trials, _, *numbers in rows:
+        assert int(trials) == losses.loc[named(losses) == label, "seed"].nunique()
+        for x, number in zip(lengths, numbers, strict=True):
+            own = means.loc[label][x]
+            if own.isna().all():
+                assert number == "", (label, x)
+                continue
+            assert number.split()[0] == f"{own.mean():.3f}", (label, x)
+            if label != "RoPE":
+                shown[label, x] = number.partition(" ")[2].strip("()")
+                gaps[label, x] = own - means.loc["RoPE"][x]
+    p_values = {key: scipy.stats.ttest_1samp(gap, 0).pvalue for key, gap in gaps.items()}
+    highest = 0.0
+    for left, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
+        highest = max(highest, (len(p_values) - left) * p_values[key])
+        gap = gaps[key]
+        half = scipy.stats.t.ppf(0.975, len(gap) - 1) * scipy.stats.sem(gap)
+        star = "*" if highest <= 0.05 else ""
+        mean = gap.mean()
+        assert shown[key] == f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f}{star}", key
+    assert f"Holm's correction for {len(gaps)} differences" in README
+    at = {label: means.loc[label].groupby(level="x").mean() for label in means.index}
+    longer = {label: own[[x for x in own.index if x > 64]] for label, own in at.items()}
+    assert at["RoPE"][64] < min(
+        own.min() for own in longer.values()
+    )  # cut to 64, no scheme is better
+    assert f"last 64 tokens has {at['RoPE'][64]:.3f}, less than any" in README
+    gain = at["Sinusoidal"][64] - at["Learned"][64]
+    assert f"learned is below sinusoidal by {gain:.3f} nats" in README
+    rates = losses.groupby("scheme")["learning_rate"].first()
+    assert {*rates[rates == rates.max()].index} == {
+        "Sinusoidal",
+        "ALiBi",
+    }  # the highest of the sweep
