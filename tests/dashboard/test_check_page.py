@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dashboard import compare
-from dashboard.blocks import Chart, Code, Controls, Data, Matrices, Metric
+from dashboard.blocks import Chart, Code, Controls, Data, Matrices, Metric, Page
 from dashboard.pages.check_my_encoding import identified
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, TABLE, Options
@@ -63,6 +63,13 @@ def test_first_example_is_a_broken_one() -> None:
     assert as_read(page(SETTING, Options()).headline).startswith("Example: Wrong by up to ")
 
 
+def axis_of(shown: Page) -> str:
+    (chart,) = [one for one in blocks(shown, Chart) if one.key == "check_columns"]
+    (layer,) = chart.spec["layer"]
+    title: str = layer["encoding"]["x"]["title"]
+    return title
+
+
 def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     shown = page(SETTING, Options(table=BFLOAT16))
     sizes = Sizes(dim=64, heads=2, length=48, train_length=32)
@@ -77,6 +84,10 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
         frame["rounded angles"].max() < frame["exact angles"].max()
     )  # bfloat16 frequencies explain it
     row, column = divmod(int(error.argmax()), 64)
+    columns = "column (cosines, then sines)"
+    assert [axis_of(page(SETTING, Options(table=name))) for name in (BFLOAT16, "starts at 1")] == [
+        columns, "column",
+    ]  # fmt: skip
     worst = f"In row {row}, column {column % 32} of the "
     assert any(text.startswith(worst) for text in texts(shown))
     assert as_read(shown.headline).startswith(

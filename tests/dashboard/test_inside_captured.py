@@ -80,7 +80,7 @@ def test_uploads_show_the_planted_pair_and_the_heads_of_a_plain_softmax() -> Non
         first = 100 * np.mean([row[0] for row in rows])
         distance = np.mean([(row * (len(row) - 1 - np.arange(len(row)))).sum() for row in rows])
         told = found[f"head {head + 1}"]
-        assert told[:3] == pytest.approx([entropy, first, distance], rel=1e-5)
+        assert told[:3] == pytest.approx([distance, first, entropy], rel=1e-5)
     assert found["head 4"][3] == "5"
 
 
@@ -190,6 +190,6 @@ def test_the_script_prints_the_numbers_of_the_page(
     heads = by_head(found)
     for head in range(HEADS):
         entropy, first, distance = map(float, lines[1 + head].split(",")[1:])
-        assert heads[f"head {head + 1}"][:3] == pytest.approx([entropy, 100 * first, distance])
+        assert heads[f"head {head + 1}"][:3] == pytest.approx([distance, 100 * first, entropy])
     added = [float(line.split(",")[2]) for line in lines[HEADS + 2 :]]
     assert added == pytest.approx(numbers(found, "contributions").iloc[:, 2].to_list())

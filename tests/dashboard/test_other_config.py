@@ -46,7 +46,7 @@ def test_a_base_that_differs_is_said_with_what_it_does_and_stands_in_a_table() -
     (shown,) = [block for block in blocks if isinstance(block, Table)]
     assert shown.frame.to_numpy().tolist() == [["rope theta", "500,000", "10,000"]]
     names = [as_read(str(name)) for name in shown.frame]
-    assert names == ["", MODELS["llama-3-8b"].label, "against Your model (llama)"]
+    assert names == ["", MODELS["llama-3-8b"].label, "Your other config"]
 
 
 def test_each_number_of_two_models_that_differs_has_a_row() -> None:

@@ -90,7 +90,7 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
     assert sentence == (
-        "Badges: trained with 3 to 5 seeds at base 10,000; no slider moves them. "
+        "Badges: 3 to 5 seeds at base 10,000; no slider moves them. "
         "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; by "
         "position alone 42%."
     )
@@ -155,7 +155,7 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
     monkeypatch.setattr(runs, "shipped_recall", lambda kinds: of_one_seed)
     # Another setting than those of other tests, which the cache holds.
     shown = page(Setting(schemes=("rope", "alibi"), base=9_000.0), Options())
-    assert any(text.startswith("Badges: trained with 1 to 5 seeds at") for text in texts(shown))
+    assert any(text.startswith("Badges: 1 to 5 seeds at") for text in texts(shown))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

@@ -88,13 +88,13 @@ def slopes_by_head(_names: tuple[str, ...]) -> Spec:
 
 
 @functools.cache
-def differences(_names: tuple[str, ...]) -> Spec:
+def differences(_names: tuple[str, ...], x_title: str) -> Spec:
     """Return the largest difference by column, on a log scale. Frame: x, y."""
     points = (
         alt.Chart()
         .mark_circle(size=14, opacity=1, color=theme.COLOURS["sinusoidal"])
         .encode(
-            x=alt.X("x:Q", title="column (of a cache: cosines, then sines)", scale=alt.Scale(nice=False)),
+            x=alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False)),
             y=alt.Y(
                 "y:Q", title="largest error", scale=alt.Scale(type="log"),
                 axis=theme.powers_of_ten(),

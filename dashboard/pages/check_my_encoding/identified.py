@@ -37,6 +37,7 @@ from posenc.identification.sentences import (
 from posenc.identification.table_words import recipe_words
 from posenc.text import count_of
 
+OF_CACHE = "cosines, then sines"
 FOUND_AND_EXPECTED = ("found in the table", "expected")
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
@@ -215,12 +216,17 @@ def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
     return marks[marks["y"] > 0].reset_index(drop=True)
 
 
+def of_columns(tables: tuple[Panel, ...]) -> str:
+    """Return what the columns of the drawn tables are: of a cache its cosines come first."""
+    return f"column ({OF_CACHE})" if any(OF_CACHE in one.subtitle for one in tables) else "column"
+
+
 def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tuple[Panel, ...]:
     """Return pictures of the first entries of a table and of its formula."""
     most = MAX_DRAWN_CELLS
     columns = TableInput.of(table, sines).columns
     rows, width = columns.shape
-    notes = ["cosines, then sines"] if width > result.width else []
+    notes = [OF_CACHE] if width > result.width else []
     notes += [
         f"the first {most} of {count_of(size, word)}"
         for size, word in ((rows, "row"), (width, "column"))

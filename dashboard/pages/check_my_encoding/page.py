@@ -1,6 +1,7 @@
 """Check my encoding: what a table is, what a mixed-up layout does, how well positions are decoded."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ from posenc.identification.table_words import alternative_words
 TITLE = "Check my encoding"
 PURPOSES = {
     TABLE: "Upload a position table, or a cache of cosines and sines. You learn its formula, how wrong it "
-    "is and why, and get the corrected code.",
+    "is and why. Where the cause is known, you get the corrected code.",
     LAYOUTS: "RoPE pairs the features of a head in halves or as neighbours. See what a mix-up does to the "
     "scores, or upload queries and keys to learn which layout your code has.",
     LOGITS: logits.PURPOSE,
@@ -244,7 +245,7 @@ def _differences(answer: Answer) -> list[Block]:
         title=title,
         frame=frame,
         names=(),
-        draw=charts.differences,
+        draw=partial(charts.differences, x_title=identified.of_columns(answer.tables)),
         columns={"x": "column", "y": "exact angles"},
         x="",
         alt=errors_spoken(frame),

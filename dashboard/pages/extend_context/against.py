@@ -20,9 +20,10 @@ from posenc.models.presets import MODELS
 
 TITLE = "Compare with another config"
 NUMBERS = "Two configs"
+OTHER = "Your other config"
 _INTRODUCTION = (
-    "Choose the published model, or paste another config.json: the differences in how the two encode "
-    "position, for a text of {length:,} tokens."
+    "Choose the published model, or paste another config.json. You get what the two do differently with "
+    "positions, for a text of {length:,} tokens."
 )
 _SCRIPT = """
 from posenc.models.config_comparison import compare_configs, comparison_sentences
@@ -55,7 +56,7 @@ def drawer(token: str, options: Options) -> list[Block]:
 def offered(against: str) -> dict[str, str]:
     """Return the models to compare with, by name, and an own config that is chosen."""
     names = {"": "None"} | {name: one.label for name, one in MODELS.items() if one.config}
-    return names if against in names else {**names, against: "Your other config"}
+    return names if against in names else {**names, against: OTHER}
 
 
 def _differences(token: str, options: Options) -> list[Block]:
@@ -69,8 +70,9 @@ def _differences(token: str, options: Options) -> list[Block]:
     sentences = "\n".join(f"- {plain(sentence)}" for sentence in comparison_sentences(found))
     if not (rows := table(found)):
         return [Text(sentences, both="against")]
-    other = chosen_model(options.against).preset.label
-    names = {"own": chosen_model(token).preset.label, "other": f"against {other}"}
+    published = MODELS.get(options.against)
+    other = OTHER if published is None else f"against {published.label}"
+    names = {"own": chosen_model(token).preset.label, "other": other}
     frame = pd.DataFrame({"": [plain(row["what"]) for row in rows]})
     for key, name in names.items():
         frame[plain(name)] = [plain(row[key]) for row in rows]

@@ -158,16 +158,16 @@ def distance_frame(use: AttentionUse, train_length: int | None) -> pd.DataFrame:
 
 
 def heads_table(use: AttentionUse) -> pd.DataFrame:
-    """Return entropy, weight on the first token and mean distance of each head, and of equal weights."""
+    """Return mean distance, weight on the first token and entropy of each head, and of equal weights."""
     names = head_names(len(use.entropy))
     return pd.DataFrame(
         {
             "head": [*names, "equal weights"],
-            "entropy (nats)": [*use.entropy.tolist(), use.even_entropy],
+            "mean distance (tokens)": [*use.distance.tolist(), use.even_distance],
             "on the first token (%)": [
                 *(100 * use.first_token).tolist(), 100 * use.even_first_token,
             ],
-            "mean distance (tokens)": [*use.distance.tolist(), use.even_distance],
+            "entropy (nats)": [*use.entropy.tolist(), use.even_entropy],
         }
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from dashboard import run_descriptions
 from dashboard.blocks import (
     Block,
     Button,
@@ -189,6 +190,7 @@ def _shipped(options: Options) -> Page:
             *_table(options),
             *_heads(found, options, specification.train_length),
             _tables(found, pairs, options, specification.train_length),
+            Text(f"{plain(run_descriptions.description(specification))}.", "caption"),
             Link("extrapolation"),
         ),
         guide=GUIDE,
@@ -201,9 +203,11 @@ def looks(found: Heads) -> str:
     """Say how far the heads of the layer look, and how much of their attention is on the first token."""
     sink = 100 * float(found.use.first_token.max())
     near, far = float(found.use.distance.min()), float(found.use.distance.max())
+    even_look, even_sink = found.use.even_distance, 100 * found.use.even_first_token
     return (
-        f"The heads of this layer look {number(near)} to {number(far)} tokens back on average; up to "
-        f"{number(sink)}% of a head's attention is on the first token."
+        f"The heads of this layer look {number(near)} to {number(far)} tokens back on average (equal "
+        f"weights: {number(even_look)}); up to {number(sink)}% of a head's attention is on the first token "
+        f"(equal weights: {number(even_sink)}%)."
     )
 
 

@@ -102,7 +102,7 @@ def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
     trained_with = f"{run_results.seeds([*measured, *recalls])}{run_results.at_base(measured)}"
     parts = [
-        f"Badges: trained with {trained_with}; no slider moves them.",
+        f"Badges: {trained_with}; no slider moves them.",
         f"Loss: {run_results.lengths(measured)}.",
     ]
     if recalls:
