@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -40,11 +41,15 @@ class Matched(NamedTuple):
 
 
 def match_model(
-    result: Identification,
+    result: Identification | None,
     kinds: Mapping[str, SchemeConfig | None],
     cosines: torch.Tensor,
     sines: torch.Tensor | None = None,
 ) -> Matched:
+    """Compare a table with a model. result: what the table is, None where no sentence is to say that.
+
+    A comparison takes a hundredth of the time in which a formula is searched for the table.
+    """
     match = compare(kinds, cosines, sines)
     return Matched(match.belongs, " ".join(match_sentences(match, result)))
 
@@ -66,12 +71,11 @@ def cache(config: RopeConfig) -> tuple[torch.Tensor, torch.Tensor]:
 )
 def test_cache_belongs_to_its_model_alone(name: str) -> None:
     for kind, config in schemes(name).items():
-        result = identify(*cache(config))
-        match = match_model(result, {kind: config}, *cache(config))
+        match = match_model(None, {kind: config}, *cache(config))
         assert match.belongs
         assert f"{config.base:,.10g}" in match.sentence
         other = config.replace(base=config.base * 1.01)
-        assert not match_model(result, {kind: other}, *cache(config)).belongs
+        assert not match_model(None, {kind: other}, *cache(config)).belongs
 
 
 def test_sentence_names_what_differs() -> None:
@@ -153,7 +157,7 @@ FORMS = [(kind, form) for kind in SCALINGS for form in ("one each", "two", "one"
     mostly(
         FORMS,
         ("rope_yarn", "two"),
-        *((kind, "one each") for kind in SCALINGS if kind != "rope_yarn"),
+        *((kind, "one each") for kind in ("rope_llama3", "rope_longrope", "rope_proportional")),
     ),
 )
 def test_cache_of_every_scaling_in_every_form_belongs(kind: str, form: str) -> None:
@@ -259,7 +263,7 @@ MISMATCHES: list[tuple[str, dict[str, Any], str]] = [
     ("rope_yarn", {"truncate": False}, "The ends of the ramp are not rounded to whole pairs"),
     ("rope_yarn_paper", {"factor": 4.0}, "The scale factor is 4, where the scheme has 8"),
     ("rope_ntk", {"factor": 8.0}, "The scale factor is 8, where the scheme has 4"),
-    ("rope_linear", {"factor": 8.0}, "(position interpolation by 8)"),
+    ("rope_linear", {"factor": 8.0}, "The scale factor is 8, where the scheme has 4"),
     ("rope_dynamic", {"factor": 8.0}, "The scale factor is 8, where the scheme has 4"),
     ("rope_dynamic", {"trained_length": 128}, "differs first in row"),
     ("rope_proportional", {"factor": 8.0}, "The scale factor is 8, where the scheme has 1"),
@@ -267,18 +271,26 @@ MISMATCHES: list[tuple[str, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "other", "words"), mostly(MISMATCHES, *(MISMATCHES[n] for n in (0, 8, 11, 12, 15)))
-)
+@pytest.mark.parametrize(("kind", "other", "words"), MISMATCHES)
 def test_mismatch_names_the_number_of_the_scaling_that_differs(
     kind: str, other: dict[str, Any], words: str
 ) -> None:
     config = config_of(kind, dim=64, layout="half", **SCALINGS[kind])
     assert isinstance(config, RopeConfig)
     tables = cache(config.replace(**other))
-    match = match_model(identify(*tables), {"all": config}, *tables)
+    match = match_model(None, {"all": config}, *tables)
     assert not match.belongs
     assert words in match.sentence
+
+
+def test_sentence_names_the_scaling_that_was_found() -> None:
+    config = config_of("rope_linear", dim=64, layout="half", factor=4.0)
+    assert isinstance(config, RopeConfig)
+    tables = cache(config.replace(factor=8.0))
+    match = match_model(identify(*tables), {"all": config}, *tables)
+    assert "it has RoPE linear of width 64 and base 10,000 (position interpolation by 8)" in (
+        match.sentence
+    )
 
 
 def test_sentence_names_the_first_position_and_the_factor_of_linear_scaling() -> None:
@@ -287,7 +299,7 @@ def test_sentence_names_the_first_position_and_the_factor_of_linear_scaling() ->
 
     def sentence(angles: torch.Tensor) -> str:
         tables = angles.cos().float(), angles.sin().float()
-        match = match_model(identify(*tables), {"all": config}, *tables)
+        match = match_model(None, {"all": config}, *tables)
         assert not match.belongs
         return match.sentence
 
@@ -353,8 +365,8 @@ def test_neighbours_repeated_do_not_belong_to_a_model_that_pairs_halves(
 ) -> None:
     ((kind, config),) = schemes(name).items()
     right, wrong = (repeated(config, layout, form) for layout in ("half", "interleaved"))
-    assert match_model(identify(*right), {kind: config}, *right).belongs
-    match = match_model(identify(*wrong), {kind: config}, *wrong)
+    assert match_model(None, {kind: config}, *right).belongs
+    match = match_model(None, {kind: config}, *wrong)
     assert not match.belongs
     assert "its columns are repeated in neighbours, the model's in halves" in match.sentence
     row, column = (int(n) for n in (wrong[0] != right[0]).nonzero()[0])
@@ -388,8 +400,14 @@ def test_first_sentence_names_another_base_or_exponent_without_a_search(
     assert match_sentences(match, None)[0] == words
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("base", [12_345, 83_333, 10_001, 54_321])
+UNUSUAL = [
+    *product((12_345, 83_333, 10_001, 54_321), (torch.float32, torch.float16, torch.bfloat16))
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "dtype"), mostly(UNUSUAL, *((b, d) for b, d in UNUSUAL if b in (12_345, 10_001)))
+)
 def test_unusual_base_is_named_with_its_own_digits(base: int, dtype: torch.dtype) -> None:
     """Also beside 10,000, the square of 100, from which 16 bits tell it by small numbers alone."""
     angles = torch.arange(300.0).double()[:, None] * base ** -(torch.arange(32.0).double() / 32)
@@ -466,7 +484,7 @@ def test_float32_angles_belong_and_bfloat16_angles_do_not(kind: str) -> None:
             (part.repeat(1, 2) * factor).float()
             for part in (angles.double().cos(), angles.double().sin())
         ]
-        match = match_model(identify(*tables), {"all": config}, *tables)
+        match = match_model(None, {"all": config}, *tables)
         assert match.belongs == belongs, match.sentence
         if belongs:
             continue

@@ -6,6 +6,8 @@ import io
 import json
 import math
 import statistics
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -36,6 +38,7 @@ from posenc.planner.ranking import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.recommendation import suggested
 from posenc.planner.tables import EXPLAINED
 from posenc.schemes.base import NoneConfig
+from tests.longer import mostly
 from tests.models.configs import (
     LLAMA,
     YARN_BLOCK,
@@ -50,14 +53,15 @@ from tests.models.configs import (
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
-def ratios_by_hand(variant: str, train_length: int, factor: float) -> list[float]:
-    """Perplexity at a multiple of the training length over that at it, one for each shipped model.
+@cache
+def shipped_losses(train_length: int) -> list[dict[tuple[str, int], float]]:
+    """Loss by variant and tokens of each shipped model of the text task with RoPE, from its file.
 
     Of 64 tokens, those of the protocol's table; of 128 the older ones.
     """
-    rows = csv.DictReader(io.StringIO((RESULTS / "protocol.csv").read_text()))
-    of_protocol = {row["run_id"]: row["part"] for row in rows}
-    ratios = []
+    table = csv.DictReader(io.StringIO((RESULTS / "protocol.csv").read_text()))
+    of_protocol = {row["run_id"]: row["part"] for row in table}
+    losses = []
     for path in RESULTS.glob("*.parquet"):
         table = pq.read_table(io.BytesIO(path.read_bytes()))
         spec = json.loads(table.schema.metadata[b"posenc"])["specification"]
@@ -67,9 +71,16 @@ def ratios_by_hand(variant: str, train_length: int, factor: float) -> list[float
             continue
         if (spec["task"], spec["scheme"]["kind"], spec["train_length"]) == wanted:
             rows = [row for row in table.to_pylist() if row["measure"] == "context"]
-            loss = {(row["variant"], row["x"]): row["value"] for row in rows}
-            own = loss["as trained", train_length]
-            ratios.append(math.exp(loss[variant, round(factor * train_length)]) / math.exp(own))
+            losses.append({(row["variant"], row["x"]): row["value"] for row in rows})
+    return losses
+
+
+def ratios_by_hand(variant: str, train_length: int, factor: float) -> list[float]:
+    """Perplexity at a multiple of the training length over that at it, one for each shipped model."""
+    ratios = []
+    for loss in shipped_losses(train_length):
+        own = loss["as trained", train_length]
+        ratios.append(math.exp(loss[variant, round(factor * train_length)]) / math.exp(own))
     return ratios
 
 
@@ -208,8 +219,13 @@ def test_advice_of_makers_ends_where_theirs_does() -> None:
     assert method(shorter, "yarn").config.words == "YaRN by 2"
 
 
-@pytest.mark.parametrize("name", ["qwen2.5-7b", "qwen3-8b"])
-@pytest.mark.parametrize("length", [32_769, 65_536, 100_000, 131_072])
+# Just past the training, in between, and the last.
+CARDS = [*product(("qwen2.5-7b", "qwen3-8b"), (32_769, 65_536, 100_000, 131_072))]
+
+
+@pytest.mark.parametrize(
+    ("name", "length"), mostly(CARDS, ("qwen2.5-7b", 32_769), ("qwen3-8b", 131_072))
+)
 def test_a_config_with_the_scaling_of_its_card_works_to_the_length_of_the_card(
     name: str, length: int
 ) -> None:
