@@ -214,6 +214,7 @@ def test_what_arrives_before_its_code_is_drawn_on_a_phone(bare: Callable[..., Pa
         assert inner["x"] + inner["width"] <= outer["x"] + outer["width"] + 1
 
 
+@pytest.mark.long
 def test_page_keeps_zoom_and_position_over_a_rerun(visitor: Visit) -> None:
     page = visitor().open("encoding?schemes=Sinusoidal&schemes=RoPE&dim=64&heads=4&length=300")
     entry, clock = row(page, "encoding_entry"), page.locator(".clock")

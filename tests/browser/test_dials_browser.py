@@ -54,6 +54,7 @@ def test_arrow_key_redraws_the_page_and_a_reload_shows_the_same(visitor: Visit) 
     assert pixels(page, "similarity") == repainted
 
 
+@pytest.mark.long
 def test_held_arrow_key_ends_at_its_last_stop(visitor: Visit) -> None:
     page = visitor().open("similarity")
     dial(page, "Base").focus()
@@ -87,6 +88,7 @@ def test_typed_value_moves_the_slider_and_stays_exact(visitor: Visit) -> None:
     page.wait_for_function("location.search.includes('base=1600')")
 
 
+@pytest.mark.long
 def test_previous_picture_stays_while_a_new_one_is_computed(visitor: Visit) -> None:
     page = visitor().open("relative_offsets?length=64&unknown=1")  # the notice of it goes at once
     page.evaluate(WATCH)

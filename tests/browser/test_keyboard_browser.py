@@ -31,10 +31,12 @@ def outline(page: Page, target: Locator) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("theme", mostly(GROUNDS, "dark"))
-def test_everything_that_has_the_focus_has_an_outline_that_is_seen(
+def test_what_has_the_focus_is_seen_and_what_a_finger_presses_is_large_enough(
     visitor: Visit, theme: str
 ) -> None:
     page = visitor(color_scheme=theme).open("similarity")
+    tools = page.get_by_test_id("stMain").get_by_test_id("stElementToolbar").first
+    expect(tools).to_have_css("opacity", "0")
     controls = {
         "link": page.get_by_test_id("stTopNavLink").first,
         "section": page.get_by_test_id("stTopNavSection").first,
@@ -44,25 +46,14 @@ def test_everything_that_has_the_focus_has_an_outline_that_is_seen(
         "switch": page.get_by_role("switch", name="Present"),
         "button": page.get_by_role("button", name="Reset").last,
         "drawer": page.locator("summary").first,
-        "tool": page.get_by_role("button", name="Copy Vega-Lite spec").first,
+        "tool": tools.get_by_role("button", name="Copy Vega-Lite spec"),
     }
     for name, control in controls.items():
         style, width, colour = outline(page, control)
         assert (style, width) == ("solid", "2px"), name
         assert contrast(colour, GROUNDS[theme]) >= 3, name
-
-
-def test_tools_of_a_chart_are_seen_while_one_has_the_focus(visitor: Visit) -> None:
-    page = visitor().open("similarity")
-    tools = page.get_by_test_id("stMain").get_by_test_id("stElementToolbar").first
-    expect(tools).to_have_css("opacity", "0")
-    outline(page, tools.get_by_role("button", name="Copy Vega-Lite spec"))
-    expect(tools).to_have_css("opacity", "1")
+    expect(tools).to_have_css("opacity", "1")  # while one of them has the focus
     expect(tools.get_by_role("button", name="Show data")).to_have_count(0)  # under Vega's names
-
-
-def test_buttons_of_help_and_of_chosen_schemes_can_be_pressed_by_a_finger(visitor: Visit) -> None:
-    page = visitor().open("similarity")
     buttons = page.locator("button[aria-label^=Help], button[aria-label^=Remove]")
     sizes = buttons.evaluate_all(SIZES)
     assert len(sizes) > 8

@@ -20,6 +20,7 @@ from tests.browser.bare_page import (
     show_row,
 )
 from tests.browser.browser import row
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -127,7 +128,7 @@ def test_new_values_repaint_in_place_and_keep_the_crosshair(page: Page) -> None:
     assert row(page, "first").evaluate("root => root.mark") == "same"
 
 
-@pytest.mark.parametrize(("width", "across"), [(1440, 4), (768, 2), (390, 1)])
+@pytest.mark.parametrize(("width", "across"), mostly([(1440, 4), (768, 2), (390, 1)], (768, 2)))
 def test_panels_fit_the_width_in_even_lines(page: Page, width: int, across: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     show_row(page, example_panels())

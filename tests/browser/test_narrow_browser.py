@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.bare_page import box_of
-from tests.browser.browser import SCREENS, Visit, settled
+from tests.browser.browser import SCREENS, Visit, go, settled
+from tests.browser.browser_page import click
 from tests.browser.test_tour_browser import barriers
 from tests.longer import mostly
 
@@ -33,7 +34,7 @@ def test_no_control_of_a_tablet_or_a_phone_stands_alone_beside_a_full_line(visit
 
 
 @pytest.mark.parametrize("theme", mostly(["light", "dark"], "dark"))
-def test_table_that_goes_on_beyond_a_phone_has_a_shadow_at_its_edge(
+def test_table_that_goes_on_beyond_a_phone_shows_it_and_is_scrolled_from_the_keyboard(
     visitor: Visit, theme: str
 ) -> None:
     page = visitor(**SCREENS[390], color_scheme=theme).open("overview")
@@ -43,13 +44,10 @@ def test_table_that_goes_on_beyond_a_phone_has_a_shadow_at_its_edge(
     ground = page.get_by_test_id("stApp").evaluate("one => getComputedStyle(one).backgroundColor")
     assert ground in table.evaluate("one => getComputedStyle(one).backgroundImage")
     assert barriers(page) == []
-
-
-def test_table_that_goes_on_beyond_a_phone_is_scrolled_from_the_keyboard(visitor: Visit) -> None:
-    page = visitor(**SCREENS[390]).open("context_planner")
+    click(page, page.get_by_test_id("stExpandSidebarButton"))
+    go(page, "context_planner")
     page.get_by_text("What each engine makes of this config").click()
     settled(page)
-    table = page.locator("[data-testid=stTable] > div").first
     expect(table).to_have_attribute("tabindex", "0")
     table.focus()
     page.keyboard.press("ArrowRight")

@@ -11,7 +11,6 @@ from posenc.schemes import SCHEMES
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import asked, lines, pixels, press, wait_until
 from tests.browser.sliders import AHEAD, behind, drag, follows, place, stop
-from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -127,7 +126,8 @@ MATRICES = [
 ]
 
 
-@pytest.mark.parametrize(("link", "key"), mostly(MATRICES, MATRICES[0]))
+@pytest.mark.long
+@pytest.mark.parametrize(("link", "key"), MATRICES)
 def test_ten_stops_show_the_numbers_of_the_pages_that_the_server_draws(
     visitor: Visit, link: str, key: str
 ) -> None:
@@ -198,6 +198,7 @@ def test_slider_released_where_it_began_shows_what_was_there(visitor: Visit) -> 
     assert asked(page) == {}
 
 
+@pytest.mark.long
 def test_matrices_follow_a_finger(visitor: Visit) -> None:
     page = visitor(has_touch=True).open("similarity")
     before = pixels(page, "similarity")
@@ -218,6 +219,7 @@ def test_matrices_follow_a_finger(visitor: Visit) -> None:
     assert pixels(page, "similarity") == moved
 
 
+@pytest.mark.long
 def test_b_and_the_difference_follow_while_a_stays(visitor: Visit) -> None:
     link = "similarity?v=1&schemes=sinusoidal&schemes=rope&a=v~1~base~500"
     page = visitor().open(link)

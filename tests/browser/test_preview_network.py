@@ -152,6 +152,7 @@ def test_stop_that_the_server_refuses_gives_way_to_what_the_server_draws(visitor
     assert pixels(page, "similarity") == pixels(other, "similarity")
 
 
+@pytest.mark.long
 def test_without_an_answer_the_page_follows_as_ever(visitor: Visit) -> None:
     somebody = visitor()
     page = somebody.tab()

@@ -11,7 +11,16 @@ from dashboard.state import to_token
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
 from tests.browser.browser import PAGES, SCREENS, Visit, dial, go, headline, row, settled
-from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
+from tests.browser.browser_page import (
+    address_of,
+    asked,
+    click,
+    close_menu,
+    copied_link,
+    lines,
+    menu,
+    wait_until,
+)
 from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
@@ -91,7 +100,8 @@ TOO_WIDE = """() => [...document.querySelectorAll(
 NO_PICTURE = ("claims", "context_planner")  # one line per claim; a form, then a verdict
 
 
-@pytest.mark.parametrize("presented", mostly(["true", "false"], "true", name="presented={}".format))
+@pytest.mark.long
+@pytest.mark.parametrize("presented", ["true", "false"], ids="presented={}".format)
 def test_a_whole_picture_of_each_page_is_on_the_first_screen(
     visitor: Visit, presented: str
 ) -> None:
@@ -160,6 +170,7 @@ def test_presented_number_of_a_check_is_the_largest_text_of_its_column(visitor: 
     assert value >= 2 * page.get_by_test_id("stMetricLabel").locator("p").evaluate(size)
 
 
+@pytest.mark.long
 def test_charts_of_a_and_b_stand_in_one_row_and_their_legends_name_both(visitor: Visit) -> None:
     page = visitor(viewport={"width": 1440, "height": 900}).open(
         f"overview?base=2500&a={to_token(Setting())}"
@@ -203,6 +214,9 @@ def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Vi
     expect(page.get_by_role("heading", name="2. Add a position")).to_be_visible()
     page.wait_for_function("location.search.includes('step=2')")
     go(page, "similarity")
+    assert "present=true" in page.url
+    link = copied_link(page)  # which does not present
+    assert parse_qs(urlparse(link).query) == {"v": ["1"], "base": ["500"]}
     drawn = row(page, "similarity").get_attribute("data-paints")
     dial(page, "Base").press("End")  # on the bar at the bottom edge
     page.wait_for_function("location.search.includes('base=100000000')")
@@ -303,6 +317,7 @@ def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
     expect(page.locator("[data-testid=stMain] input[type=range]").first).to_have_value(before)
 
 
+@pytest.mark.long
 def test_clocks_of_query_and_key_name_their_positions_as_the_slider_moves(visitor: Visit) -> None:
     page = visitor().open("learn?step=3")
     titles = page.locator("[class*=st-key-lesson_clock] .face .title")

@@ -2,7 +2,7 @@
 
 import io
 import re
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -48,6 +48,9 @@ CUT = """() => {
   return cut;
 }"""
 
+LEVELS = """() => [...document.querySelectorAll(":is(h1, h2, h3, h4, h5, h6)")]
+  .filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))"""
+
 # Streamlit's own list of pages nests a section's items in a div, its formulas are two pixels wider than
 # the box it gives them: nothing here can change these.
 FOREIGN = (
@@ -67,6 +70,12 @@ def barriers(page: Page) -> list[str]:
             nodes = [node["html"][:120] for node in fault["nodes"][:2]]
             found.append(f"{fault['id']} in {len(fault['nodes'])} places, such as {nodes}")
     return found
+
+
+def skipped_headings(page: Page) -> list[str]:
+    """Return the headings that skip a level below the one before; a page begins with its title."""
+    levels = [0, *page.evaluate(LEVELS)]
+    return [f"h{level} after h{above}" for above, level in pairwise(levels) if level > above + 1]
 
 
 def is_dark(page: Page) -> bool:
@@ -124,7 +133,7 @@ def test_every_page_is_drawn_whole_and_asks_no_other_host(
             go(page, path)
         check_drawn(page, path)
         errors = [text for text in alerts(page) if "could not" in text or "must be" in text]
-        wrong[path] = errors + barriers(page) + page.evaluate(CUT)
+        wrong[path] = errors + barriers(page) + page.evaluate(CUT) + skipped_headings(page)
     assert {path: found for path, found in wrong.items() if found} == {}
     own = {urlparse(url).hostname for url in somebody.requests if url.startswith(("http", "ws"))}
     assert own == {"127.0.0.1"}
@@ -163,9 +172,7 @@ def test_menu_over_a_narrow_window_closes_when_a_page_is_chosen(visitor: Visit) 
 NARROWER = [name for name in WINDOWS if name != "1440"]
 
 
-@pytest.mark.parametrize(
-    ("path", "window"), mostly(product(PAGES, NARROWER), ("pca", "narrow"), ("pca", "390"))
-)
+@pytest.mark.parametrize(("path", "window"), mostly(product(PAGES, NARROWER), ("pca", "390")))
 def test_page_opened_by_its_link_fits_every_screen(visitor: Visit, path: str, window: str) -> None:
     page = visitor(**WINDOWS[window]).open(path)
     assert page.evaluate(CUT) == []
@@ -183,7 +190,7 @@ def test_formula_is_drawn_whole_up_to_the_raised_letters_of_its_first_line(visit
     assert not rows[:3].any()  # a letter that reaches the edge is cut
 
 
-@pytest.mark.parametrize(("width", "named"), [(1440, 1), (390, 0)], ids=["desk", "phone"])
+@pytest.mark.parametrize(("width", "named"), mostly([(1440, 1), (390, 0)], (1440, 1)))
 def test_ends_of_lines_have_names_on_a_wide_chart_and_a_legend_on_every_one(
     visitor: Visit, width: int, named: int
 ) -> None:
@@ -197,21 +204,23 @@ def test_ends_of_lines_have_names_on_a_wide_chart_and_a_legend_on_every_one(
     assert [names.filter(has_text=scheme).count() for scheme in schemes] == drawn_times
 
 
-def test_saved_chart_has_a_title_that_is_not_on_the_page(visitor: Visit, tmp_path: Path) -> None:
-    for present, band in (("false", 35), ("true", 47)):
-        page = visitor().open(f"similarity?present={present}")
-        chart = page.get_by_test_id("stVegaLiteChart").first
-        title = chart.locator(".role-title")
-        expect(title).to_contain_text("Position similarity by distance")
-        height = box_of(chart.locator("svg"))["height"]
-        assert box_of(title)["y"] + box_of(title)["height"] <= box_of(chart)["y"]
-        assert box_of(chart)["height"] == pytest.approx(height - band, abs=2)
-        expect(chart).to_have_css("overflow", "clip")
-        with page.expect_download() as waiting:
-            # Not a click: the button shows only while the pointer rests on the chart, and a page may move.
-            page.get_by_role("button", name="Download as PNG").first.dispatch_event("click")
-        waiting.value.save_as(tmp_path / "chart.png")
-        with Image.open(tmp_path / "chart.png") as image:
-            pixels = np.asarray(image.convert("L")).astype(int)
-        assert pixels.shape[0] == pytest.approx(2 * height, abs=4)
-        assert np.ptp(pixels[: 2 * band]) > 100
+@pytest.mark.parametrize(("present", "band"), mostly([("false", 35), ("true", 47)], ("false", 35)))
+def test_saved_chart_has_a_title_that_is_not_on_the_page(
+    visitor: Visit, tmp_path: Path, present: str, band: int
+) -> None:
+    page = visitor().open(f"similarity?present={present}")
+    chart = page.get_by_test_id("stVegaLiteChart").first
+    title = chart.locator(".role-title")
+    expect(title).to_contain_text("Position similarity by distance")
+    height = box_of(chart.locator("svg"))["height"]
+    assert box_of(title)["y"] + box_of(title)["height"] <= box_of(chart)["y"]
+    assert box_of(chart)["height"] == pytest.approx(height - band, abs=2)
+    expect(chart).to_have_css("overflow", "clip")
+    with page.expect_download() as waiting:
+        # Not a click: the button shows only while the pointer rests on the chart, and a page may move.
+        page.get_by_role("button", name="Download as PNG").first.dispatch_event("click")
+    waiting.value.save_as(tmp_path / "chart.png")
+    with Image.open(tmp_path / "chart.png") as image:
+        pixels = np.asarray(image.convert("L")).astype(int)
+    assert pixels.shape[0] == pytest.approx(2 * height, abs=4)
+    assert np.ptp(pixels[: 2 * band]) > 100

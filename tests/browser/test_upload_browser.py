@@ -67,6 +67,7 @@ def test_pasted_config_is_drawn_and_its_copied_link_shows_the_same(visitor: Visi
     assert lines(other) == lines(page)
 
 
+@pytest.mark.long
 def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: Visit) -> None:
     page = visitor().open(f"similarity?{SMALL}")
     upload(page, "config.json", json.dumps(CONFIG).encode(), model=True)
