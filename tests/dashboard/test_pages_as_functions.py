@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dashboard import all_pages, compare
+from dashboard import all_pages, cache, compare
 from dashboard.blocks import (
     Button,
     Chart,
@@ -55,6 +55,13 @@ from tests.longer import mostly
 
 # That pages call the library with the right shapes is checked in test_gallery and test_previews.
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def empty_result_cache() -> None:
+    """Empty the result cache once: no test here changes what pages are read from."""
+    cache.RESULTS.clear()
+
 
 SETTINGS = {
     "default": Setting(),
