@@ -17,6 +17,7 @@ from posenc.__main__ import main
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import ROOT
 from tests.library.plugin_template import template
+from tests.longer import mostly
 from tests.server.served_process import server, visiting
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "own_registry")
@@ -121,11 +122,13 @@ def test_training_processes_of_a_server_load_its_plugins(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("module", "behind"),
-    [(("dashboard", "--plugin", "FILE"), ()),
-     (("streamlit", "run", "dashboard/app.py"), ("--", "--plugin", "FILE"))],
-)  # fmt: skip
+STARTS = [
+    (("dashboard", "--plugin", "FILE"), ()),
+    (("streamlit", "run", "dashboard/app.py"), ("--", "--plugin", "FILE")),
+]
+
+
+@pytest.mark.parametrize(("module", "behind"), mostly(STARTS, STARTS[0]))
 def test_served_page_draws_the_scheme_of_a_plugin(
     module: tuple[str, ...], behind: tuple[str, ...], plugin: Path, tmp_path: Path
 ) -> None:
