@@ -454,8 +454,7 @@ def test_neighbours_and_a_wrong_base_are_both_named() -> None:
     config = RopeConfig(dim=64, base=5e5, layout="half")
     wrong = repeated(config.replace(base=1e4), "interleaved", "two")
     sentence = match_model(identify(*wrong), {"all": config}, *wrong).sentence
-    assert "base 10,000" in sentence
-    assert "repeated in neighbours" in sentence
+    assert "it has width 64 and base 10,000, with columns repeated in neighbours; " in sentence
 
 
 def test_halves_under_a_model_that_pairs_neighbours_belong_to_code_that_reorders() -> None:
