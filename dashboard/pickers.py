@@ -52,7 +52,7 @@ def draw(
         label = f"Model: {_in_label(none if model is None else model.preset.label)}"
     else:
         model, table = None, setting.learned_source
-        label = f"Learned table: {_in_label(run_descriptions.table_names((table,))[table])}"
+        label = f"Learned table: {_in_label(run_descriptions.table_name(table))}"
     menu = place.popover(label, key=f"{name}_menu", width=width, on_change="rerun")
     if menu.open:
         with menu:
