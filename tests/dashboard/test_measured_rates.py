@@ -184,7 +184,7 @@ def test_rates_of_a_part_of_the_protocol_are_those_of_its_sweep(
     assert frame["x"].tolist() == [1e-3, 2e-3, 4e-3] * 2
     assert frame.dropna(subset="chosen")["x"].tolist() == [4e-3, 2e-3]
     (caption,) = [text for text in said(found) if text.startswith("A ring marks")]
-    assert "shorter trainings, 1 trial each" in caption
+    assert "in a sweep with 1 trial each" in caption
     offered = [*runs.comparisons(runs.all_ids())]
     assert offered == [comparison(table[0])]  # that of the sweep is none to choose
 

@@ -30,7 +30,8 @@ from posenc.lab.tasks import Language, Recall, contexts, questions_of
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
-HIDDEN_COLUMNS = ["bits per byte", "evaluated to", "seeds"]  # of the table; its data has them
+# Of the table, which shall fit a small laptop; its data has them.
+HIDDEN_COLUMNS = ["perplexity ratio", "bits per byte", "evaluated to", "seeds"]
 AT_FIRST, AT_LAST = "At the training length.", "At the longest context evaluated."
 HELP = {
     "loss": AT_FIRST, "perplexity": AT_FIRST, "loss at the end": AT_LAST,

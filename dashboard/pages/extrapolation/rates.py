@@ -49,7 +49,7 @@ def about(tried: Sequence[TriedRates], *, swept: bool) -> str:
     most = (
         f"{trials[0]} to {trials[-1]} trials" if len(trials) > 1 else count_of(trials[0], "trial")
     )
-    models = f"shorter trainings, {most} each" if swept else f"mean of {most}"
+    models = f"in a sweep with {most} each" if swept else f"mean of {most}"
     sentence = (
         f"A ring marks the rate that the scheme has above: the lowest loss in training, {models}."
     )
