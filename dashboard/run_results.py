@@ -8,7 +8,6 @@ import pandas as pd
 
 from dashboard.text import listed
 from posenc.lab import summary
-from posenc.lab.best_rates import rate_text
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import RunInfo
 from posenc.lab.specification import Specification
@@ -78,7 +77,7 @@ def table(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> pd.Da
     row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
     frame = pd.DataFrame([row(curve, curves) for curve in curves])
     rates = [
-        rate_text(curve.specification.learning_rate, curve.specification.scheme_rate)
+        _short_rate(curve.specification.learning_rate, curve.specification.scheme_rate)
         for curve in curves
     ]
     if len({*rates}) > 1:
@@ -86,6 +85,10 @@ def table(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> pd.Da
     if hardly:
         frame = frame.assign(**{"past training": "not judged", length: None})
     return frame.astype({length: "Int64"}) if length in frame else frame  # an integer or blank
+
+
+def _short_rate(learning_rate: float, scheme_rate: float) -> str:
+    return f"{learning_rate:g}" + ("" if scheme_rate == 1 else f", own ×{scheme_rate:g}")
 
 
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:

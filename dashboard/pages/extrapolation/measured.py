@@ -36,7 +36,8 @@ AT_FIRST, AT_LAST = "At the training length.", "At the longest context evaluated
 HELP = {
     "loss": AT_FIRST, "perplexity": AT_FIRST, "loss at the end": AT_LAST,
     "lowest seed": AT_LAST, "highest seed": AT_LAST,
-    "learning rate": "The one with the lowest loss in training, of those that were tried.",
+    "learning rate": "The one with the lowest loss in training, of those that were tried. Own: of the "
+    "scheme's own parameters, such as a table.",
 }  # fmt: skip
 OF_SHIPPED = "language-64-8c2dbbee"  # shown where no comparison ships for these schemes
 STEPS = (
