@@ -132,8 +132,13 @@ def record_csv(rows: Iterable[Recorded]) -> bytes:
 
 
 def ship(rows: Sequence[Recorded], source: Store, target: Store) -> None:
-    """Write the runs of tables, and then the record, from one store to another. Raises RunError."""
+    """Write the runs of tables, and then the record, from one store to another. Raises RunError.
+
+    The trained parameters of schemes go with runs on text alone, which others read them from.
+    """
     for row in rows:
         if not row.sweep:
-            target.add(source.read(row.run_id), source.tables(row.run_id))
+            run = source.read(row.run_id)
+            of_text = run.specification.task == Language.kind
+            target.add(run, source.tables(row.run_id) if of_text else {})
     target.put(RECORD, record_csv(rows))

@@ -16,7 +16,7 @@ from posenc.lab.context_gain import context_losses
 from posenc.lab.corpus import from_text
 from posenc.lab.methods import grid_deviations, methods
 from posenc.lab.protocol import SHIPPED, Protocol, read_protocol
-from posenc.lab.protocol_record import RECORD, Rates, Recorded, rates_of, record_csv
+from posenc.lab.protocol_record import RECORD, Rates, Recorded, rates_of, record_csv, ship
 from posenc.lab.run_once import run_once
 from posenc.lab.specification import Specification, Trial
 from posenc.lab.statistics import grid_deviation
@@ -286,6 +286,22 @@ def test_a_shipped_folder_goes_on_without_the_runs_of_its_sweeps(protocol: Proto
         main, ["protocol", "protocol.toml", "--run", "text", "--minutes", "0", "--store", "results"]
     )
     assert missing.output == ""
+
+
+def test_parameters_of_schemes_ship_with_runs_on_text_alone(protocol: Protocol) -> None:
+    store, shipped = Store(), Store("results")
+    of_text = next(run for run in protocol.planned("text") if run.scheme.kind == "learned")
+    (of_copy,) = specifications(
+        ["learned"], task="copy", train_length=16, batch=2, steps=2, layers=1, widths=[16], heads=2,
+        longest=1,
+    )  # fmt: skip
+    for specification in (of_text, of_copy):
+        make(specification, store)
+    runs = [store.read(one.run_id) for one in (of_text, of_copy)]
+    ship([Recorded.of("text", sweep=False, run=run) for run in runs], store, shipped)
+    assert [*map(shipped.read, (of_text.run_id, of_copy.run_id))] == runs
+    assert [bool(store.tables(run.run_id)) for run in runs] == [True, True]
+    assert [bool(shipped.tables(run.run_id)) for run in runs] == [True, False]
 
 
 @pytest.mark.parametrize(
