@@ -21,11 +21,13 @@ from posenc.lab.protocol_record import shipped_record
 from posenc.lab.tasks import TASKS, questions_of
 from tests.browser.screenshots import README_PICTURES
 from tests.dashboard.shipped_runs import shipped_runs
+from tests.lab.readme_tables import README as LAB_README
+from tests.lab.readme_tables import cells, rows_of_table
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ["README.md", "posenc/README.md", "posenc/lab/README.md", "tests/README.md"]
 READMES += [".deploy/README.md", "dashboard/README.md"]
-README, LAB_README = ((ROOT / name).read_text() for name in ("README.md", "posenc/lab/README.md"))
+README = (ROOT / "README.md").read_text()
 SEEDS = 3
 
 
@@ -81,17 +83,6 @@ def test_screenshots_are_the_pictures_of_the_readme() -> None:
     pictures = re.findall(r"!\[.+\]\(\.images/(\w+)\.png\)", README)
     assert sorted(pictures) == sorted(README_PICTURES)
     assert sorted(pictures) == sorted(path.stem for path in (ROOT / ".images").iterdir())
-
-
-def rows_of_table(first_cell: str) -> list[tuple[str, list[list[str]]]]:
-    """Return the header and the cells of every table whose first column is called so."""
-    pattern = rf"^\| {first_cell}(.*)\|\n\|[-|]+\n((?:\|.*\n)+)"
-    tables = re.findall(pattern, LAB_README, re.MULTILINE)
-    return [(head, [cells(line) for line in body.splitlines()]) for head, body in tables]
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def measured(

@@ -82,7 +82,7 @@ def test_a_grid_without_interaction_has_the_deviation_of_its_rows_and_of_its_col
     assert (found.weights, found.data, found.together) == pytest.approx((2, 1, 0), abs=1e-12)
 
 
-def test_a_grid_of_interaction_alone_has_no_other_deviation() -> None:
+def test_seeds_that_matter_only_together_have_no_deviation_of_their_own() -> None:
     """By hand: +1 and -1 in turn: rows and columns all have the mean 0; the rest's square sum 4 over 1."""
     found = grid_deviation({(0, 0): 1, (0, 1): -1, (1, 0): -1, (1, 1): 1})
     assert (found.weights, found.data, found.together) == pytest.approx((0, 0, 2))
@@ -102,6 +102,6 @@ def test_deviations_of_many_simulated_grids_are_those_that_were_drawn() -> None:
 
 
 @pytest.mark.parametrize("cells", [[(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 0)], []])
-def test_a_grid_with_a_gap_or_one_row_is_refused(cells: list[tuple[int, int]]) -> None:
+def test_a_grid_without_every_pair_of_two_seeds_is_refused(cells: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="every pair"):
         grid_deviation(dict.fromkeys(cells, 1.0))
