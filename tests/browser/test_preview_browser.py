@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from dashboard import previews, results
 from dashboard.settings import Setting
@@ -274,3 +274,24 @@ def test_pictures_of_a_lesson_follow_its_slider(visitor: Visit) -> None:
     page.wait_for_function(f"!({AHEAD})")
     settled(page)
     assert pixels(page, "lesson_orders") == moved
+
+
+@pytest.mark.long
+def test_chosen_line_of_a_lesson_follows_its_slider(visitor: Visit) -> None:
+    page = visitor().open("learn?step=4")
+
+    def widths(page: Page) -> list[str | None]:
+        drawn = page.locator(".stVegaLiteChart svg .mark-line path").all()
+        return [line.get_attribute("stroke-width") for line in drawn]
+
+    assert widths(page) == ["4", *7 * ["1"]]
+    drag(page, "Head", 1)
+    wait_until(page, lambda: widths(page) == ["1", "4", *6 * ["1"]])
+    assert asked(page) == {"step": 4}
+    page.mouse.up()
+    page.wait_for_function("location.search.includes('slope_head=2')")
+    page.wait_for_function(f"!({AHEAD})")
+    settled(page)
+    other = visitor().open("learn?step=4&slope_head=2")
+    assert widths(page) == widths(other) == ["1", "4", *6 * ["1"]]
+    assert lines(page) == lines(other)

@@ -4,12 +4,14 @@ import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from dashboard.blocks import Button, Chart, Clocks, Drawer, Link, Matrices, Page, Text
 from dashboard.pages.lessons import data
 from dashboard.pages.lessons.page import Options, page
+from dashboard.previews import POINTS
 from dashboard.settings import Setting
 from posenc.analysis import RandomLayer
 from tests.dashboard import pages
@@ -136,10 +138,12 @@ def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
 def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
     at = step(4, slope_head=head)
     slope = 2.0**-head
-    (frame,) = [chart.drawn for chart in charts(at)]
+    (chart,) = charts(at)
+    frame = chart.drawn
+    pd.testing.assert_frame_equal(chart.thinned(POINTS), frame)  # names and dot stay in passing
     chosen = frame[frame["chosen"]]
     assert chosen["head"].unique().tolist() == [head]
-    assert np.allclose(chosen["y"], -slope * np.arange(128), rtol=1e-12)
+    assert np.allclose(chosen["y"], -slope * np.arange(0, 128, 2), rtol=1e-12)
     assert f"at distance 32 it subtracts {32 * slope:.3g}." in at.headline
     assert 32 * slope <= 20  # where the axis ends
     factors = [float(text) for text in re.findall(r"by (\d[\d.]*\d)", answer(at))]
@@ -148,7 +152,7 @@ def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
     assert named.index.tolist() == [
         *range(1, 9)
     ]  # every head has its number at the end of its line
-    assert named["x"].tolist() == [40, 80, *6 * (127,)]
+    assert named["x"].tolist() == [40, 80, *6 * (126,)]
     heights = named["label_y"]
     assert np.diff(heights[2:]).min() >= 1.3 - 1e-9
     assert np.abs(heights - named["y"]).max() < 1.3

@@ -240,7 +240,7 @@ def _clock(lesson: Lesson) -> list[Block]:
 def _slopes(lesson: Lesson) -> list[Block]:
     return [
         Chart(
-            key="lesson_slopes", title=lesson.title, frame=lesson.frame, names=(), draw=slopes, x="",
+            key="lesson_slopes", title=lesson.title, frame=lesson.frame, names=(), draw=slopes,
             columns={"x": "distance", "y": "bias", "chosen": "", "label_y": ""},
         )
     ]  # fmt: skip
