@@ -12,7 +12,7 @@ from posenc.lab.specification import FineTuning, Specification
 from posenc.lab.statistics import GridDeviation, grid_deviation
 from posenc.lab.tasks import Language
 from posenc.lab.train import BETAS, CLIP, LAST_RATE, WARM_UP
-from posenc.text import count_of
+from posenc.text import count_of, joined
 
 
 def methods(protocol: Protocol, name: str, store: Store) -> str:
@@ -113,19 +113,27 @@ def _rates(source: Part, runs: Sequence[Run]) -> str:
     learning = ", ".join(f"{rate:g}" for rate in sweep.learning_rates)
     factors = ", ".join(f"{factor:g}" for factor in sweep.scheme_rates)
     chosen: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for run in runs:
         spec = run.specification
         scheme = spec.scheme if spec.fine_tuning is None else spec.fine_tuning.before
         factor = "" if spec.scheme_rate == 1 else f" (own parameters x{spec.scheme_rate:g})"
         chosen[scheme.label] = f"{spec.learning_rate:g}{factor}"
+        labels[scheme.kind] = scheme.label
     by = (
         "loss at the training length" if source.text else "mean loss of the last tenth of the steps"
     )
+    further = [
+        f"{rate:g} for {labels[kind]}"
+        for kind, rates in sweep.further.items()
+        for rate in rates
+        if kind in labels
+    ]
+    more = f" (and {joined(further, 'and')})" if further else ""
     return (
-        f"Each scheme has the rate of the lowest {by} among {learning}, and among {factors} times that for "
-        f"its own parameters, by {count_of(len(sweep.trials), 'trial')} at {sweep.share:.0%} of the steps: "
-        + ", ".join(f"{name} {rate}" for name, rate in chosen.items())
-        + "."
+        f"Each scheme has the rate of the lowest {by} among {learning}{more}, and among {factors} times "
+        f"that for its own parameters, by {count_of(len(sweep.trials), 'trial')} at {sweep.share:.0%} of "
+        "the steps: " + ", ".join(f"{name} {rate}" for name, rate in chosen.items()) + "."
     )
 
 

@@ -61,7 +61,7 @@ def is_of_sweep(part: Part, specification: Specification) -> bool:
     steps = max(1, round(part.values.get("steps", _defaults()["steps"]) * part.sweep.share))
     return (
         specification.trial in part.sweep.trials
-        and specification.learning_rate in part.sweep.learning_rates
+        and specification.learning_rate in part.sweep.rates_of(specification.scheme.kind)
         and specification.scheme_rate in part.sweep.scheme_rates
         and _has(specification, dict(part.values) | {"steps": steps, "longest": 1})
         and _reads(specification, part.text)

@@ -30,14 +30,19 @@ _TUNING = {"tuning_length": "length", "tuning_steps": "steps", "tuning_rate": "l
 class Sweep:
     """The runs that choose the rates of each scheme: every rate in every trial.
 
-    share: of the steps of the part. A scheme without parameters has the factor 1 alone. No longer text than
-    in training is read.
+    further: more rates of single schemes, by kind. share: of the steps of the part. A scheme without
+    parameters has the factor 1 alone. No longer text than in training is read.
     """
 
     learning_rates: tuple[float, ...]
+    further: Mapping[str, tuple[float, ...]]
     scheme_rates: tuple[float, ...]
     share: float
     trials: tuple[Trial, ...]
+
+    def rates_of(self, kind: str) -> tuple[float, ...]:
+        """Return the learning rates that are tried of a scheme, from low to high."""
+        return tuple(sorted((*self.learning_rates, *self.further.get(kind, ()))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +195,7 @@ def _part(name: str, named: Mapping[str, Any]) -> Part:
         if sweep is None
         else Sweep(
             learning_rates=tuple(sweep["learning_rates"]),
+            further={kind: tuple(rates) for kind, rates in sweep.get("further", {}).items()},
             scheme_rates=tuple(sweep["scheme_rates"]),
             share=float(sweep["share"]),
             trials=_trials(sweep["trials"]),
@@ -207,7 +213,7 @@ def _sweep_runs(part: Part, kind: str) -> Iterator[Specification]:
         return
     steps = max(1, round(part.values.get("steps", 1_200) * part.sweep.share))
     values = {"steps": steps, "longest": 1}
-    rates = [Rates(learning_rate=rate) for rate in sorted(part.sweep.learning_rates)]
+    rates = [Rates(learning_rate=rate) for rate in part.sweep.rates_of(kind)]
     first = _run(part, kind, rates[0], part.sweep.trials[0], values)
     if any(True for _ in first.scheme.build(device="meta").parameters()):
         factors = sorted(part.sweep.scheme_rates)

@@ -15,6 +15,7 @@ from posenc.lab import Store, specifications
 from posenc.lab.context_gain import context_losses
 from posenc.lab.corpus import from_text
 from posenc.lab.methods import grid_deviations, methods
+from posenc.lab.parts import is_of_sweep
 from posenc.lab.protocol import SHIPPED, Protocol, read_protocol
 from posenc.lab.protocol_record import RECORD, Rates, Recorded, rates_of, record_csv, ship
 from posenc.lab.run_once import run_once
@@ -177,6 +178,29 @@ def test_the_paragraph_on_methods_names_what_decided_the_runs(protocol: Protocol
         from_text("text.txt", sentences()).sha256[:12],
     ):  # fmt: skip
         assert part in text
+
+
+def test_a_scheme_that_chose_the_highest_rate_can_have_a_further_one() -> None:
+    Path("further.toml").write_text(
+        SMALL.replace("[2e-3, 1e-2]", "[2e-3, 1e-2]\nfurther = { rope = [2e-2] }")
+    )
+    protocol, store = read_protocol("further.toml"), Store()
+    tried: dict[str, set[float]] = {}
+    for specification in protocol.sweep_runs("text"):
+        tried.setdefault(specification.scheme.kind, set()).add(specification.learning_rate)
+        assert is_of_sweep(protocol.part("text"), specification)
+        make(specification, store)
+    assert tried == {"rope": {2e-3, 1e-2, 2e-2}, "learned": {2e-3, 1e-2}}
+    plain = read_protocol("protocol.toml")
+    refused = [
+        each for each in protocol.sweep_runs("text") if not is_of_sweep(plain.part("text"), each)
+    ]
+    assert {(each.scheme.kind, each.learning_rate) for each in refused} == {("rope", 2e-2)}
+    for specification in protocol.runs("text", store):
+        make(specification, store)
+    assert "among 0.002, 0.01 (and 0.02 for RoPE), and among 1, 10 times" in methods(
+        protocol, "text", store
+    )
 
 
 def test_the_paragraph_says_what_weights_and_data_each_add_once_the_grid_of_seeds_is_whole() -> (

@@ -251,6 +251,14 @@ def test_plan_of_deepseek_3_says_the_softmax_scale_of_each_block() -> None:
     by_64 = (1 + 0.1 * math.log(64)) ** 2 / (1 + 0.1 * math.log(40)) ** 2  # 1.070
     assert scales["yarn"] == pytest.approx(by_64, rel=1e-12)
     assert scales["llama3"] == scales["linear"] == pytest.approx(1, rel=1e-12)
+    notes = {
+        one.method.name: {note.word: note.numbers for note in paste(found, one).notes}
+        for one in found.methods
+    }
+    assert notes["yarn"]["softmax_changed"] == {"ratio": scales["yarn"]}
+    # Beside the factor 64, what keeps the configured 1 + 0.1 ln 40.
+    kept = {"weight": pytest.approx(math.log(40) / math.log(64), rel=1e-12)}
+    assert notes["linear"]["softmax_kept"] == notes["llama3"]["softmax_kept"] == kept
     cells = {row["method"]: row["softmax scale"] for row in ranked(found)[TRADE_OFFS]}
     assert (cells["Unscaled"], cells["YaRN"], cells["Llama 3 scaling"]) == (
         "0.534",

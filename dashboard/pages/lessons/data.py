@@ -146,7 +146,7 @@ def rotate(shift: int) -> Lesson:
 @cached
 def lower(head: int) -> Lesson:
     """Lower logits by distance, a slope per head."""
-    # Every other distance: a line in passing has no more values (previews.POINTS), so that none is left out.
+    # Every other distance: as many as a line in passing has (previews.POINTS), so that none is left out.
     slopes, distance = alibi_slopes(HEADS).double().numpy(), np.arange(0, 128, 2)
     heads = np.arange(1, HEADS + 1).repeat(len(distance))
     lines = {"head": heads, "x": np.tile(distance, HEADS), "y": np.outer(-slopes, distance).ravel()}
