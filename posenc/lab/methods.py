@@ -43,7 +43,8 @@ def methods(protocol: Protocol, name: str, store: Store) -> str:
         f"{_stopped(runs)}, with {' and '.join(sorted({_versions(run) for run in runs}))} in "
         f"{count_of(first.threads, 'thread')} of {'a CPU' if first.device == 'cpu' else first.device}.",
         _spread(grid_deviations(protocol, name, store)),
-        f"The protocol of this part, {name} {part.digest}, was written before the runs.",
+        f"The protocol of this part, {name} {part.digest}, was written before the runs; its file says what "
+        "changed later.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 

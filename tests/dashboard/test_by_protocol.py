@@ -181,7 +181,7 @@ def test_a_paper_gets_methods_latex_and_every_cell(store: Store, protocol: Proto
     (drawer,) = [block for block in found.all_blocks if isinstance(block, Drawer)]
     methods, latex = [block.code for block in drawer.make() if isinstance(block, Code)]
     assert (
-        f"The protocol of this part, text {protocol.part('text').digest}, was written before the runs."
+        f"The protocol of this part, text {protocol.part('text').digest}, was written before the runs;"
         in methods
     )
     own = ranks(protocol, list(store))
