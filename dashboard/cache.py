@@ -19,10 +19,13 @@ Result = TypeVar("Result")
 
 MAX_BYTES = 160 * 2**20  # of all results; what is derived of blocks takes as much again
 _SMALL = 64  # bytes of an object beside its arrays
+_PLAIN = frozenset({float, int, bool, type(None)})  # thousands in a run: to look into each takes long
 
 
 def size_in_bytes(result: Any) -> int:
     """Return about how many bytes a result takes: its arrays and frames, and a little for the rest."""
+    if type(result) in _PLAIN:
+        return _SMALL
     if isinstance(result, pd.DataFrame):
         return result.size * 8  # pandas' own count takes longer than the numbers of many pages
     if isinstance(result, np.ndarray | torch.Tensor):
@@ -37,6 +40,8 @@ def make_read_only(result: Any) -> None:
 
     Frames and tensors have no such switch and stay as they are.
     """
+    if type(result) in _PLAIN:
+        return
     if isinstance(result, np.ndarray):
         result.flags.writeable = False
     elif not isinstance(result, pd.DataFrame | torch.Tensor):

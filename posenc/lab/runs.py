@@ -138,8 +138,8 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
         table = _bounded(file)
         if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
             raise RunError("The file is no readable run: it has other columns.")
-        names = [field.name for field in fields(Score)]
-        scores = [Score(*(row[name] for name in names)) for row in table.to_pylist()]
+        columns = [table[field.name].to_pylist() for field in fields(Score)]
+        scores = [Score(*row) for row in zip(*columns, strict=True)]
     info = _info(table.schema, run_id)
     return Run(
         **vars(info),

@@ -1,6 +1,7 @@
 """What decides a run's numbers, as a record of plain values whose hash is the run's name."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -140,7 +141,7 @@ class Specification:
                 f"{self.scheme.label}, or it is never used as a whole, got {self.model.layers}."
             )
         rows = TASKS[self.task].positions(self.train_length)
-        shape = self.scheme.shape(Sizes(dim=self.model.width, heads=self.model.heads))
+        shape = self.scheme.shape(_sizes(self.model.width, self.model.heads))
         # In full, not only what a comparison shows.
         shape |= {"max_len": rows, "length": rows, "layers": self.model.layers}
         for name, value in self.scheme.record().items():
@@ -294,6 +295,12 @@ def name_of(record: dict[str, Any]) -> str:
     decides = {name: value for name, value in record.items() if name != "corpus_name"}
     text = json.dumps(decides, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@functools.cache
+def _sizes(width: int, heads: int) -> Sizes:
+    """Return sizes that are checked for every scheme once: hundreds of runs are read with the same."""
+    return Sizes(dim=width, heads=heads)
 
 
 def _reals(owner: Any, plain: dict[str, Any]) -> dict[str, Any]:
