@@ -27,6 +27,12 @@ def scores(part: str) -> pd.DataFrame:
     return pd.concat(runs).merge(table, on="run_id").replace({"scheme": LABELS})
 
 
+def sweep_losses(part: str) -> pd.DataFrame:
+    """The loss of every run of a part's sweep, with its scheme, rates and seeds."""
+    record = pd.read_csv(RESULTS / "protocol.csv").replace({"scheme": LABELS})
+    return record[(record["part"] == part) & (record["stage"] == "sweep")]
+
+
 def rows_of_table(first_cell: str) -> list[tuple[str, list[list[str]]]]:
     """Return the header and the cells of every table whose first column is called so."""
     pattern = rf"^\| {first_cell}(.*)\|\n\|[-|]+\n((?:\|.*\n)+)"

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import scipy.stats
 
-from tests.lab.readme_tables import README, cells, rows_of_table, scores
+from tests.lab.readme_tables import README, cells, rows_of_table, scores, sweep_losses
 
 LEARNED = 0.9  # the mean accuracy in training from which a task is learned
 
@@ -34,10 +34,19 @@ def test_flip_flop_accuracies() -> None:
         assert solved == f"{(own[80] >= LEARNED).sum()} of {len(own)}", label
         assert accuracies == [percents(own[x]) for x in (10, 80, 98)], label
     means: Any = by_trial.groupby(level="scheme").mean()
-    best, dense = means[80].idxmax(), means[10].idxmax()
+    best = means[80].idxmax()
+    assert means[10].idxmax() == best
     assert f"{best} has the highest mean at the trained share, {means.loc[best, 80]:.0%}" in README
-    assert f"\n{dense} in dense texts, {means.loc[dense, 10]:.0%}" in README
-    assert f"RoPE is wrong in {1 - means.loc['RoPE', 98]:.0%}" in README
+    assert f"in dense texts, {means.loc[best, 10]:.0%}" in README
+    wrong = 1 - means[98]
+    assert (
+        f"RoPE is wrong in {wrong['RoPE']:.0%}, FoX in {wrong['FoX']:.0%} and stick-breaking in "
+        f"{wrong['Stick-breaking']:.0%}" in README
+    )
+    chosen = flip_flop.groupby("scheme")["learning_rate"].first()
+    tried = sweep_losses("flip_flop")["learning_rate"]
+    assert [*chosen.index[chosen == tried.min()]] == ["NoPE"]
+    assert [*chosen.index[chosen == tried.max()]] == ["FoX"]
     assert means[98].max() < 0.885  # by position alone
 
 
@@ -82,7 +91,10 @@ def test_losses_by_context() -> None:
     gain = at["Sinusoidal"][64] - at["Learned"][64]
     assert f"learned is below sinusoidal by {gain:.3f} nats" in README
     rates = losses.groupby("scheme")["learning_rate"].first()
-    assert {*rates[rates == rates.max()].index} == {
-        "Sinusoidal",
-        "ALiBi",
-    }  # the highest of the sweep
+    assert {*rates[rates == rates.max()].index} == {"Sinusoidal", "ALiBi"}
+    swept: Any = sweep_losses("code").pivot_table(
+        index="scheme", columns="learning_rate", values="loss"
+    )
+    twice, chosen = (swept.loc[["Sinusoidal", "ALiBi"], rate] for rate in (1.6e-2, 8e-3))
+    listed = [" and ".join(f"{loss:.3f}" for loss in each) for each in (twice, chosen)]
+    assert f"in the sweep are {listed[0]}, and at the chosen rate {listed[1]}." in README
