@@ -116,6 +116,8 @@ def readout(
         fields=[field],
     )  # fmt: skip
     step = alt.param(name="step", expr="max(2, scale('x', 1) - scale('x', 0))" if every else "1")
+    # Where few values stand far apart, the rule is a wide band: lines are read through it.
+    strength = alt.value(alt.ExprRef("min(0.7, 4 / step)").to_dict())
     values = {name: f"datum[{json.dumps(name)}]" for name in names}
     texts = {
         n: f"isValid({v}) ? format({v}, abs({v}) < 999.5 ? '{form}' : ',.0f') : '\u2013'"
@@ -132,7 +134,7 @@ def readout(
         .mark_rule(aria=False, color="gray", strokeWidth=alt.ExprRef("step"))
         .encode(
             x=x,
-            opacity=alt.when(nearest).then(alt.value(0.7)).otherwise(alt.value(0)),
+            opacity=alt.when(nearest).then(strength).otherwise(alt.value(0)),
             tooltip=[place, *rows],
         )
         .add_params(nearest, step)
@@ -170,11 +172,11 @@ def boundary_rule() -> alt.Chart:
 
 
 def boundary_name(text: str = "training length") -> alt.Chart:
-    """The name of that line, at its upper end."""
+    """The name of that line, above the plot, where it covers no other line."""
     name = alt.Chart().mark_text(
-        text=text, align="left", dx=5, color=alt.ExprRef(QUIET["expr"]), aria=False, tooltip=None
+        text=text, baseline="bottom", color=alt.ExprRef(QUIET["expr"]), aria=False, tooltip=None
     )
-    return name.encode(x="min(boundary):Q", y=alt.value(6))
+    return name.encode(x="min(boundary):Q", y=alt.value(-3))
 
 
 def spec_of(chart: Any) -> Spec:
@@ -207,6 +209,7 @@ _TEXT_GROWS = 18 / 12  # names at the ends of lines
 STAGE_CELL = 290  # CSS pixels: four stand in a line of a projector, 1,280 wide
 _STAGE_AREA = 225  # of the plot in such a cell, beside its axis
 _TALLER = 50  # pixels: what larger text takes of the height of a plot
+_BOUNDARY_ROOM = 18  # pixels between a legend and a plot: what the larger name of a boundary takes
 
 
 # Sizes of the title's two lines, and the height that Vega gives them: history.js and larger_type.css
@@ -239,15 +242,23 @@ def for_projector(spec: Spec, stage: int = 0) -> Spec:
     stage: its height in CSS pixels, 0 for one that makes room for the larger text.
     """
     larger: Spec = _without(spec, _OWN_SIZES)
+    room = _BOUNDARY_ROOM if _names_boundary(spec) else 0
     if stage:
         larger["height"] = stage
         larger["layer"] = [_closer(layer, spec["height"], stage) for layer in larger["layer"]]
     elif spec.get("autosize") != "pad":
-        larger["height"] += _TALLER
+        larger["height"] += _TALLER + room
     else:  # text stands outside of the area, and axes keep one unit
         scale = _STAGE_AREA / spec["width"]
         larger |= {"width": _STAGE_AREA, "height": round(scale * spec["height"])}
-    return larger | {"config": _PROJECTOR}
+    legend = _PROJECTOR["legend"]
+    legend = legend | {"offset": legend["offset"] + room}
+    return larger | {"config": _PROJECTOR | {"legend": legend}}
+
+
+def _names_boundary(spec: Spec) -> bool:
+    """Whether a name stands above the plot (`boundary_name`): the one text that no row of the data has."""
+    return any("text" in layer["mark"] for layer in spec.get("layer", ()))
 
 
 def _closer(layer: Spec, height: int, stage: int) -> Spec:

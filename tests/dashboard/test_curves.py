@@ -30,6 +30,7 @@ from dashboard.charts.palette import (
 from dashboard.charts.theme import (
     GRAYS,
     LEGEND_LINE,
+    for_projector,
     powers_of_ten,
     readout,
     spec_of,
@@ -198,6 +199,16 @@ def test_every_text_of_a_chart_can_be_read(theme: str) -> None:
     ]
     assert {*ends, "training length", "x", "y", "Below"} <= {text for _, text in drawn}
     assert [pair for pair in drawn if contrast(pair[0], ground) < 4.5] == []
+
+
+def test_the_name_of_a_boundary_stands_between_the_plot_and_the_legend() -> None:
+    spec = by_offset(("rope",), "x", "y", band=False)
+    (name,) = [layer for layer in spec["layer"] if layer["mark"].get("text") == "training length"]
+    assert name["mark"]["baseline"] == "bottom"
+    assert name["encoding"]["y"]["value"] < 0  # above the plot, where no line is
+    projected = for_projector(spec)
+    size = projected["config"]["text"]["fontSize"]
+    assert projected["config"]["legend"]["offset"] > size - name["encoding"]["y"]["value"]
 
 
 def test_colour_and_stroke_or_stroke_and_marker_tell_all_schemes_apart() -> None:
