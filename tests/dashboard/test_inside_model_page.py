@@ -11,7 +11,11 @@ import safetensors.torch
 import torch
 
 from dashboard.blocks import Controls, Findings, Tabs
+from dashboard.charts.palette import PALETTE
+from dashboard.charts.theme import GRAY
+from dashboard.pages.inside_model import charts
 from dashboard.pages.inside_model import page as inside_model
+from dashboard.pages.inside_model.data import EQUAL_WEIGHTS, MOST_DRAWN, head_names
 from dashboard.pages.inside_model.options import BY_HEAD, BY_LENGTH, CUTS, MODELS, Options
 from dashboard.settings import Setting
 from posenc.lab.evaluate import Variant
@@ -138,9 +142,10 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
     share, pairs, *_ = (table(options, "cuts")["no full turn in training"][n] for n in (1, 0))
     assert share == pytest.approx(100 * bounds[turns < 1].sum() / bounds.sum())
     assert pairs == pytest.approx(100 * (turns < 1).mean())
+    every = frame["pair"].nunique()
     assert page.headline == (
-        f"{pairs:.3g}% of the rotary pairs never complete a turn in training. They hold {share:.3g}% of "
-        "what all pairs can add to logits."
+        f"{round(every * pairs / 100)} of {every} rotary pairs never complete a turn in {length} tokens of "
+        f"training. They hold {share:.3g}% of what all pairs can add to logits."
     )
     cuts = data(inside_model.page(Setting(), replace(options, table=CUTS)), CUTS)
     by_head = [group.iloc[:, 2].to_numpy() for _, group in frame.groupby("head")]
@@ -177,3 +182,12 @@ def test_a_model_without_rotation_has_no_table_of_pairs_and_opens_the_first() ->
     page = inside_model.page(Setting(), Options(trained=OTHER[0], table=CUTS))
     (tabs,) = [block for block in page.all_blocks if isinstance(block, Tabs)]
     assert (tabs.labels, tabs.opened) == ((BY_HEAD, BY_LENGTH), BY_HEAD)
+
+
+def test_no_head_has_the_colour_of_one_of_the_first_schemes() -> None:
+    names = (*head_names(MOST_DRAWN), EQUAL_WEIGHTS)
+    scale = charts.by_distance(names)["layer"][0]["encoding"]["color"]["scale"]
+    shades = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert len({*shades.values()}) == len(names)
+    assert shades.pop(EQUAL_WEIGHTS) == GRAY
+    assert {*PALETTE[:5]}.isdisjoint(shades.values())

@@ -171,7 +171,7 @@ def _heads(use: CapturedUse, length: int | None, label: str) -> list[Block]:
     attention = use.attention
     heads = data.drawn_heads(attention.distance)
     every = data.head_names(len(attention.entropy))
-    names = (*(every[head] for head in heads), "equal weights")
+    names = (*(every[head] for head in heads), data.EQUAL_WEIGHTS)
     frame = data.distance_frame(attention, length)
     columns = {"name": "head", "x": "distance", "y": "weight"}
     is_whole = len(heads) == len(every)

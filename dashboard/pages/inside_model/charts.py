@@ -6,9 +6,13 @@ import altair as alt
 
 from dashboard.charts import theme
 from dashboard.charts.palette import DASHES, PALETTE
+from dashboard.pages.inside_model.data import EQUAL_WEIGHTS
 
 # On a phone the names of the heads take two lines.
 _COLUMNS = alt.ExprRef("containerSize()[0] < 480 ? 3 : 0")
+# No head has a colour of the five schemes that pages begin with, which means something else. In this order
+# heads with similar strokes differ in hue.
+_OF_HEADS = (PALETTE[6], PALETTE[5], PALETTE[8], PALETTE[7], *PALETTE[9:])
 _LEGEND = alt.Legend(
     title=None, orient="top", symbolStrokeWidth=2.5, columns=_COLUMNS, **theme.LEGEND_LINE
 )
@@ -44,7 +48,11 @@ def by_distance(names: tuple[str, ...]) -> theme.Spec:
 
 
 def _lines(names: tuple[str, ...], x: alt.X, y: alt.Y, x_title: str, boundary: str) -> theme.Spec:
-    colours = alt.Scale(domain=names, range=[PALETTE[n % len(PALETTE)] for n in range(len(names))])
+    shades = [
+        theme.GRAY if name == EQUAL_WEIGHTS else _OF_HEADS[n % len(_OF_HEADS)]
+        for n, name in enumerate(names)
+    ]
+    colours = alt.Scale(domain=names, range=shades)
     strokes = alt.Scale(domain=names, range=[DASHES[n % len(DASHES)] for n in range(len(names))])
     line = (
         alt.Chart()

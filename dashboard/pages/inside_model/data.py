@@ -32,6 +32,7 @@ from posenc.schemes.rope import Rope
 from posenc.text import count_of
 
 NO_TURN = "no full turn in training"
+EQUAL_WEIGHTS = "equal weights"  # the line and the row that heads are compared with
 MOST_DRAWN = 8  # heads of one chart
 # What a cut is called: its rule and the share of pairs that stays.
 CUTS = {
@@ -152,7 +153,7 @@ def distance_frame(use: AttentionUse, train_length: int | None) -> pd.DataFrame:
     rows = {**dict(zip(head_names(len(use.by_distance)), use.by_distance.numpy(), strict=True))}
     parts = [
         {"name": name, "x": np.arange(n), "y": values, "boundary": boundary}
-        for name, values in (*rows.items(), ("equal weights", even))
+        for name, values in (*rows.items(), (EQUAL_WEIGHTS, even))
     ]
     return frames.stacked(parts, ["name", "x", "y", "boundary"])
 
@@ -162,7 +163,7 @@ def heads_table(use: AttentionUse) -> pd.DataFrame:
     names = head_names(len(use.entropy))
     return pd.DataFrame(
         {
-            "head": [*names, "equal weights"],
+            "head": [*names, EQUAL_WEIGHTS],
             "mean distance (tokens)": [*use.distance.tolist(), use.even_distance],
             "on the first token (%)": [
                 *(100 * use.first_token).tolist(), 100 * use.even_first_token,

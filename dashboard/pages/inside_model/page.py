@@ -37,7 +37,7 @@ from dashboard.pages.inside_model.options import Options as Options
 from dashboard.script import whole_script
 from dashboard.settings import Setting
 from dashboard.text import number, plain
-from posenc.analysis import attention_use, pair_norms, pair_use
+from posenc.analysis import attention_use, pair_norms, pair_use, slow_pairs
 from posenc.errors import PosencError
 from posenc.lab.shipped_models import shipped_model
 
@@ -213,13 +213,13 @@ def looks(found: Heads) -> str:
 
 def headline(pairs: Pairs, train_length: int) -> str:
     """Say which share of what pairs can add belongs to those that never complete a turn in training."""
-    table = data.cuts_table(pairs.norms, train_length)
-    share, slow = table["of what pairs can add (%)"].iloc[0], table["pairs (%)"].iloc[0]
-    if slow == 0:
+    slow = slow_pairs(pairs.norms, train_length)
+    count, every = int((~slow.kept[0]).sum()), len(pairs.norms.inv_freq)
+    if count == 0:
         return "Every rotary pair completes a turn within the training length."
     return (
-        f"{number(slow)}% of the rotary pairs never complete a turn in training. They hold "
-        f"{number(share)}% of what all pairs can add to logits."
+        f"{count} of {every} rotary pairs never complete a turn in {train_length:,} tokens of training. "
+        f"They hold {number(100 * slow.share)}% of what all pairs can add to logits."
     )
 
 
@@ -259,7 +259,7 @@ def _table(options: Options) -> list[Block]:
 def _heads(found: Heads, options: Options, train_length: int) -> list[Block]:
     """Return attention by distance."""
     frame = data.distance_frame(found.use, train_length)
-    names = (*data.head_names(len(found.use.entropy)), "equal weights")
+    names = (*data.head_names(len(found.use.entropy)), data.EQUAL_WEIGHTS)
     return [
         Text("Where heads look", "heading"),
         Chart(
