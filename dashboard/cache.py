@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 MAX_BYTES = 160 * 2**20  # of all results; what is derived of blocks takes as much again
 _SMALL = 64  # bytes of an object beside its arrays
-_PLAIN = frozenset({float, int, bool, type(None)})  # thousands in a run: to look into each takes long
+_PLAIN = frozenset({float, int, bool, type(None)})  # a run has thousands
 
 
 def size_in_bytes(result: Any) -> int:

@@ -54,7 +54,7 @@ def _by_rate(kinds: tuple[str, ...], names: tuple[str, ...], rates: tuple[float,
     )
     y = alt.Y("y:Q", title="loss in training (nats)", scale=alt.Scale(zero=False))
     own = {"x": x, "color": scheme_colour(kinds), "detail": "name:N"}
-    faint = alt.when("datum.faint").then(alt.value(0.35)).otherwise(alt.value(1))
+    faint = alt.when("datum.faint").then(alt.value(0.5)).otherwise(alt.value(1))
     line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point=scheme_points(kinds))
     ring = alt.Chart().transform_filter("isValid(datum.chosen)")
     ring = ring.mark_point(size=220, strokeWidth=2, filled=False, tooltip=None)

@@ -130,7 +130,7 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     assert {name: row["Text, 256 tokens"] for name, row in table(far).items()} == {
         "ALiBi": "1", "NoPE": "2", "RoPE": "3", "T5 bias": "not measured yet",
     }  # fmt: skip
-    assert near.headline == "Text, 16 tokens: RoPE has the first rank of 3."
+    assert near.headline == "Text, 16 tokens: RoPE is the best of 3 schemes."
     words = said(near)
     for fact in (
         "3 trials each. Text, not measured yet: T5 bias. No runs yet: Flip-flop.",

@@ -137,8 +137,9 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
             words = f"{len(first)} of {ranked} schemes share the first rank"
         else:
             words = (
-                f"{listed(first)} {'share' if len(first) > 1 else 'has'} the first rank of {ranked}"
+                f"{listed(first)} {'share the first rank' if len(first) > 1 else 'is the best'} "
             )
+            words += f"of {count_of(ranked, 'scheme')}"
         parts.append(f"{name(found.columns[place])}: {words}")
     return f"{'; '.join(parts)}." if parts else "Too few schemes are measured here for a rank."
 

@@ -81,13 +81,13 @@ def page(setting: Setting, options: Options) -> Page:
     if not past:
         return Page(title=TITLE, headline=notes.NO_SCHEME, reasons=reasons, blocks=(controls,))
     sources = {kind: results.provenance(requests[kind]) for kind in past}
-    panels = notes.panel_notes(exact, sources) or ""
+    panels, sizes = notes.panel_notes(exact, sources) or "", notes.sizes(exact)
     if options.reason == TURNS:
         coverage = read_coverage(exact)
-        answer, blocks = turns_headline(coverage, trained), _turns(coverage, panels)
+        answer, blocks = turns_headline(coverage, trained), _turns(coverage, panels, sizes)
     elif options.reason == NEAREST:
         answer = nearest_headline(past, length)
-        blocks = _nearest(past, f"{NEAREST_CAPTION} {evaluated(past, length)}", panels)
+        blocks = _nearest(past, f"{NEAREST_CAPTION} {evaluated(past, length)}", panels, sizes)
     else:
         answer = headline(setting, past)
         parts = (
@@ -95,7 +95,7 @@ def page(setting: Setting, options: Options) -> Page:
             left(past, trained),
             evaluated(past, length),
         )
-        blocks = _similarity(past, trained, " ".join(filter(None, parts)), panels)
+        blocks = _similarity(past, trained, " ".join(filter(None, parts)), panels, sizes)
     return Page(
         title=TITLE,
         headline=answer,
@@ -122,9 +122,9 @@ def read_coverage(setting: Setting) -> dict[str, SchemeCoverage]:
 
 
 def _similarity(
-    past: Mapping[str, SchemeKernelPast], trained: int, caption: str, panels: str
+    past: Mapping[str, SchemeKernelPast], trained: int, caption: str, panels: str, sizes: str
 ) -> list[Block]:
-    """Return similarity by distance. panels: what each scheme really is."""
+    """Return similarity by distance. panels: what each scheme really is. sizes: what made the chart."""
     curves = {
         kind: (kernel.distances.numpy(), kernel.cosine.numpy())
         for kind, kernel in past.items()
@@ -132,6 +132,7 @@ def _similarity(
     }
     chart = line_chart(
         key="past",
+        sizes=sizes,
         title="Position similarity by distance",
         frame=frames.lines(curves, float(trained)),
         names=tuple(curves),
@@ -141,7 +142,9 @@ def _similarity(
     return [*(chart if curves else NO_PICTURE), Text(caption, "caption", help=panels)]
 
 
-def _nearest(past: Mapping[str, SchemeKernelPast], caption: str, panels: str) -> list[Block]:
+def _nearest(
+    past: Mapping[str, SchemeKernelPast], caption: str, panels: str, sizes: str
+) -> list[Block]:
     """Return how far each position is from the nearest one of training."""
     curves = {
         kind: (kernel.positions.numpy(), kernel.relative.numpy())
@@ -150,6 +153,7 @@ def _nearest(past: Mapping[str, SchemeKernelPast], caption: str, panels: str) ->
     }
     chart = line_chart(
         key="nearest",
+        sizes=sizes,
         title="Distance to the nearest training position",
         frame=frames.lines(curves),
         names=tuple(curves),
@@ -159,7 +163,7 @@ def _nearest(past: Mapping[str, SchemeKernelPast], caption: str, panels: str) ->
     return [*(chart if curves else NO_PICTURE), Text(caption, "caption", help=panels)]
 
 
-def _turns(coverage: Mapping[str, SchemeCoverage], panels: str) -> list[Block]:
+def _turns(coverage: Mapping[str, SchemeCoverage], panels: str, sizes: str) -> list[Block]:
     """Return the turns of every pair, and what follows from them as a table."""
     if not coverage:
         return [*NO_PICTURE]
@@ -170,6 +174,7 @@ def _turns(coverage: Mapping[str, SchemeCoverage], panels: str) -> list[Block]:
     chart = line_chart(
         log=True,
         key="turns",
+        sizes=sizes,
         title="Turns of each pair within the training length",
         frame=frames.lines(curves),
         names=tuple(curves),
