@@ -72,15 +72,6 @@ def with_power_of_ten(value: float, digits: int) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
-def short_number(value: float) -> str:
-    """Return a base with five digits: 5e5, 4.8692e6; below 1e4 in full."""
-    if value < 10_000:
-        return f"{value:,.5g}"
-    exponent = math.floor(math.log10(value))
-    mantissa = f"{value / 10.0**exponent:.5g}"
-    return f"1e{exponent + 1}" if mantissa == "10" else f"{mantissa}e{exponent}"
-
-
 def as_factor(factor: float) -> str:
     """Return a factor as x16 or x1.25; one that is not quite 1 with the digits that show it."""
     near_one = factor != 1 and f"{factor:.4g}" == "1"

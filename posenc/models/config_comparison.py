@@ -232,7 +232,7 @@ def _rope_sentence(each: ConfigDifference) -> str:
         effects.append(f"up to {significant(change.fastest)} times as fast")
     if change.slowest < 1 - _ROUNDING:
         effects.append(f"down to {significant(change.slowest)} times as fast")
-    return f"{cause}: {which} {joined(effects, 'and')}."
+    return f"{cause}: {which} {joined(effects, 'and')} as in the other config."
 
 
 def _which(change: FrequencyChange) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc.text import as_factor, count_of, joined, short_number, significant
+from posenc.text import as_factor, count_of, joined, significant
 
 TEMPLATES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
 
@@ -38,8 +38,6 @@ class _Sentences(string.Formatter):
                 return joined((_in_list(each) for each in value), last)
             case ["factor"]:
                 return as_factor(value)
-            case ["short"]:
-                return short_number(value)
             case ["digits"]:
                 return significant(value)
         text: str = super().format_field(value, format_spec)

@@ -41,7 +41,7 @@ def test_a_base_that_differs_is_said_with_what_it_does_and_stands_in_a_table() -
     slowest = (5e5 / 1e4) ** (-126 / 128)  # of pair 63
     assert said == (
         "- rope_theta 500,000 against 10,000: every pair but the first turns down to "
-        f"{slowest:.3g} times as fast."
+        f"{slowest:.3g} times as fast as in the other config."
     )
     (shown,) = [block for block in blocks if isinstance(block, Table)]
     assert shown.frame.to_numpy().tolist() == [["rope theta", "500,000", "10,000"]]

@@ -35,7 +35,8 @@ def test_a_smaller_base_turns_every_pair_but_the_first_faster() -> None:
     assert change.slowest == 1
     assert change.changed == tuple(range(1, 64))
     assert sentences(mine, QWEN) == [
-        "rope_theta 10,000 against 1,000,000: every pair but the first turns up to 93.1 times as fast."
+        "rope_theta 10,000 against 1,000,000: every pair but the first turns up to 93.1 times as fast as "
+        "in the other config."
     ]
     back = only(QWEN, mine).change
     assert back is not None

@@ -88,10 +88,10 @@ def test_a_method_that_is_left_out_is_named_with_its_numbers() -> None:
 
 
 def test_templates_count_and_agree() -> None:
-    template = "{n:count pair} {n:verb reaches reach} {base:short} of {length:,}"
+    template = "{n:count pair} {n:verb reaches reach} {base:,.12g} of {length:,}"
     for number, text in ((1, "1 pair reaches"), (1_200, "1,200 pairs reach")):
         numbers = {"n": number, "base": 5e5, "length": 8_192}
-        assert _SENTENCES.vformat(template, (), numbers) == f"{text} 5e5 of 8,192"
+        assert _SENTENCES.vformat(template, (), numbers) == f"{text} 500,000 of 8,192"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ SCANNED = 65_536  # distances whose B(k) a page looks at before it is asked for 
 SCANNED_AT_ONCE = 131_072  # every distance is looked at up to here where no base must be searched
 STEPS = 240  # points of a curve that runs to the target
 
-AS_TRAINED, DEMANDED = "As trained", "Demanded base"
+AS_TRAINED, DEMANDED = "As trained", "Larger base"
 
 _SCRIPT = """\
 import csv

@@ -267,9 +267,16 @@ def _picture(read: PlannerRead, title: str) -> list[Block]:
             names=tuple(dict.fromkeys(frame[picture.names])),
             draw=functools.partial(charts.lines, title),
             x="",
+            sizes=_lengths(read.plan),
         ),
         Text(picture.caption + bound, "caption"),
     ]
+
+
+def _lengths(plan: ContextPlan) -> str:
+    """Return the model and its lengths, as a saved picture names them."""
+    trained = "" if plan.trained_length is None else f"trained to {plan.trained_length:,} tokens, "
+    return f"{plan.name}, {trained}target {plan.target:,}"
 
 
 def numbers(read: PlannerRead, options: Options) -> list[Block]:
