@@ -129,8 +129,13 @@ class ResultTable(Shown):
             "its 95% interval (Student's t).",
             "A star marks p <= 0.05 after Holm's correction for "
             f"{count_of(self.differences, 'difference')}.",
-            *self._rate_notes(),
         ]
+        if not self.differences:  # no scheme has two trials beside those of the reference
+            notes = [
+                f"Loss in nats; in brackets the difference from {self.reference}. One trial does not tell "
+                "how much of it is chance: an interval needs two trials or more.",
+            ]
+        notes += self._rate_notes()
         for x, least in zip(self.xs, self.detectable, strict=True):
             if least is not None:
                 notes.append(

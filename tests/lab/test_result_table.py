@@ -143,6 +143,8 @@ def test_one_trial_has_differences_and_no_intervals(runs: list[Run]) -> None:
     ]
     assert all(gap.low == -math.inf for gap in gaps)
     assert "inf" not in single.to_csv() + single.to_markdown()
+    (note,) = single.notes()  # nothing of intervals and stars, of which the table has none
+    assert "the difference from RoPE. One trial" in note
 
 
 def test_a_table_needs_one_reference(runs: list[Run]) -> None:
