@@ -348,7 +348,11 @@ def _at_every_x(curves: Sequence[Curve], task: type[Questions]) -> str:
         for curve in trained
     ]
     places = listed([f"{point.x:,}" for point in trained[0].points])
-    return f"{task.y.capitalize()} at {places} {task.x}: {'; '.join(shares)}."
+    solved = [rate for curve in trained if (rate := summary.solve_rate(curve)) and rate.solved]
+    none = (
+        "" if solved else f"No model has learned it in training ({summary.LEARNED:.0%} correct). "
+    )
+    return f"{none}{task.y.capitalize()} at {places} {task.x}: {'; '.join(shares)}."
 
 
 def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:

@@ -67,6 +67,18 @@ def test_flip_flop_shows_every_share_and_a_rule_that_knows_places(store: Store) 
     assert rows["accuracy"].tolist() == [0.5, 0.5]
 
 
+def test_flip_flop_that_no_model_has_learned_is_called_so_first(store: Store) -> None:
+    specification = small_spec("rope", task="flip_flop")
+    scores = [
+        Score("flip_flop", TRAINED, x, y, 4_000) for x, y in ((10, 1.0), (80, 0.89), (98, 0.6))
+    ]
+    add(store, specification, *scores)
+    assert shown(specification).headline == (
+        "No model has learned it in training (90% correct). Bits read correctly at 10, 80 and 98 percent "
+        "of instructions to ignore: RoPE 100%, 89% and 60%."
+    )
+
+
 def test_indexing_counts_the_trials_that_solved_it(store: Store) -> None:
     values = {"rope": (0.95, 0.1, 0.05), "alibi": (0.97, 0.93, 0.99)}
     for kind, accuracies in values.items():
