@@ -7,6 +7,7 @@ import scipy.stats
 
 from tests.lab.readme_tables import README, cells, rows_of_table, scores, sweep_losses
 
+NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
 LEARNED = 0.9  # the mean accuracy in training from which a task is learned
 
 
@@ -48,6 +49,48 @@ def test_flip_flop_accuracies() -> None:
     assert [*chosen.index[chosen == tried.min()]] == ["NoPE"]
     assert [*chosen.index[chosen == tried.max()]] == ["FoX"]
     assert means[98].max() < 0.885  # by position alone
+
+
+def test_recall_accuracies() -> None:
+    """By distance: 1 to 29 occur in training, where a trial has learned the task or not."""
+    recall = scores("recall").query("measure == 'recall'")
+    label = named(recall)
+    ((_, rows),) = rows_of_table("recall accuracy ")
+    assert {row[0] for row in rows} == {*label}
+    far: dict[str, float] = {}
+    learned: dict[str, int] = {}
+    for name, rate, solved, inside, *past in rows:
+        own = recall[label == name]
+        by_trial: Any = own.pivot_table(index="seed", columns="x", values="value")
+        assert [rate] == [f"{each:g}" for each in own["learning_rate"].unique()], name
+        assert past == [percents(by_trial[x]) if x in by_trial else "" for x in (63, 127, 511)], (
+            name
+        )
+        if 511 in by_trial:
+            far[name] = by_trial[511].mean()
+        if name not in {*recall["scheme"]}:  # a scaling of models that stand above
+            assert (solved, inside) == ("", "")
+            continue
+        near = by_trial[[x for x in by_trial if x <= 29]].mean(axis=1)
+        learned[name] = int((near >= LEARNED).sum())
+        assert (solved, inside) == (f"{learned[name]} of {len(near)}", percents(near)), name
+    always = [name for name, number in learned.items() if number == 3]
+    never = [name for name, number in learned.items() if number == 0]
+    assert (
+        f"{NUMBERS[len(always)]} schemes learn the task in every trial, and {never[0]} in none"
+        in README
+    )
+    assert len(never) == 1
+    assert {name: number for name, number in learned.items() if 0 < number < 3} == {
+        "NoPE": 2, "FoX": 2, "Sinusoidal": 1,
+    }  # fmt: skip
+    swept = sweep_losses("recall").query("scheme == 'PoPE'")
+    assert swept["loss"].min() > 1  # nats: no rate learned it
+    keep = [name for name in always if far.get(name, 0) > 0.97]
+    listed = ", ".join(keep[:-1]) + " and " + keep[-1].lower()
+    assert f"always learn it, {listed} recall at 16" in " ".join(README.split())
+    assert far["RoPE"] < 0.25
+    assert f"with NTK-aware frequencies it keeps {far['RoPE, NTK-aware']:.0%}" in README
 
 
 def test_losses_by_context() -> None:
