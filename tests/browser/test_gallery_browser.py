@@ -33,7 +33,7 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
     context = chromium.new_context(offline=True, color_scheme=scheme)
     page, faults = context.new_page(), []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("requestfailed", lambda request: faults.append(request.url))
+    page.on("requestfailed", lambda request: faults.append((request.url, request.failure)))
     page.goto((gallery / "index.html").as_uri())
     expect(page).to_have_url((gallery / "start.html").as_uri())
     expect(page.locator(".chart svg").first).to_be_visible()  # all scripts have arrived
@@ -45,6 +45,7 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
         parts.get_by_role("link", name=f"Step {step}").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text(f"{step}. ")
         expect(page.locator(picture).first).to_be_visible()
+        page.wait_for_load_state("load")  # a script that is still loading is given up on the way
     assert page.locator(".chart .mark-line path").count() >= 4  # measured, past the training length
     pages.get_by_role("link", name="Encoding").click()
     for tab in ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand"):
