@@ -39,13 +39,15 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
     expect(page.locator(".chart svg").first).to_be_visible()  # all scripts have arrived
     pages, parts = (page.get_by_role("navigation", name=name) for name in ("Pages", "Parts"))
     pages.get_by_role("link", name="Lessons").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1. ")
+    page.wait_for_load_state("load")  # a script that is still loading is given up on the way
     for step, picture in enumerate(
         (".matrix canvas", ".matrix canvas", ".clocks svg", ".chart svg", ".chart svg"), 1
     ):
         parts.get_by_role("link", name=f"Step {step}").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text(f"{step}. ")
         expect(page.locator(picture).first).to_be_visible()
-        page.wait_for_load_state("load")  # a script that is still loading is given up on the way
+        page.wait_for_load_state("load")
     assert page.locator(".chart .mark-line path").count() >= 4  # measured, past the training length
     pages.get_by_role("link", name="Encoding").click()
     for tab in ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand"):
