@@ -33,7 +33,7 @@ def test_charts_and_matrices_are_drawn_and_read_without_a_network(
     context = chromium.new_context(offline=True, color_scheme=scheme)
     page, faults = context.new_page(), []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("requestfailed", lambda request: faults.append((request.url, request.failure)))
+    page.on("requestfailed", lambda request: faults.append(f"{request.url} {request.failure}"))
     page.goto((gallery / "index.html").as_uri())
     expect(page).to_have_url((gallery / "start.html").as_uri())
     expect(page.locator(".chart svg").first).to_be_visible()  # all scripts have arrived
