@@ -184,7 +184,7 @@ def test_a_model_without_rotation_has_no_table_of_pairs_and_opens_the_first() ->
     assert (tabs.labels, tabs.opened) == ((BY_HEAD, BY_LENGTH), BY_HEAD)
 
 
-def test_no_head_has_the_colour_of_one_of_the_first_schemes() -> None:
+def test_heads_have_none_of_the_colours_of_the_first_five_schemes() -> None:
     names = (*head_names(MOST_DRAWN), EQUAL_WEIGHTS)
     scale = charts.by_distance(names)["layer"][0]["encoding"]["color"]["scale"]
     shades = dict(zip(scale["domain"], scale["range"], strict=True))

@@ -180,7 +180,7 @@ def test_the_paragraph_on_methods_names_what_decided_the_runs(protocol: Protocol
         assert part in text
 
 
-def test_a_scheme_that_chose_the_highest_rate_can_have_a_further_one() -> None:
+def test_a_sweep_can_try_one_learning_rate_more_for_a_single_scheme() -> None:
     Path("further.toml").write_text(
         SMALL.replace("[2e-3, 1e-2]", "[2e-3, 1e-2]\nfurther = { rope = [2e-2] }")
     )

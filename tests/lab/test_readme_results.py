@@ -141,3 +141,9 @@ def test_losses_by_context() -> None:
     twice, chosen = (swept.loc[["Sinusoidal", "ALiBi"], rate] for rate in (1.6e-2, 8e-3))
     listed = [" and ".join(f"{loss:.3f}" for loss in each) for each in (twice, chosen)]
     assert f"in the sweep are {listed[0]}, and at the chosen rate {listed[1]}." in README
+
+
+def test_gain_of_the_second_64_tokens_for_the_model_trained_on_128() -> None:
+    losses = scores("double").query("measure == 'context' and variant == 'as trained'")
+    at = losses.set_index("x")["value"]
+    assert f"gains {at[64] - at[128]:.3f} nats\n  from the second 64" in README
