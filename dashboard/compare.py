@@ -46,12 +46,16 @@ def pages(
     names: what A and B are called, by what differs. changed: the labels of the controls that differ.
     explained: whether the page says already why some schemes are equal in A and B.
     """
-    of_a = "The same sentence holds." if a.headline == b.headline else a.headline
+    name_a, name_b = plain(names["A"]), plain(names["B"])
+    if a.headline == b.headline:
+        headline, beside = f"{name_a}; {name_b}. {b.headline}", ""
+    else:
+        headline, beside = f"{name_b}. {b.headline}", f"{name_a}. {a.headline}"
     alone = {kind: reason for kind, reason in a.reasons.items() if b.reasons.get(kind) != reason}
     return replace(
         b,
-        headline=f"{plain(names['B'])}. {b.headline}",
-        beside=f"{plain(names['A'])}. {of_a}",
+        headline=headline,
+        beside=beside,
         reasons={
             **b.reasons,
             **{f"{kind}, A": f"Pinned setting, A: {reason}" for kind, reason in alone.items()},

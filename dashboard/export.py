@@ -108,7 +108,7 @@ def _readme(page: Page, blocks: Sequence[Block], link: str, *, compared: bool) -
         f"numbers/{file_name(table.title)}.csv: {table.title}." for table in tables_of(blocks)
     ]
     above = [block.text for block in page.above if isinstance(block, Text)]
-    said = [re.sub(r"\\(.)", r"\1", text) for text in (*above, page.headline, page.beside)]
+    said = [re.sub(r"\\(.)", r"\1", text) for text in (*above, page.beside, page.headline)]
     parts = [page.title, *said, *captions, f"Link: {link}"]
     settings = "settings.json (B)" if compared else "settings.json"
     if page.script is not None:

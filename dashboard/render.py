@@ -1,6 +1,7 @@
 """Blocks in Streamlit: one function for each kind of block, and the only place that draws a page."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -87,10 +88,10 @@ class Renderer:
     def page(self, page: Page) -> None:
         """Draw the headline of a page and its blocks."""
         self.blocks(page.above, st)
-        if page.headline:
-            st.markdown(f"**{page.headline}**")
         if page.beside:
             st.caption(page.beside)
+        if page.headline:
+            st.markdown(f"**{page.headline}**")
         for reason in dict.fromkeys(page.reasons.values()):
             st.info(plain(reason), icon=":material/info:")
         self.blocks(staged(page.blocks) if self.presenting else page.blocks, st)
@@ -274,7 +275,7 @@ def findings(
     frame = frame.assign(**words)
     columns: dict[str, Any] = {
         str(name): st.column_config.NumberColumn(
-            format="%.3g" if kind.kind == "f" else "%,d", help=help.get(str(name)) or None
+            format=_format(frame[name]), help=help.get(str(name)) or None
         )
         for name, kind in frame.dtypes.items()
         if kind.kind in "fi"
@@ -295,6 +296,21 @@ def _needs_words(numbers: "pd.Series[float]") -> bool:
     """Whether some numbers of a column are written with a power of ten, or with thousands."""
     sizes = numbers[numbers != 0].abs()
     return bool(((sizes < SMALLEST_IN_FULL) | (sizes >= THOUSAND)).any())
+
+
+def _format(numbers: "pd.Series[Any]") -> str:
+    """Return how the browser writes a column: with three digits, and equal decimals where that is possible.
+
+    The browser's `%.3g` leaves zeros out at the end, so that 3.30 stands as 3.3 under 3.58.
+    """
+    if numbers.dtype.kind != "f":
+        return "%,d"
+    sizes = numbers[numbers != 0].abs().dropna()
+    if (sizes % 1 == 0).all():
+        return "%.3g"
+    places = max(0, 2 - math.floor(math.log10(sizes.max())))
+    has_two_digits = sizes.min() >= 10.0 ** (1 - places)
+    return f"%.{places}f" if has_two_digits else "%.3g"
 
 
 def _icon(name: str) -> str | None:

@@ -98,8 +98,13 @@ def in_percent(table: pd.DataFrame) -> pd.DataFrame:
     ).rename(columns={name: f"{name} (%)" for name in ACCURACIES})
 
 
-def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
-    """Return what lines and bands are, and the rules of the classes, where models have learned."""
+def about(
+    curves: Sequence[Curve], hardly: HardlyLearned | None = None, *, is_cut: bool = True
+) -> str:
+    """Return what lines and bands are, and the rules of the classes, where models have learned.
+
+    is_cut: whether the lines of models whose text is cut to the training length are drawn, too.
+    """
     specification = curves[0].specification
     if specification.task != Language.kind:
         task, trained = questions_of(specification.task), specification.train_length
@@ -113,10 +118,8 @@ def about(curves: Sequence[Curve], hardly: HardlyLearned | None = None) -> str:
     several = any(curve.seeds > 1 for curve in curves)
     bands = "; dots: single seeds; bands: lowest to highest seed" if several else ""
     length = count_of(specification.train_length, "token")
-    lines = (
-        f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}; thin lines: the same "
-        f"models with their text cut to the last {length}."
-    )
+    cut = f"; thin lines: the same models with their text cut to the last {length}" if is_cut else ""
+    lines = f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}{cut}."
     if hardly:
         return lines
     return " ".join(part for part in (_lowest_loss(curves), lines, rules()) if part)

@@ -69,7 +69,7 @@ def test_headlines_say_in_what_the_settings_differ() -> None:
     page = both(page_of(headline="Of B."), page_of(headline="Of A."))
     assert (page.headline, page.beside) == (r"B\: base 10,000. Of B.", r"A\: base 500. Of A.")
     same = both(page_of(), page_of())
-    assert same.beside == r"A\: base 500. The same sentence holds."
+    assert (same.headline, same.beside) == (r"A\: base 500; B\: base 10,000. It is so.", "")
 
 
 def test_reason_of_a_is_told_where_b_has_another_or_none() -> None:

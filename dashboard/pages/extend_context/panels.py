@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from collections import Counter
 
 import pandas as pd
@@ -85,7 +86,8 @@ def advice(read: PlannerRead) -> list[Block]:
         cell.append(
             Text(
                 f"Cost on short texts: attention logits change by {short.mean:.3f} on average, by "
-                f"{short.worst:.3f} at most.",
+                f"{short.worst:.3f} at most: against a token whose logit stays, a token weighs up to "
+                f"{math.exp(short.worst):.2f} times as much or as little.",
                 help=f"For comparison: the logit of a token with itself is {short.at_zero:.3g}.",
             )
         )

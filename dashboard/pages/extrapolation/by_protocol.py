@@ -145,17 +145,13 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
 
 
 def about(found: Ranks, columns: Sequence[int]) -> str:
-    """Return how many trials the ranks have, and which schemes are missing."""
+    """Return how many trials the ranks have, and which parts have no column yet."""
     trials = {part_name(c.part): c.trials for c in (found.columns[place] for place in columns)}
     counts = {*trials.values()}
     if len(counts) == 1:
         sentences = [f"{count_of(counts.pop(), 'trial')} each."]
     else:
         sentences = [f"Trials: {', '.join(f'{part} {number}' for part, number in trials.items())}."]
-    shown = {found.columns[place].part for place in columns}
-    for part, labels in found.missing.items():
-        if part in shown:
-            sentences.append(f"{part_name(part)}, not measured yet: {listed(labels)}.")
     waiting = [part.name for part in ranked_parts(runs.protocol()) if part.name not in found.pairs]
     if waiting:
         sentences.append(f"No runs yet: {listed(list(map(part_name, waiting)))}.")

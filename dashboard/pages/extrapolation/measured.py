@@ -193,7 +193,7 @@ def _picture(
         pictures.append(picture)
     beside = pictures if len(pictures) == 1 else [Columns([[each] for each in pictures])]
     about = Text(
-        plain(run_results.about(curves, hardly)),
+        plain(run_results.about(curves, hardly, is_cut="context" in measures)),
         "caption",
         help=run_results.rules_in_percent() if language and not hardly else "",
     )

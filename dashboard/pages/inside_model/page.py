@@ -97,6 +97,8 @@ if isinstance(spec.scheme, posenc.RopeConfig):
 
 UPLOADED = {CHECKPOINT: checkpoint, CAPTURED: captured}
 PURPOSES = {
+    SHIPPED: "What small trained models do with position: how much each rotary pair adds to attention, and how "
+    "far back each head looks.",
     CHECKPOINT: checkpoint.PURPOSE,
     CAPTURED: captured.PURPOSE,
     TABLE: learned_table.PURPOSE,
@@ -183,7 +185,10 @@ def _shipped(options: Options) -> Page:
     return Page(
         title=TITLE,
         headline=headline(pairs, specification.train_length) if pairs else looks(found),
-        above=[Controls(("part", "trained", "layer", "times", *scaled))],
+        above=[
+            Text(PURPOSES[SHIPPED], "caption"),
+            Controls(("part", "trained", "layer", "times", *scaled)),
+        ],
         blocks=(
             *([Text(looks(found), both="looks")] if pairs else []),
             *(_pairs(pairs, options, specification.train_length) if pairs else ()),
