@@ -9,7 +9,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from posenc.checkpoints.sources import RESULTS
 from posenc.errors import RunError
@@ -134,11 +134,15 @@ def record_csv(rows: Iterable[Recorded]) -> bytes:
 def ship(rows: Sequence[Recorded], source: Store, target: Store) -> None:
     """Write the runs of tables, and then the record, from one store to another. Raises RunError.
 
-    The trained parameters of schemes go with runs on text alone, which others read them from.
+    The trained parameters of schemes go with runs on text alone, which others read them from. Of these the
+    loss of each step stays behind: it is most of a file, and a rate is chosen by the validation text.
     """
     for row in rows:
         if not row.sweep:
             run = source.read(row.run_id)
             of_text = run.specification.task == Language.kind
-            target.add(run, source.tables(row.run_id) if of_text else {})
+            if of_text:
+                target.add(replace(run, losses=()), source.tables(row.run_id))
+            else:
+                target.add(run, {})
     target.put(RECORD, record_csv(rows))

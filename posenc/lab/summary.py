@@ -352,12 +352,11 @@ def read_as(curve: Curve, compared: Iterable[Curve]) -> str:
         if any(getattr(other, name) != getattr(own, name) for other in others)
     ]
     tuning = curve.specification.fine_tuning
-    tuned = (
-        []
-        if tuning is None
-        else [f"fine-tuned from {tuning.before.label} at {tuning.length:,} tokens"]
-    )
-    return ", ".join([curve.variant, *parts, *tuned])
+    if tuning is not None:
+        parts.append(f"fine-tuned from {tuning.before.label} at {tuning.length:,} tokens")
+    if parts and curve.variant == TRAINED:
+        return ", ".join(parts)
+    return ", ".join([curve.variant, *parts])
 
 
 def label(curve: Curve, compared: Iterable[Curve]) -> str:

@@ -106,7 +106,7 @@ def test_a_run_of_two_stages_is_stored_and_read_back(folder: Path) -> None:
     assert stored.specification == specification
     every = curves([run, stored], "context")
     names = [label(curve, every) for curve in every if curve.specification == specification]
-    assert names[0] == "NoPE, as trained, fine-tuned from RoPE at 16 tokens"
+    assert names[0] == "NoPE, fine-tuned from RoPE at 16 tokens"
 
 
 def test_the_model_is_evaluated_with_its_last_scheme() -> None:
