@@ -118,7 +118,9 @@ def about(
     several = any(curve.seeds > 1 for curve in curves)
     bands = "; dots: single seeds; bands: lowest to highest seed" if several else ""
     length = count_of(specification.train_length, "token")
-    cut = f"; thin lines: the same models with their text cut to the last {length}" if is_cut else ""
+    cut = (
+        f"; thin lines: the same models with their text cut to the last {length}" if is_cut else ""
+    )
     lines = f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}{cut}."
     if hardly:
         return lines

@@ -7,6 +7,7 @@ from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.notebook import Shown, View
 from posenc.planner.evidence import (
     INFERENCE_METHODS,
+    FineTunedRatio,
     InferenceMethod,
     MeasuredRatio,
     ModelEvidence,
@@ -38,6 +39,7 @@ class MethodPlan:
     softmax_scale: mscale_all_dim of the block to paste and the softmax scale over the configured one, as
     `posenc.models.rope_writing.softmax_scale` has them. factor: what a query sees
     at the target over the trained length. measured: ratios measured at that factor without training.
+    fine_tuned: what was measured after fine-tuning; None where nothing was.
     advice: what the makers of the model recommend, where it is this method. standing: what ranks it, but
     for its comparisons with others. rank: from 1; methods that no source puts in order share one.
     """
@@ -56,6 +58,7 @@ class MethodPlan:
     softmax_scale: float | None
     factor: float
     measured: tuple[MeasuredRatio, ...]
+    fine_tuned: FineTunedRatio | None
     advice: ModelEvidence | None
     standing: Standing
     rank: int = 1
@@ -87,7 +90,12 @@ class MethodPlan:
     def statements(self) -> tuple[tuple[str, str], ...]:
         """Statements on what is known of using it, each with its source."""
         facts = statements(
-            self.method.evidence, self.method.known, self.factor, self.measured, self.advice
+            self.method.evidence,
+            self.method.known,
+            self.factor,
+            self.measured,
+            self.fine_tuned,
+            self.advice,
         )
         return tuple(say_with_source("statements", fact) for fact in facts)
 

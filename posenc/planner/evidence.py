@@ -229,6 +229,29 @@ class MeasuredRatio:
     high: float
 
 
+@dataclass(frozen=True)
+class FineTunedRatio:
+    """Perplexity of small RoPE models, fine-tuned with a scaling, over that before at the training length.
+
+    kind: the scaling. train_length: tokens before. factor: the length of the texts in fine-tuning over that
+    length. steps: of fine-tuning over those before. seeds: number of models. mean: geometric, over seeds,
+    read at the longer context; low, high: lowest and highest seed. short_mean, short_low, short_high: the
+    same read at the training length.
+    """
+
+    kind: str
+    train_length: int
+    steps: float
+    seeds: int
+    factor: float
+    mean: float
+    low: float
+    high: float
+    short_mean: float
+    short_low: float
+    short_high: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class InferenceMethod:
     """A change of attention at inference that reads a longer context without training.
@@ -273,6 +296,11 @@ MEASURED = tuple(
     for each in _DATA["measured"]
     for factor, mean, low, high in each["ratios"]
 )
+FINE_TUNED = tuple(
+    FineTunedRatio(each["kind"], each["train_length"], each["steps"], each["seeds"], *ratio)
+    for each in _DATA["fine_tuned"]
+    for ratio in each["ratios"]
+)
 INFERENCE_METHODS = tuple(InferenceMethod(**each) for each in _DATA["inference"])
 
 
@@ -290,7 +318,17 @@ def measured_at(kind: str, factor: float) -> tuple[MeasuredRatio, ...]:
     return tuple(ratios.values())
 
 
-def measured_factor(ratios: Sequence[MeasuredRatio], factor: float) -> Fact:
+def fine_tuned_at(kind: str, factor: float) -> FineTunedRatio | None:
+    """Return what was measured of fine-tuning with a scaling at a factor; None where nothing was.
+
+    For a factor that was not measured: the next larger one, or else the largest.
+    """
+    own = [ratio for ratio in FINE_TUNED if ratio.kind == kind]
+    larger = (ratio for ratio in own if ratio.factor >= factor)
+    return next(larger, own[-1] if own else None)
+
+
+def measured_factor(ratios: Sequence[MeasuredRatio | FineTunedRatio], factor: float) -> Fact:
     """Return the factor that was measured, and that it is not the one asked for where it is another."""
     measured = max(ratio.factor for ratio in ratios)
     word = "factor"
@@ -304,6 +342,7 @@ def statements(
     known: Fact | None,
     factor: float,
     measured: Sequence[MeasuredRatio],
+    fine_tuned: FineTunedRatio | None,
     advice: ModelEvidence | None,
 ) -> tuple[Fact, ...]:
     """Return what is known of a method at a factor. known: in place of a published statement."""
@@ -317,6 +356,12 @@ def statements(
             "source": _RUNS,
         }
         facts.append(Fact("measured_as" if scaling else "measured", numbers))
+    if fine_tuned is not None:
+        numbers = dataclasses.asdict(fine_tuned) | {
+            "factor": measured_factor([fine_tuned], factor),
+            "source": _RUNS,
+        }
+        facts.append(Fact("fine_tuned", numbers))
     if advice is not None:
         facts.append(_published(advice))
     return tuple(facts)

@@ -10,7 +10,7 @@ from posenc import fields
 from posenc.analysis import first_negative_offset
 from posenc.models.rope_writing import softmax_scale
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.evidence import MeasuredRatio, measured_at
+from posenc.planner.evidence import MeasuredRatio, fine_tuned_at, measured_at
 from posenc.planner.facts import Fact
 from posenc.planner.layers import own_length
 from posenc.planner.methods import (
@@ -190,6 +190,7 @@ def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> Me
     text, reach, length = extension.plan.target, extension.plan.reach, extension.trained_length
     longer, factor = reach > length, reach / length
     measured = _measured(extension, method, config) if longer else ()
+    is_tuned = longer and method.evidence.training == "fine-tuning"
     advised = longer and evidence is not None and evidence.recommends(config, reach)
     inv_freq, attention_factor = rope_frequencies(config, length=text)
     weight, softmax = softmax_scale(extension.plan.model.rotary_kind.block_scale, config)
@@ -213,6 +214,7 @@ def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> Me
         softmax_scale=softmax,
         factor=factor,
         measured=measured,
+        fine_tuned=fine_tuned_at(config.kind, factor) if is_tuned else None,
         advice=evidence if advised else None,
         standing=Standing(
             kind=method.kind,

@@ -63,6 +63,7 @@ def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
         "readiness": say("readiness", Fact(method.readiness.value, {})),
         "factor": method.factor,
         "measured": [dataclasses.asdict(ratio) for ratio in method.measured],
+        "fine_tuned": method.fine_tuned and dataclasses.asdict(method.fine_tuned),
         "statements": [
             {"statement": statement, "source": source} for statement, source in method.statements
         ],

@@ -61,7 +61,9 @@ def test_small_and_large_numbers_of_a_table_are_written_as_in_sentences() -> Non
     columns = json.loads(table.proto.columns)
     assert columns["residual"]["alignment"] == "right"
     assert columns["residual"]["help"] == "Of the fit."
-    formats = {name: column.get("type_config", {}).get("format") for name, column in columns.items()}
+    formats = {
+        name: column.get("type_config", {}).get("format") for name, column in columns.items()
+    }
     assert formats["share"] == "%.3f"  # 0.250: three digits
     assert formats["change"] == "%.3g"  # with the decimals of 2.41, 0.0187 would be 0.02
     assert formats["loss"] == "%.2f"  # 3.30 under 3.58

@@ -27,11 +27,13 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.evidence import (
+    FINE_TUNED,
     MEASURED,
     MODEL_EVIDENCE,
     Evidence,
     Report,
     evidence_of,
+    fine_tuned_at,
     measured_at,
 )
 from posenc.planner.ranking import MEASURED_LIMIT, Readiness, readiness
@@ -97,6 +99,65 @@ def test_measured_ratios_are_those_of_the_shipped_files(kind: str, variant: str)
         assert one.seeds == len(by_hand) == {64: 5, 128: 3}[one.train_length]
         assert one.mean == pytest.approx(statistics.geometric_mean(by_hand), rel=1e-12)
         assert [one.low, one.high] == pytest.approx([min(by_hand), max(by_hand)], rel=1e-12)
+
+
+@cache
+def fine_tuned_losses() -> dict[tuple[str, int, int], dict[int, float]]:
+    """Loss by tokens of each fine-tuned model that ships: by scaling, length of fine-tuning and seed."""
+    table = csv.DictReader(io.StringIO((RESULTS / "protocol.csv").read_text()))
+    losses = {}
+    for row in table:
+        if row["part"] != "fine_tuned":
+            continue
+        content = pq.read_table(io.BytesIO((RESULTS / f"{row['run_id']}.parquet").read_bytes()))
+        spec = json.loads(content.schema.metadata[b"posenc"])["specification"]
+        assert spec["scheme"]["factor"] == spec["fine_tuning"]["length"] / spec["train_length"]
+        assert spec["fine_tuning"]["steps"] == spec["steps"] / 10
+        key = row["scheme"], spec["fine_tuning"]["length"], int(row["seed"])
+        scores = [one for one in content.to_pylist() if one["measure"] == "context"]
+        losses[key] = {one["x"]: one["value"] for one in scores}
+    return losses
+
+
+def test_fine_tuned_ratios_are_those_of_the_shipped_files() -> None:
+    """Perplexities over that of RoPE of the same trial at its training length, from the table of code."""
+    rows = csv.DictReader(io.StringIO((RESULTS / "protocol.csv").read_text()))
+    before = {
+        int(row["seed"]): float(row["loss"])  # at the training length
+        for row in rows
+        if (row["part"], row["stage"], row["scheme"]) == ("code", "table", "rope")
+    }
+    kinds = ("rope_linear", "rope_ntk", "rope_yarn", "rope_llama3")
+    assert [(one.kind, one.factor) for one in FINE_TUNED] == [*product(kinds, (4, 16))]
+    for one in FINE_TUNED:
+        length = round(one.factor * one.train_length)
+        assert (one.train_length, one.steps) == (64, 0.1)
+        own = {seed: fine_tuned_losses()[one.kind, length, seed] for seed in before}
+        assert one.seeds == len(own) == 5
+        for x, stated in (
+            (length, (one.mean, one.low, one.high)),
+            (64, (one.short_mean, one.short_low, one.short_high)),
+        ):
+            ratios = [math.exp(loss[x] - before[seed]) for seed, loss in own.items()]
+            by_hand = [statistics.geometric_mean(ratios), min(ratios), max(ratios)]
+            assert [*stated] == pytest.approx(by_hand, rel=1e-12), one.kind
+
+
+def test_a_plan_quotes_what_fine_tuning_gave_at_its_factor_or_the_next() -> None:
+    by_factor = {one.factor: one for one in FINE_TUNED if one.kind == "rope_yarn"}
+    for factor, measured, words in (
+        (3, 4, "x4, the next"),
+        (16, 16, "x16, the p"),
+        (64, 16, "x16, the l"),
+    ):
+        assert fine_tuned_at("rope_yarn", factor) == by_factor[measured]
+        found = method(plan_preset("llama-3-8b", factor * 8_192), "yarn")
+        assert found.fine_tuned == by_factor[measured]
+        said = " ".join(text for text, _ in found.statements)
+        assert f"at {words}" in said
+        assert f"perplexity is {by_factor[measured].mean:.2f} times (5 seeds" in said
+    for name in ("none", "dynamic"):  # which nobody fine-tuned here
+        assert method(plan_preset("llama-3-8b", 16 * 8_192), name).fine_tuned is None
 
 
 def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:

@@ -97,8 +97,8 @@ if isinstance(spec.scheme, posenc.RopeConfig):
 
 UPLOADED = {CHECKPOINT: checkpoint, CAPTURED: captured}
 PURPOSES = {
-    SHIPPED: "What small trained models do with position: how much each rotary pair adds to attention, and how "
-    "far back each head looks.",
+    SHIPPED: "What small trained models do with position: how much each rotary pair adds to attention, and "
+    "how far back each head looks.",
     CHECKPOINT: checkpoint.PURPOSE,
     CAPTURED: captured.PURPOSE,
     TABLE: learned_table.PURPOSE,
