@@ -4,10 +4,13 @@ The runs are read from their Parquet files and from protocol.csv, not by the lib
 """
 
 import functools
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from posenc.checkpoints.sources import RESULTS
 from posenc.schemes import SCHEMES
@@ -25,6 +28,13 @@ def scores(part: str) -> pd.DataFrame:
         pd.read_parquet(RESULTS / f"{run}.parquet").assign(run_id=run) for run in table["run_id"]
     ]
     return pd.concat(runs).merge(table, on="run_id").replace({"scheme": LABELS})
+
+
+def specification(run: str) -> dict[str, Any]:
+    """What a run was made of, which stands in the metadata of its file."""
+    metadata = pq.read_schema(RESULTS / f"{run}.parquet").metadata
+    of_run: dict[str, Any] = json.loads(metadata[b"posenc"])["specification"]
+    return of_run
 
 
 def sweep_losses(part: str) -> pd.DataFrame:

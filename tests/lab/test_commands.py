@@ -377,11 +377,11 @@ def test_runs_lists_every_run_and_its_comparison() -> None:
         assert name in line
     curves = [line.split(": ")[0] for line in lines if "perplexity" in line]
     assert curves[:2] == [f"{name}  Learned", f"{name}  Learned, last row repeated"]
-    plain = [curve for curve in curves if "RoPE, as trained" in curve]
+    plain = [curve for curve in curves if "RoPE, base" in curve]
     assert {curve.split(", ")[-1] for curve in plain} == {"base 500", "base 10,000"}
     own = {line.split(": ")[0]: line.split(": ")[1] for line in lines if "perplexity" in line}
     for curve, text in own.items():
-        evaluated = any(f"  {label}" in curve for label in ("Learned", "RoPE, as trained"))
+        evaluated = any(f"  {label}" in curve for label in ("Learned", "RoPE, base"))
         evaluated &= "last row repeated" not in curve
         assert text.startswith("perplexity \u2013 at ") != evaluated, curve
     assert sum("(2 seeds)" in line for line in lines) == 2

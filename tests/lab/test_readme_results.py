@@ -5,7 +5,14 @@ from typing import Any
 import pandas as pd
 import scipy.stats
 
-from tests.lab.readme_tables import README, cells, rows_of_table, scores, sweep_losses
+from tests.lab.readme_tables import (
+    README,
+    cells,
+    rows_of_table,
+    scores,
+    specification,
+    sweep_losses,
+)
 
 NUMBERS = {10: "Ten", 11: "Eleven", 12: "Twelve"}
 LEARNED = 0.9  # the mean accuracy in training from which a task is learned
@@ -94,10 +101,16 @@ def test_recall_accuracies() -> None:
 
 
 def test_losses_by_context() -> None:
-    """Means over the trials; differences from RoPE within pairs of trials, with Holm's correction."""
+    """Means over the trials; differences from RoPE within pairs of trials, with Holm's correction.
+
+    The correction counts the differences of fine-tuned models, too, which stand in a table of their own.
+    """
     losses = scores("code").query("measure == 'context'")
-    means: Any = losses.assign(label=named(losses)).pivot_table(
-        index="label", columns=["x", "seed"], values="value"
+    tuned = fine_tuned_scores()
+    by_trial = {"columns": ["x", "seed"], "values": "value"}
+    means: Any = losses.assign(label=named(losses)).pivot_table(index="label", **by_trial)
+    means_tuned: Any = tuned.assign(label=tuned["scheme"] + tuned["texts"].astype(str)).pivot_table(
+        index="label", **by_trial
     )
     ((head, rows),) = rows_of_table(r"scheme \| trials ")
     lengths = [int(cell.replace(",", "")) for cell in cells(head)[1:]]
@@ -115,16 +128,25 @@ def test_losses_by_context() -> None:
             if label != "RoPE":
                 shown[label, x] = number.partition(" ")[2].strip("()")
                 gaps[label, x] = own - means.loc["RoPE"][x]
-    p_values = {key: scipy.stats.ttest_1samp(gap, 0).pvalue for key, gap in gaps.items()}
+    of_tuned = {
+        (label, x): means_tuned.loc[label][x] - means.loc["RoPE"][x]
+        for label in means_tuned.index
+        for x in lengths
+    }
+    p_values = {
+        key: scipy.stats.ttest_1samp(gap, 0).pvalue for key, gap in (gaps | of_tuned).items()
+    }
     highest = 0.0
     for left, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
         highest = max(highest, (len(p_values) - left) * p_values[key])
+        if key in of_tuned:
+            continue
         gap = gaps[key]
         half = scipy.stats.t.ppf(0.975, len(gap) - 1) * scipy.stats.sem(gap)
         star = "*" if highest <= 0.05 else ""
         mean = gap.mean()
         assert shown[key] == f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f}{star}", key
-    assert f"Holm's correction for {len(gaps)} differences" in README
+    assert f"Holm's correction for {len(p_values)} differences" in README
     at = {label: means.loc[label].groupby(level="x").mean() for label in means.index}
     longer = {label: own[[x for x in own.index if x > 64]] for label, own in at.items()}
     assert at["RoPE"][64] < min(
@@ -141,6 +163,58 @@ def test_losses_by_context() -> None:
     twice, chosen = (swept.loc[["Sinusoidal", "ALiBi"], rate] for rate in (1.6e-2, 8e-3))
     listed = [" and ".join(f"{loss:.3f}" for loss in each) for each in (twice, chosen)]
     assert f"in the sweep are {listed[0]}, and at the chosen rate {listed[1]}." in README
+
+
+def fine_tuned_scores() -> pd.DataFrame:
+    """The losses by context of the fine-tuned models; texts: the length of their texts in fine-tuning."""
+    tuned = pd.concat([scores("fine_tuned"), scores("dropped")]).query("measure == 'context'")
+    texts = {run: specification(run)["fine_tuning"]["length"] for run in tuned["run_id"].unique()}
+    return tuned.assign(texts=tuned["run_id"].map(texts))
+
+
+def test_losses_after_fine_tuning() -> None:
+    """By context, the mean of five trials, their lowest and highest."""
+    tuned = fine_tuned_scores()
+    ((head, rows),) = rows_of_table("fine-tuned from RoPE ")
+    lengths = [int(cell.replace(",", "")) for cell in cells(head)[1:]]
+    at: dict[tuple[str, int], dict[int, float]] = {}
+    for label, texts, *losses in rows:
+        key = label, int(texts.replace(",", ""))
+        own = tuned[(tuned["scheme"] == label) & (tuned["texts"] == key[1])]
+        by_trial: Any = own.pivot_table(index="seed", columns="x", values="value")
+        assert len(by_trial) == 5
+        at[key] = by_trial.mean().to_dict()
+        for x, shown in zip(lengths, losses, strict=True):
+            low, high = by_trial[x].min(), by_trial[x].max()
+            assert shown == f"{by_trial[x].mean():.3f} ({low:.3f} to {high:.3f})", (key, x)
+    assert {*at} == {*zip(tuned["scheme"], tuned["texts"], strict=True)}
+    code = scores("code").query("measure == 'context'").pivot_table(
+        index=["scheme", "variant"], columns="x", values="value"
+    )  # fmt: skip
+    before, text = code.loc["RoPE", "as trained"][64], " ".join(README.split())
+    assert f"before, RoPE has {before:.3f} at 64 tokens" in text
+    yarn, llama, ntk = (f"RoPE {name}" for name in ("YaRN", "Llama 3", "NTK-aware"))
+    assert f"{at[yarn, 256][256]:.3f}" == f"{at[llama, 256][256]:.3f}"
+    untuned = code.loc["RoPE", "NTK-aware"][256]
+    for fact in (
+        f"at 256 tokens {at[yarn, 256][256]:.3f}, and NTK-aware {at[ntk, 256][256]:.3f}; without "
+        f"fine-tuning NTK-aware has {untuned:.3f}",
+        f"YaRN has {at[yarn, 1024][1024]:.3f} at 1,024, Llama 3's scaling {at[llama, 1024][1024]:.3f} and "
+        f"NTK-aware {at[ntk, 1024][1024]:.3f}",
+        f"RoPE has {at['NoPE', 64][64]:.3f} at 64 tokens after these steps; NoPE from the start has "
+        f"{code.loc['NoPE', 'as trained'][64]:.3f}",
+        "loses {:.2f} and {:.2f} nats".format(
+            *(at[ntk, x][x] - at[ntk, x][64] for x in (256, 1024))
+        ),
+    ):
+        assert fact in text
+    assert all(at[key][key[1]] > before for key in at)
+    costs = {
+        texts: sorted(at[name, texts][64] - before for name in (yarn, llama, ntk))
+        for texts in (256, 1024)
+    }
+    assert f"at most {costs[256][-1]:.3f} nats after 4 times" in text
+    assert f"{costs[1024][0]:.3f} to {costs[1024][-1]:.3f} after 16 times" in text
 
 
 def test_gain_of_the_second_64_tokens_for_the_model_trained_on_128() -> None:

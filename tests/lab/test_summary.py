@@ -160,12 +160,14 @@ def test_trials_decide_where_their_interval_is_within_one_class() -> None:
 
 def test_change_that_counts_exceeds_what_another_seed_changes() -> None:
     """By the library's own runs: no standard deviation over seeds at the training length exceeds it."""
-    losses: dict[tuple[str, str], list[float]] = {}
+    losses: dict[tuple[Any, ...], list[float]] = {}
     for run in shipped_runs():
         one = run.specification
+        tuned = one.fine_tuning and one.fine_tuning.length
         for score in run.scores:
             if (score.measure, score.variant, score.x) == ("context", TRAINED, one.train_length):
-                losses.setdefault((one.scheme.kind, comparison(one)), []).append(score.value)
+                key = one.scheme.kind, tuned, comparison(one)
+                losses.setdefault(key, []).append(score.value)
     assert len(losses) > 15
     assert (
         0.04 < max(statistics.stdev(values) for values in losses.values() if len(values) > 1) < HELD
