@@ -120,10 +120,11 @@ class _Both:
             case Clocks(), Clocks():
                 return [self.clocks(b, a)]
             case Text(), Text() if a.text != b.text:
-                return [b, replace(a, text=f"{plain(self.names['A'])}. {a.text}")]
+                named = ((self.names["A"], a), (self.names["B"], b))
+                return [replace(one, text=f"{plain(name)}. {one.text}") for name, one in named]
             case Table(), Table():
-                titles = (Text(plain(self.names[setting]), "caption") for setting in ("B", "A"))
-                return [next(titles), b, next(titles), a]
+                titles = (Text(plain(self.names[setting]), "caption") for setting in ("A", "B"))
+                return [next(titles), a, next(titles), b]
             case Columns(), _:
                 parts = [self.joined(part) for part in b.parts]
                 if any(isinstance(block, Columns) for part in parts for block in part):

@@ -309,8 +309,8 @@ def _format(numbers: "pd.Series[Any]") -> str:
     if (sizes % 1 == 0).all():
         return "%.3g"
     places = max(0, 2 - math.floor(math.log10(sizes.max())))
-    has_two_digits = sizes.min() >= 10.0 ** (1 - places)
-    return f"%.{places}f" if has_two_digits else "%.3g"
+    has_three_digits = sizes.min() >= 10.0 ** (2 - places)
+    return f"%.{places}f" if has_three_digits else "%.3g"
 
 
 def _icon(name: str) -> str | None:

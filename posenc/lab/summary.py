@@ -343,20 +343,30 @@ def perplexity(loss: float) -> float:
 
 def read_as(curve: Curve, compared: Iterable[Curve]) -> str:
     """Return the variant of a curve and the values that tell its scheme from others of its kind."""
-    own = curve.specification.scheme
-    schemes = (other.specification.scheme for other in compared)
-    others = [scheme for scheme in schemes if scheme.kind == own.kind]
+    own, tuning = curve.specification.scheme, curve.specification.fine_tuning
+    # A scaling is named by the length of its fine-tuning, which its factor is made for.
+    others = [
+        other.specification.scheme
+        for other in compared
+        if other.specification.scheme.kind == own.kind and _tuning(other) == _tuning(curve)
+    ]
     parts = [
         f"{rule.label.lower()} {fields.described(getattr(own, name))}"
         for name, rule in fields.rules(own).items()
         if any(getattr(other, name) != getattr(own, name) for other in others)
     ]
-    tuning = curve.specification.fine_tuning
     if tuning is not None:
-        parts.append(f"fine-tuned from {tuning.before.label} at {tuning.length:,} tokens")
+        of_another = "" if isinstance(own, type(tuning.before)) else f" from {tuning.before.label}"
+        parts.append(f"fine-tuned{of_another} at {tuning.length:,} tokens")
     if parts and curve.variant == TRAINED:
         return ", ".join(parts)
     return ", ".join([curve.variant, *parts])
+
+
+def _tuning(curve: Curve) -> tuple[int, str] | None:
+    """Return what names a fine-tuning: the length of its texts, and the scheme before."""
+    tuning = curve.specification.fine_tuning
+    return None if tuning is None else (tuning.length, tuning.before.label)
 
 
 def label(curve: Curve, compared: Iterable[Curve]) -> str:

@@ -181,12 +181,12 @@ def test_columns_with_three_matrices_each_go_under_each_other() -> None:
     assert [type(block) for block in page.blocks] == [Columns, Text]
 
 
-def test_text_of_a_stands_under_that_of_b_only_where_it_says_so_and_differs() -> None:
+def test_text_of_a_stands_over_that_of_b_only_where_it_says_so_and_differs() -> None:
     b = page_of(Text("B says.", "caption", both="cell"), Text("Guide."), Text("Same.", both="same"))
     a = page_of(Text("A says.", "caption", both="cell"), Text("Other."), Text("Same.", both="same"))
     blocks = [block for block in both(b, a).blocks if isinstance(block, Text)]
     assert [block.text for block in blocks] == [
-        "B says.", r"A\: base 500. A says.", "Guide.", "Same."
+        r"A\: base 500. A says.", r"B\: base 10,000. B says.", "Guide.", "Same."
     ]  # fmt: skip
     assert blocks[1].look == "caption"
 
@@ -234,7 +234,7 @@ def test_table_and_drawer_of_a_stand_with_those_of_b() -> None:
     (joined,) = both(page_of(drawer("1", "True")), page_of(drawer("2", "False"))).blocks
     assert isinstance(joined, Drawer)
     assert joined.title == "Norms (A: False)"
-    names, b, names_of_a, a = joined.make()
+    names_of_a, a, names, b = joined.make()
     assert isinstance(names, Text)
     assert isinstance(names_of_a, Text)
     assert (names.text, names_of_a.text) == (r"B\: base 10,000", r"A\: base 500")

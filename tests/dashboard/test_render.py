@@ -47,6 +47,7 @@ def page_with_small_numbers() -> None:
     frame = pd.DataFrame({
         "scheme": ["RoPE", "ALiBi"], "residual": [2.1e-8, 0.5], "perplexity": [12_345.6, None],
         "share": [0.25, 0.0], "change": [2.41, 0.0187], "loss": [3.3, 3.58], "size": [32.0, 8.0],
+        "distance": [1.35, 27.8],
     })  # fmt: skip
     findings(frame, st, {"residual": "Of the fit."})
 
@@ -67,6 +68,7 @@ def test_small_and_large_numbers_of_a_table_are_written_as_in_sentences() -> Non
     assert formats["share"] == "%.3f"  # 0.250: three digits
     assert formats["change"] == "%.3g"  # with the decimals of 2.41, 0.0187 would be 0.02
     assert formats["loss"] == "%.2f"  # 3.30 under 3.58
+    assert formats["distance"] == "%.3g"  # 1.35, as a sentence beside it says
     assert formats["size"] == "%.3g"  # whole numbers stay whole
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from posenc import AlibiConfig, LearnedConfig, NoneConfig, RopeConfig
 from posenc.errors import ConfigError
 from posenc.lab import Specification, train
-from posenc.lab.evaluate import evaluate
+from posenc.lab.evaluate import TRAINED, evaluate
 from posenc.lab.run_once import Speed
 from posenc.lab.runs import from_parquet, to_parquet
 from posenc.lab.specification import FineTuning
@@ -107,6 +107,21 @@ def test_a_run_of_two_stages_is_stored_and_read_back(folder: Path) -> None:
     every = curves([run, stored], "context")
     names = [label(curve, every) for curve in every if curve.specification == specification]
     assert names[0] == "NoPE, fine-tuned from RoPE at 16 tokens"
+    # A scaling of the scheme before is named by the length alone, unless two factors share it.
+    scaled = [
+        replace(run, specification=tuned(RopeNtkConfig(dim=8, factor=factor), length=length))
+        for factor, length in ((2.0, 16), (4.0, 32), (8.0, 32))
+    ]
+    for_length = curves(scaled[:2], "context")
+    assert {label(curve, for_length) for curve in for_length if curve.variant == TRAINED} == {
+        "RoPE NTK-aware, fine-tuned at 16 tokens", "RoPE NTK-aware, fine-tuned at 32 tokens",
+    }  # fmt: skip
+    shared = curves(scaled, "context")
+    assert {label(curve, shared) for curve in shared if curve.variant == TRAINED} == {
+        "RoPE NTK-aware, fine-tuned at 16 tokens",
+        "RoPE NTK-aware, scale factor 4, fine-tuned at 32 tokens",
+        "RoPE NTK-aware, scale factor 8, fine-tuned at 32 tokens",
+    }
 
 
 def test_the_model_is_evaluated_with_its_last_scheme() -> None:
