@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from posenc.cli.runs import PLUGIN, STORE
+from posenc.checkpoints.sources import RESULTS
+from posenc.cli.runs import PLUGIN, READ_STORE, refuse_to_write
 from posenc.lab.context_gain import context_losses
 from posenc.lab.listing import run_name
 from posenc.lab.methods import methods
@@ -56,7 +57,7 @@ FAILED = 1  # exit status where a run failed
     is_flag=True,
     help="Print the sizes of the texts, and the loss of byte counts after 0, 1, ... bytes of context.",
 )
-@STORE
+@READ_STORE
 @PLUGIN
 def run_protocol(
     file: Path | None, part: str | None, described: str | None, folder: Path | None, texts: bool,
@@ -78,6 +79,8 @@ def run_protocol(
         for each in protocol.parts.values():
             click.echo(_line(protocol, each, opened, speed))
         return
+    if store == str(RESULTS):
+        refuse_to_write()
     opened.check_writable()
     end = None if minutes is None else time.monotonic() + 60 * minutes
     place, parts = share or (0, 1)

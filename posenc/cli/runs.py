@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -36,8 +37,15 @@ def _place_to_write(
     context: click.Context, option: click.Parameter, store: str | None
 ) -> str | None:
     if store == SHIPPED:
-        raise click.BadParameter(f"{SHIPPED} names the runs that ship, which no command changes.")
+        refuse_to_write()
     return store
+
+
+def refuse_to_write() -> NoReturn:
+    """Say that the runs that ship are read alone. Raises click.BadParameter."""
+    raise click.BadParameter(
+        f"{SHIPPED} names the runs that ship, which no command changes.", param_hint="'--store'"
+    )
 
 
 STORE = click.option(

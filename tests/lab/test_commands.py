@@ -297,7 +297,14 @@ def test_store_shipped_is_the_runs_that_ship_from_any_folder() -> None:
 def test_no_command_writes_to_the_runs_that_ship() -> None:
     message = "names the runs that ship, which no command changes"
     assert_refused(run_train("--scheme", "none", "--store", "shipped"), message)
+    assert_refused(run("protocol", "--run", "code", "--store", "shipped"), message)
     assert not Path("shipped").exists()
+
+
+def test_methods_of_a_part_are_told_of_the_runs_that_ship() -> None:
+    result = run("protocol", "--methods", "code", "--store", "shipped")
+    assert result.exit_code == 0, result.output
+    assert "64 tokens" in result.output
 
 
 def test_cluster_needs_a_named_store_and_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
