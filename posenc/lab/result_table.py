@@ -172,7 +172,7 @@ class ResultTable(Shown):
 
     def short_header(self) -> list[str]:
         """Return the names of the columns of `short_rows`."""
-        return ["scheme", "trials", "past training", *(f"{x:,}" for x in self.xs)]
+        return ["scheme", "trials", "past training", *(f"{x:,} tokens" for x in self.xs)]
 
     def short_rows(self) -> Iterator[list[str]]:
         """Iterate over the rows as texts, a loss with its difference and interval in one cell."""

@@ -113,7 +113,7 @@ def test_losses_by_context() -> None:
         index="label", **by_trial
     )
     ((head, rows),) = rows_of_table(r"scheme \| trials ")
-    lengths = [int(cell.replace(",", "")) for cell in cells(head)[1:]]
+    lengths = [int(cell.replace(",", "").removesuffix(" tokens")) for cell in cells(head)[1:]]
     assert {row[0] for row in rows} == {*means.index}
     shown: dict[tuple[str, int], str] = {}
     gaps: dict[tuple[str, int], Any] = {}
