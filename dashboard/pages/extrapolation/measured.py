@@ -72,7 +72,8 @@ for curve in curves:
     for point in curve.points:
         label = curve.specification.scheme.label
         values = point.x, point.mean, point.low, point.high, curve.seeds
-        print(label, curve.variant, *values, sep=",")
+        read = summary.read_as(curve, curves)
+        print(label, f'"{{read}}"', *values, sep=",")
 """
 
 
@@ -94,7 +95,8 @@ def page(setting: Setting, options: Options) -> Page:
     if has_own and not options.own_runs:
         compared = shipped
     shown = runs.of_kinds(compared, kinds)
-    curves = runs.curves(shown, run_results.measure(shown[0].specification)) if shown else []
+    drawn = shown if options.variants else _without_variants(shown)
+    curves = runs.curves(drawn, run_results.measure(drawn[0].specification)) if drawn else []
     hardly = run_results.hardly_learned(curves, shown)
     answer = run_results.headline(curves, hardly)
     if not shown:
@@ -109,7 +111,7 @@ def page(setting: Setting, options: Options) -> Page:
                 {"comparison": offered(comparisons, default)},
             ),
             *_missing(asked, name),
-            *(_picture(shown, curves, options, hardly) if curves else ()),
+            *(_picture(shown, drawn, curves, options, hardly) if curves else ()),
             *(_numbers(compared, shown, curves, hardly) if curves else ()),
             *(rates.blocks(shown, ids) if curves else ()),
             *(_notes(kinds, shown, curves) if shown else ()),
@@ -119,6 +121,16 @@ def page(setting: Setting, options: Options) -> Page:
         definition=DEFINITION,
         script=partial(_script, kinds, name, shown, curves) if curves else None,
     )
+
+
+def _without_variants(infos: list[RunInfo]) -> list[RunInfo]:
+    """Return the runs without those that were fine-tuned, of schemes that have others."""
+    kinds = {info.specification.scheme.kind for info in runs.in_one_stage(infos)}
+    return [
+        info
+        for info in infos
+        if info.specification.fine_tuning is None or info.specification.scheme.kind not in kinds
+    ]
 
 
 def offered(comparisons: Mapping[str, list[RunInfo]], default: str) -> dict[str, str]:
@@ -166,30 +178,32 @@ def _missing(asked: str, name: str) -> list[Block]:
 
 
 def _picture(
-    shown: Sequence[RunInfo],
+    shown: list[RunInfo],
+    drawn: list[RunInfo],
     curves: list[Curve],
     options: Options,
     hardly: HardlyLearned | None,
 ) -> list[Block]:
     """Return loss, perplexity or accuracy of these runs, a line per scheme and variant, and its controls.
 
-    curves: of the measure that is compared first.
+    drawn: the runs without those that are variants, unless these are asked for. curves: of those, of the
+    measure that is compared first.
     """
     language = shown[0].specification.task == Language.kind
     measures = [curves[0].measure]
     if language and options.axis != "context length":
         measures = ["position"] if options.axis == "position" else [*measures, "position"]
     perplexity = language and options.unit == "perplexity"
-    has_variants = runs.as_trained(curves) != curves
+    has_variants = _without_variants(shown) != shown or runs.as_trained(curves) != curves
     asked = (*(("axis", "unit") if language else ()), *(("variants",) if has_variants else ()))
     pictures: list[Block] = []
     for measure in measures:
-        drawn = runs.curves(shown, measure)
+        lines = runs.curves(drawn, measure)
         if not (has_variants and options.variants):
-            drawn = runs.as_trained(drawn)
+            lines = runs.as_trained(lines)
         picture: Block = Text("These models were not evaluated along one long text.", "caption")
-        if drawn:
-            picture = run_charts.by_length(f"measured_{measure}", drawn, perplexity=perplexity)
+        if lines:
+            picture = run_charts.by_length(f"measured_{measure}", lines, perplexity=perplexity)
         pictures.append(picture)
     beside = pictures if len(pictures) == 1 else [Columns([[each] for each in pictures])]
     about = Text(

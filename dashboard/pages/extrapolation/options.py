@@ -59,8 +59,9 @@ class Options:
         help="Loss in nats per byte, or perplexity, its exponential.",
     ).field("loss")
     variants: bool = fields.Flag(
-        label="Variants without more training",
-        help="Learned with its last row repeated past training; RoPE with other frequencies.",
+        label="Variants",
+        help="Without more training: learned with its last row repeated, RoPE with other frequencies. And "
+        "models that were fine-tuned.",
     ).field(False)
     ranked_at: str = fields.Choice(
         options=tuple(RANKED_AT),
