@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from posenc.errors import RunError
 from posenc.lab.best_rates import TriedRates, rate_text, scheme_of
 from posenc.lab.evaluate import TRAINED
-from posenc.lab.statistics import PairedMean, detectable, holm
+from posenc.lab.statistics import POWER, PairedMean, detectable, holm
 from posenc.lab.summary import (
     Curve,
     Effect,
@@ -139,8 +139,8 @@ class ResultTable(Shown):
         for x, least in zip(self.xs, self.detectable, strict=True):
             if least is not None:
                 notes.append(
-                    f"At {x:,} tokens the design finds a mean difference of {least:.3f} nats in four of "
-                    "five tables."
+                    f"At {x:,} tokens a true difference of {least:.3f} nats, of median spread between "
+                    f"pairs, has a star with a chance of {POWER:.0%}."
                 )
         return notes
 

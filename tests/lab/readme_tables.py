@@ -16,6 +16,7 @@ from posenc.checkpoints.sources import RESULTS
 from posenc.schemes import SCHEMES
 
 README = (Path(__file__).parents[2] / "posenc" / "lab" / "README.md").read_text()
+TEXT = " ".join(README.split())
 LABELS = {kind: config.label for kind, config in SCHEMES.items()}
 
 
