@@ -134,15 +134,18 @@ def record_csv(rows: Iterable[Recorded]) -> bytes:
 def ship(rows: Sequence[Recorded], source: Store, target: Store) -> None:
     """Write the runs of tables, and then the record, from one store to another. Raises RunError.
 
-    The trained parameters of schemes go with runs on text alone, which others read them from. Of these the
-    loss of each step stays behind: it is most of a file, and a rate is chosen by the validation text.
+    The trained parameters of schemes go with the runs on text of the parts that choose rates: others read them
+    from there. Of runs on text the loss of each step stays behind: it is most of a file, and a rate is chosen
+    by the validation text.
     """
+    choose_rates = {row.part for row in rows if row.sweep}
     for row in rows:
         if not row.sweep:
             run = source.read(row.run_id)
             of_text = run.specification.task == Language.kind
             if of_text:
-                target.add(replace(run, losses=()), source.tables(row.run_id))
+                tables = source.tables(row.run_id) if row.part in choose_rates else {}
+                target.add(replace(run, losses=()), tables)
             else:
                 target.add(run, {})
     target.put(RECORD, record_csv(rows))

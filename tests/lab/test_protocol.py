@@ -315,7 +315,9 @@ def test_a_shipped_folder_goes_on_without_the_runs_of_its_sweeps(protocol: Proto
     assert missing.output == ""
 
 
-def test_parameters_of_schemes_ship_with_runs_on_text_alone(protocol: Protocol) -> None:
+def test_parameters_of_schemes_ship_with_runs_on_text_of_parts_that_choose_rates(
+    protocol: Protocol,
+) -> None:
     store, shipped = Store(), Store("results")
     of_text = next(run for run in protocol.planned("text") if run.scheme.kind == "learned")
     (of_copy,) = specifications(
@@ -325,7 +327,9 @@ def test_parameters_of_schemes_ship_with_runs_on_text_alone(protocol: Protocol) 
     for specification in (of_text, of_copy):
         make(specification, store)
     runs = [store.read(one.run_id) for one in (of_text, of_copy)]
-    ship([Recorded.of("text", sweep=False, run=run) for run in runs], store, shipped)
+    swept = [Recorded.of("text", sweep=True, run=run) for run in runs]
+    table = [Recorded.of("text", sweep=False, run=run) for run in runs]
+    ship([*swept, *table], store, shipped)
     # The rate of a task is chosen by the last losses of its steps, that of text by the validation text.
     assert [*map(shipped.read, (of_text.run_id, of_copy.run_id))] == [
         replace(runs[0], losses=()), runs[1],
@@ -333,6 +337,9 @@ def test_parameters_of_schemes_ship_with_runs_on_text_alone(protocol: Protocol) 
     assert runs[0].losses
     assert [bool(store.tables(run.run_id)) for run in runs] == [True, True]
     assert [bool(shipped.tables(run.run_id)) for run in runs] == [True, False]
+    without = Store("without")
+    ship(table, store, without)
+    assert not without.tables(of_text.run_id)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_losses_by_context() -> None:
     tuned = fine_tuned_scores()
     by_trial = {"columns": ["x", "seed"], "values": "value"}
     means: Any = losses.assign(label=named(losses)).pivot_table(index="label", **by_trial)
-    means_tuned: Any = tuned.assign(label=tuned["scheme"] + tuned["texts"].astype(str)).pivot_table(
+    means_tuned: Any = tuned.assign(label=named(tuned) + tuned["texts"].astype(str)).pivot_table(
         index="label", **by_trial
     )
     ((head, rows),) = rows_of_table(r"scheme \| trials ")
@@ -150,9 +150,10 @@ def test_losses_by_context() -> None:
                 shown[label, x] = number.partition(" ")[2].strip("()")
                 gaps[label, x] = own - means.loc["RoPE"][x]
     of_tuned = {
-        (label, x): means_tuned.loc[label][x] - means.loc["RoPE"][x]
+        (label, x): gap
         for label in means_tuned.index
         for x in lengths
+        if (gap := means_tuned.loc[label][x] - means.loc["RoPE"][x]).notna().all()
     }
     p_values = {
         key: scipy.stats.ttest_1samp(gap, 0).pvalue for key, gap in (gaps | of_tuned).items()
@@ -223,14 +224,15 @@ def test_learned_and_sinusoidal_at_one_rate_in_the_older_runs() -> None:
 
 def fine_tuned_scores() -> pd.DataFrame:
     """The losses by context of the fine-tuned models; texts: the length of their texts in fine-tuning."""
-    tuned = pd.concat([scores("fine_tuned"), scores("dropped")]).query("measure == 'context'")
+    parts = ("fine_tuned", "tuned_rope", "dropped")
+    tuned = pd.concat([scores(part) for part in parts]).query("measure == 'context'")
     texts = {run: specification(run)["fine_tuning"]["length"] for run in tuned["run_id"].unique()}
     return tuned.assign(texts=tuned["run_id"].map(texts))
 
 
 def test_losses_after_fine_tuning() -> None:
     """By context, the mean of five trials, their lowest and highest."""
-    tuned = fine_tuned_scores()
+    tuned = fine_tuned_scores().query("variant == 'as trained'")
     ((head, rows),) = rows_of_table("fine-tuned from RoPE ")
     lengths = [int(cell.replace(",", "")) for cell in cells(head)[1:]]
     at: dict[tuple[str, int], dict[int, float]] = {}
@@ -277,3 +279,25 @@ def test_gain_of_the_second_64_tokens_for_the_model_trained_on_128() -> None:
     losses = scores("double").query("measure == 'context' and variant == 'as trained'")
     at = losses.set_index("x")["value"]
     assert f"gains {at[64] - at[128]:.3f} nats from the second 64" in TEXT
+
+
+def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
+    """Three seeds of each, by the mean squares of a table with two ways and one value in a cell."""
+    loss = pd.concat([scores("code"), scores("seeds")]).query(
+        "measure == 'context' and variant == 'as trained' and x == 64 and seed < 3 and data_seed < 3"
+    )
+    ((_, rows),) = rows_of_table("spread of the loss ")
+    assert {row[0] for row in rows} == {*scores("seeds")["scheme"]}
+    for name, *shown in rows:
+        grid: Any = loss[loss["scheme"] == name].pivot_table(
+            index="seed", columns="data_seed", values="value", aggfunc=list
+        )
+        assert grid.map(len).eq(1).all(axis=None)
+        cells_of = grid.map(lambda one: one[0])
+        grand = cells_of.to_numpy().mean()
+        of_weights, of_data = cells_of.mean(axis=1), cells_of.mean(axis=0)
+        fitted = of_weights.to_numpy()[:, None] + of_data.to_numpy()[None] - grand
+        rest = ((cells_of.to_numpy() - fitted) ** 2).sum() / 4
+        mean_squares = 3 * of_weights.var(), 3 * of_data.var()
+        parts = [max(0.0, (each - rest) / 3) ** 0.5 for each in mean_squares]
+        assert shown == [f"{each:.3f}" for each in (*parts, rest**0.5)], name

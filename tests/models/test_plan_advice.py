@@ -107,14 +107,18 @@ def fine_tuned_losses() -> dict[tuple[str, int, int], dict[int, float]]:
     table = csv.DictReader(io.StringIO((RESULTS / "protocol.csv").read_text()))
     losses = {}
     for row in table:
-        if row["part"] != "fine_tuned":
+        if row["part"] not in ("fine_tuned", "tuned_rope"):
             continue
         content = pq.read_table(io.BytesIO((RESULTS / f"{row['run_id']}.parquet").read_bytes()))
         spec = json.loads(content.schema.metadata[b"posenc"])["specification"]
-        assert spec["scheme"]["factor"] == spec["fine_tuning"]["length"] / spec["train_length"]
+        factor = spec["fine_tuning"]["length"] / spec["train_length"]
+        assert spec["scheme"].get("factor", factor) == factor
         assert spec["fine_tuning"]["steps"] == spec["steps"] / 10
         key = row["scheme"], spec["fine_tuning"]["length"], int(row["seed"])
-        scores = [one for one in content.to_pylist() if one["measure"] == "context"]
+        measured = ("context", "as trained")
+        scores = [
+            one for one in content.to_pylist() if (one["measure"], one["variant"]) == measured
+        ]
         losses[key] = {one["x"]: one["value"] for one in scores}
     return losses
 
@@ -141,6 +145,11 @@ def test_fine_tuned_ratios_are_those_of_the_shipped_files() -> None:
             ratios = [math.exp(loss[x] - before[seed]) for seed, loss in own.items()]
             by_hand = [statistics.geometric_mean(ratios), min(ratios), max(ratios)]
             assert [*stated] == pytest.approx(by_hand, rel=1e-12), one.kind
+        without = [
+            math.exp(fine_tuned_losses()["rope", length, seed][length] - loss)
+            for seed, loss in before.items()
+        ]
+        assert one.unscaled == pytest.approx(statistics.geometric_mean(without), rel=1e-12)
 
 
 def test_a_plan_quotes_what_fine_tuning_gave_at_its_factor_or_the_next() -> None:
@@ -156,6 +165,9 @@ def test_a_plan_quotes_what_fine_tuning_gave_at_its_factor_or_the_next() -> None
         said = " ".join(text for text, _ in found.statements)
         assert f"at {words}" in said
         assert f"perplexity is {by_factor[measured].mean:.2f} times (5 seeds" in said
+        assert (
+            f"and {by_factor[measured].unscaled:.2f} times where these steps had no scaling" in said
+        )
     for name in ("none", "dynamic"):  # which nobody fine-tuned here
         assert method(plan_preset("llama-3-8b", 16 * 8_192), name).fine_tuned is None
 
