@@ -9,6 +9,7 @@ import click
 from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab.best_rates import compared_runs, tried_rates
+from posenc.lab.evaluate import TRAINED
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
 from posenc.lab.protocol import read_protocol
 from posenc.lab.protocol_record import read_record, shipped_record
@@ -104,11 +105,17 @@ def say_left_out(store: Store) -> None:
 )
 @click.option("--comparison", "name", help="Which models: a name of the list; for --table.")
 @click.option("--reference", default="rope", help="The kind of scheme to compare with.")
+@click.option(
+    "--fine-tuned",
+    is_flag=True,
+    help="Compare the fine-tuned models with the reference instead; for --table, which leaves them out.",
+)
 @READ_STORE
 @PLUGIN
 def list_runs(
-    form: str | None, ranks_form: str | None, name: str | None, reference: str, store: str | None
-) -> None:
+    form: str | None, ranks_form: str | None, name: str | None, reference: str, fine_tuned: bool,
+    store: str | None,
+) -> None:  # fmt: skip
     opened = open_store(store)
     if ranks_form is not None:
         record = (*shipped_record(), *read_record(opened))
@@ -116,7 +123,7 @@ def list_runs(
         say_left_out(opened)
         return
     if form is not None:
-        click.echo(_table(opened, form, name, reference), nl=False)
+        click.echo(_table(opened, form, name, reference, fine_tuned=fine_tuned), nl=False)
         say_left_out(opened)
         return
     listed = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
@@ -127,8 +134,11 @@ def list_runs(
     say_left_out(opened)
 
 
-def _table(store: Store, form: str, name: str | None, reference: str) -> str:
-    """Return the table of one comparison; without a name of the only one."""
+def _table(store: Store, form: str, name: str | None, reference: str, *, fine_tuned: bool) -> str:
+    """Return the table of one comparison; without a name of the only one.
+
+    Fine-tuned models are a question of their own, whose differences are corrected apart.
+    """
     groups: dict[str, list[Run]] = {}
     for run in store:
         if run.specification.task == Language.kind:
@@ -141,8 +151,15 @@ def _table(store: Store, form: str, name: str | None, reference: str) -> str:
             f"--comparison must be one of those with losses by context: {known}."
         )
     runs = groups[name]
-    compared = curves(compared_runs(runs), "context")
-    return FORMS[form](result_table(compared, reference, rates=tried_rates(runs)))
+    asked = [
+        curve
+        for curve in curves(compared_runs(runs), "context")
+        if (curve.specification.fine_tuning is not None) == fine_tuned
+        or (
+            curve.specification.scheme.kind == reference and curve.variant == TRAINED and fine_tuned
+        )
+    ]
+    return FORMS[form](result_table(asked, reference, rates=tried_rates(runs)))
 
 
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")

@@ -134,9 +134,9 @@ def record_csv(rows: Iterable[Recorded]) -> bytes:
 def ship(rows: Sequence[Recorded], source: Store, target: Store) -> None:
     """Write the runs of tables, and then the record, from one store to another. Raises RunError.
 
-    The trained parameters of schemes go with the runs on text of the parts that choose rates: others read them
-    from there. Of runs on text the loss of each step stays behind: it is most of a file, and a rate is chosen
-    by the validation text.
+    The trained parameters of schemes go with the runs on text of the parts that choose rates: others read
+    them from there. Of runs on text the loss of each step stays behind: it is most of a file, and a rate is
+    chosen by the validation text.
     """
     choose_rates = {row.part for row in rows if row.sweep}
     for row in rows:

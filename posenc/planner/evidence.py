@@ -236,8 +236,8 @@ class FineTunedRatio:
     kind: the scaling. train_length: tokens before. factor: the length of the texts in fine-tuning over that
     length. steps: of fine-tuning over those before. seeds: number of models. mean: geometric, over seeds,
     read at the longer context; low, high: lowest and highest seed. short_mean, short_low, short_high: the
-    same read at the training length. unscaled: the mean at the longer context of models that were trained on
-    the same texts without a scaling.
+    same read at the training length. unscaled: the mean at the longer context of models that were trained
+    on the same texts without a scaling.
     """
 
     kind: str
