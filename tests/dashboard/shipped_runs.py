@@ -22,11 +22,22 @@ def shipped_runs() -> tuple[Run, ...]:
     return runs
 
 
+def runs_of(name: str) -> list[Run]:
+    """The runs of a comparison that pages compare: not fine-tuned, one seed for weights and data."""
+    return [
+        run
+        for run in shipped_runs()
+        if comparison(run.specification) == name
+        and run.specification.fine_tuning is None
+        and run.specification.trial.seed == run.specification.trial.data_seed
+    ]
+
+
 def means(name: str, measure: str) -> dict[str, dict[int, float]]:
     """Mean score by x of every scheme as it was trained, of the comparison that has this name."""
     values: dict[str, dict[int, list[float]]] = {}
-    for run in shipped_runs():
-        for score in run.scores if comparison(run.specification) == name else ():
+    for run in runs_of(name):
+        for score in run.scores:
             if score.measure == measure and score.variant == "as trained":
                 by_x = values.setdefault(run.specification.scheme.kind, {})
                 by_x.setdefault(score.x, []).append(score.value)

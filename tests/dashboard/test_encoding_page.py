@@ -237,7 +237,7 @@ def test_clocks_and_matrices_of_a_stand_beside_those_of_b() -> None:
     assert [(face.title, face.subtitle[:2], face.trained) for face in clocks.faces] == [
         ("RoPE", "A;", 6), ("RoPE", "B;", 12), ("Sinusoidal", "A;", 6)
     ]  # fmt: skip
-    of_b, of_a = [text for text in texts(both) if "by the factor" in text]
+    of_a, of_b = [text for text in texts(both) if "by the factor" in text]
     assert f"{10_000 ** (2 / 16):.3g} (RoPE)" in of_b  # a head has 16 dimensions
     assert f"{500 ** (2 / 16):.3g} (RoPE)" in of_a
     rows = [{panel.title for panel in row.panels} for row in rows_of_matrices(both)]

@@ -35,7 +35,7 @@ from tests.dashboard import pages
 from tests.dashboard.called_pages import block_of, data, python_of, texts
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import KINDS, LABELS, as_read, drawn, headline, visit
-from tests.dashboard.shipped_runs import CODE, RELATIVE, shipped_runs
+from tests.dashboard.shipped_runs import CODE, RELATIVE, runs_of, shipped_runs
 from tests.lab.small_runs import small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -152,11 +152,7 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
 
 def shipped_64(*kinds: str) -> list[Run]:
     """Return the runs that ship, of these schemes on text of 64 tokens."""
-    return [
-        run
-        for run in shipped_runs()
-        if comparison(run.specification) == CODE and run.specification.scheme.kind in kinds
-    ]
+    return [run for run in runs_of(CODE) if run.specification.scheme.kind in kinds]
 
 
 def test_thin_lines_are_the_losses_of_a_text_cut_to_the_training_length() -> None:
@@ -327,11 +323,7 @@ def test_run_of_a_visitor_is_drawn_beside_what_ships_only_where_it_is_chosen(
     empty_page_caches()
     schemes = ("rope", "alibi")
     before = measured(schemes, "")
-    (rope, *_) = [
-        run.specification
-        for run in shipped_runs()
-        if comparison(run.specification) == CODE and run.specification.scheme.kind == "rope"
-    ]
+    (rope, *_) = [run.specification for run in shipped_64("rope")]
     name, store = comparison(rope), Store(tmp_path)
     own = replace(rope, seed=7)
     assert comparison(own) == name

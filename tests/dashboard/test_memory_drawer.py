@@ -135,8 +135,8 @@ def test_pinned_model_is_compared_in_sentence_and_table() -> None:
     b, a = (page(setting, OPEN) for setting in settings)
     blocks = opened(compare.pages(b, a, names, ["model"]))
     texts = [as_read(block.text) for block in blocks if isinstance(block, Text)]
-    assert texts[0].startswith("8 GiB hold the context")
-    assert texts[1].startswith("A: model Gemma-3-4B. 8 GiB hold the context")
+    assert texts[0].startswith("A: model Gemma-3-4B. 8 GiB hold the context")
+    assert texts[1].startswith("B: model Llama-3-8B. 8 GiB hold the context")
     both = table(blocks).set_index(["number type", "setting"])["tokens"]
     for setting, shown in (("B", b), ("A", a)):
         alone = table(opened(shown)).set_index("number type")["tokens"]

@@ -122,8 +122,8 @@ def test_finished_sweep_has_a_table_with_paired_intervals_at_the_best_rates() ->
         low, high = gap.confidence_interval(0.95)
         mean = (own["alibi"] - own["rope"]).mean()
         words = f"{own['alibi'].mean():.3f} ({mean:+.3f}, {low:+.3f} to {high:+.3f}"
-        assert table.loc["ALiBi", f"{x}"].startswith(words)
-        assert table.loc["RoPE", f"{x}"] == f"{own['rope'].mean():.3f}"
+        assert table.loc["ALiBi", f"{x} tokens"].startswith(words)
+        assert table.loc["RoPE", f"{x} tokens"] == f"{own['rope'].mean():.3f}"
     said = [as_read(text) for text in texts(found)]
     assert any("Learning rates: ALiBi 0.001; RoPE 0.004." in text for text in said)
     (drawer,) = [b for b in found.all_blocks if isinstance(b, Drawer) and b.key == "trained_files"]
