@@ -231,7 +231,7 @@ def test_losses_after_fine_tuning() -> None:
             low, high = by_trial[x].min(), by_trial[x].max()
             assert shown == f"{by_trial[x].mean():.3f} ({low:.3f} to {high:.3f})", (key, x)
     assert {*at} == {*zip(tuned["scheme"], tuned["texts"], strict=True)}
-    code = scores("code").query("measure == 'context'").pivot_table(
+    code: Any = scores("code").query("measure == 'context'").pivot_table(
         index=["scheme", "variant"], columns="x", values="value"
     )  # fmt: skip
     before = code.loc["RoPE", "as trained"][64]
@@ -261,13 +261,13 @@ def test_losses_after_fine_tuning() -> None:
         f"the same steps on texts of 64 tokens give {at['RoPE', 64][64]:.3f} there",
     ):
         assert fact in TEXT, fact
-    for (_, length), own in at.items():
-        assert min(own[x] - own[64] for x in own if 64 <= x <= length) > -0.002
+    for (_, length), by_x in at.items():
+        assert min(loss - by_x[64] for x, loss in by_x.items() if 64 <= x <= length) > -0.002
     costs = {
         texts: sorted(at[name, texts][64] - at["RoPE", 64][64] for name in (yarn, llama, ntk))
         for texts in (256, 1024)
     }
-    near, far = (f"{own[0]:.3f} to {own[-1]:.3f}" for own in costs.values())
+    near, far = (f"{each[0]:.3f} to {each[-1]:.3f}" for each in costs.values())
     assert f"are {near} above that, and after texts of 1,024 tokens {far}." in TEXT
 
 
@@ -297,11 +297,9 @@ def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
     ((_, rows),) = rows_of_table("spread of the loss ")
     assert {row[0] for row in rows} == {*scores("seeds")["scheme"]}
     for name, *shown in rows:
-        grid: Any = loss[loss["scheme"] == name].pivot_table(
-            index="seed", columns="data_seed", values="value", aggfunc=list
-        )
-        assert grid.map(len).eq(1).all(axis=None)
-        cells_of = grid.map(lambda one: one[0])
+        own = loss[loss["scheme"] == name]
+        assert len(own) == len({*zip(own["seed"], own["data_seed"], strict=True)}) == 9
+        cells_of: Any = own.pivot_table(index="seed", columns="data_seed", values="value")
         grand = cells_of.to_numpy().mean()
         of_weights, of_data = cells_of.mean(axis=1), cells_of.mean(axis=0)
         fitted = of_weights.to_numpy()[:, None] + of_data.to_numpy()[None] - grand
