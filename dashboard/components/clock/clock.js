@@ -336,7 +336,8 @@ function hand({ parentElement, data }, style) {
   if (!clock) clocks.set(parentElement, (clock = new Clock(parentElement, style)));
   clock.sent = data;
   PREVIEW.pictures.set(data.name, clock);
-  if (!PREVIEW.ahead.has(data.name)) clock.show(data);
+  // A row in a new place, as where A is pinned meanwhile, has nothing to show ahead yet.
+  if (!clock.paints || !PREVIEW.ahead.has(data.name)) clock.show(data);
 }
 
 /** Called with the style sheet when this code arrives; clocks that came first are waiting. */

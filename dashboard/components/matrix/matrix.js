@@ -24,7 +24,8 @@ function draw({ parentElement, data, setTriggerValue }, style) {
   row.send = (cell) => setTriggerValue("cell", cell);
   row.sent = decode(data);
   PREVIEW.pictures.set(row.sent.name, row);
-  if (!PREVIEW.ahead.has(row.sent.name)) row.show(row.sent);
+  // A row in a new place, as where A is pinned meanwhile, has nothing to show ahead yet.
+  if (!row.paints || !PREVIEW.ahead.has(row.sent.name)) row.show(row.sent);
 }
 
 /** Called with the style sheet when this code arrives; rows that came first are waiting.

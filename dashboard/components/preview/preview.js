@@ -135,7 +135,12 @@ function take(here, bytes, sent) {
     return new Float32Array(bytes.buffer, offset - 4 * count, count);
   });
   for (const [stop, pictures] of Object.entries(stops)) {
-    const made = Object.entries(pictures).map(([key, picture]) => [
+    // A matrix that appeared after the question has nothing that it could be expanded from; of a chart come
+    // its columns, or null where they are as the server drew them.
+    const usable = Object.entries(pictures).filter(
+      ([key, picture]) => sent.has(key) || picture === null || picture.columns,
+    );
+    const made = usable.map(([key, picture]) => [
       key,
       sent.has(key)
         ? () => shared.pictures.get(key).expanded(picture, values, sent.get(key))
