@@ -585,3 +585,13 @@ def test_link_opens_on_what_is_measured_unless_it_asks_for_the_formula(
     monkeypatch.delitem(pages.VIEWS, "extrapolation")
     at = drawn(visit("extrapolation", link))
     assert headline(at).startswith("Trained on" if view == "measured" else "Past the training")
+
+
+def test_fine_tuned_models_of_a_scheme_are_drawn_as_variants_alone() -> None:
+    """Where a scheme has no other models, they are drawn at once."""
+    plain, all_of_them = measured(("rope",), CODE), measured(("rope",), CODE, variants=True)
+    tuned = "fine-tuned at 256 tokens"
+    assert {*picture(plain).frame["read"]} == {TRAINED}
+    assert tuned in {*picture(all_of_them).frame["read"]}
+    assert "fine-tuned" not in plain.headline
+    assert tuned in {*picture(measured(("rope_yarn",), CODE)).frame["read"]}

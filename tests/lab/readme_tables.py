@@ -32,7 +32,7 @@ def scores(part: str) -> pd.DataFrame:
 
 
 def specification(run: str) -> dict[str, Any]:
-    """What a run was made of, which stands in the metadata of its file."""
+    """Return the settings of a run, from the metadata of its file."""
     metadata = pq.read_schema(RESULTS / f"{run}.parquet").metadata
     of_run: dict[str, Any] = json.loads(metadata[b"posenc"])["specification"]
     return of_run

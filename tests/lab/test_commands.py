@@ -301,7 +301,7 @@ def test_no_command_writes_to_the_runs_that_ship() -> None:
     assert not Path("shipped").exists()
 
 
-def test_methods_of_a_part_are_told_of_the_runs_that_ship() -> None:
+def test_the_methods_paragraph_can_describe_the_runs_that_ship() -> None:
     result = run("protocol", "--methods", "code", "--store", "shipped")
     assert result.exit_code == 0, result.output
     assert "64 tokens" in result.output
@@ -393,6 +393,15 @@ def test_runs_lists_every_run_and_its_comparison() -> None:
         assert text.startswith("perplexity \u2013 at ") != evaluated, curve
     assert sum("(2 seeds)" in line for line in lines) == 2
     assert [line for line in lines if torn in line] == [f"{torn} cannot be read."]
+
+
+def test_fine_tuned_models_have_a_table_of_their_own() -> None:
+    asked = ("--table", "markdown", "--store", "shipped", "--comparison", CODE)
+    alone, tuned = run("runs", *asked).stdout, run("runs", *asked, "--fine-tuned").stdout
+    assert "fine-tuned" not in alone
+    names = [line.split(" | ")[0] for line in tuned.splitlines() if line.startswith("| ")][1:]
+    assert "| RoPE YaRN, fine-tuned at 256 tokens" in names
+    assert [name for name in names if "fine-tuned" not in name] == ["| RoPE"]
 
 
 def test_runs_prints_a_table_of_one_comparison() -> None:

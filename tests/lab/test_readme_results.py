@@ -190,7 +190,7 @@ def test_losses_by_context() -> None:
     assert f"in the sweep are {listed[0]}, and at the chosen rate {listed[1]}." in TEXT
 
 
-def test_learned_and_sinusoidal_at_one_rate_in_the_older_runs() -> None:
+def test_learned_is_above_sinusoidal_in_the_older_runs_at_one_rate() -> None:
     """The mean difference of three seeds, from the files that the record of the protocol does not name."""
     of_protocol = {*pd.read_csv(RESULTS / "protocol.csv")["run_id"]}
     losses: dict[tuple[str, int], float] = {}
