@@ -97,7 +97,7 @@ ENTRIES = (  # of a scaling
      """    "rope_every_other": RopeType(
         ("every_other", "second"), ("factor", "first", "trained_length")
     ),\n"""),
-    ("planner/evidence.toml", "# measured: ratios of small models here.\n",
+    ("planner/evidence.toml", "# measured, fine_tuned: ratios of small models here.\n",
      """
 [[method]]
 kind = "rope_every_other"

@@ -190,10 +190,9 @@ def _shipped(options: Options) -> Page:
             Controls(("part", "trained", "layer", "times", *scaled)),
         ],
         blocks=(
-            *([Text(looks(found), both="looks")] if pairs else []),
             *(_pairs(pairs, options, specification.train_length) if pairs else ()),
             *_table(options),
-            *_heads(found, options, specification.train_length),
+            *_heads(found, options, specification.train_length, said=pairs is None),
             _tables(found, pairs, options, specification.train_length),
             Text(f"{plain(run_descriptions.description(specification))}.", "caption"),
             Link("extrapolation"),
@@ -261,12 +260,13 @@ def _table(options: Options) -> list[Block]:
     return learned_table.pictures(comparison, MODELS[options.trained])
 
 
-def _heads(found: Heads, options: Options, train_length: int) -> list[Block]:
-    """Return attention by distance."""
+def _heads(found: Heads, options: Options, train_length: int, *, said: bool) -> list[Block]:
+    """Return attention by distance, after how far heads look unless the headline has said it."""
     frame = data.distance_frame(found.use, train_length)
     names = (*data.head_names(len(found.use.entropy)), data.EQUAL_WEIGHTS)
     return [
         Text("Where heads look", "heading"),
+        *([] if said else [Text(looks(found), both="looks")]),
         Chart(
             key="by_distance",
             title=f"Attention by distance, layer {options.layer}",
