@@ -16,9 +16,19 @@ def test_headline_is_told_once_a_run_has_settled_and_not_when_a_page_opens(visit
     page.wait_for_timeout(1_500)
     expect(told).to_have_text("")
     page.evaluate("""() => {
+      window.changed = 0;
       window.heard = [];
       const told = document.querySelector(".told-headline");
-      new MutationObserver(() => window.heard.push(told.textContent)).observe(told, { childList: true });
+      const headline = () => document.querySelector("[data-testid=stMain] strong")?.textContent;
+      let last = headline();
+      new MutationObserver(() => {
+        if (headline() === last) return;
+        last = headline();
+        window.changed = performance.now();
+      }).observe(document.querySelector("[data-testid=stApp]"), {
+        subtree: true, childList: true, characterData: true });
+      new MutationObserver(() => window.heard.push([told.textContent, performance.now() - window.changed]))
+        .observe(told, { childList: true });
     }""")
     before = headline(page).inner_text()
     for _ in range(4):
@@ -27,7 +37,10 @@ def test_headline_is_told_once_a_run_has_settled_and_not_when_a_page_opens(visit
     settled(page)
     expect(told).to_have_text(headline(page).inner_text())
     page.wait_for_timeout(1_500)
-    assert page.evaluate("window.heard") == [headline(page).inner_text()]
+    heard, quiet = zip(*page.evaluate("window.heard"), strict=True)
+    # Once where the four presses are quick; a slow machine may make pauses between them.
+    assert (heard[-1], len({*heard})) == (headline(page).inner_text(), len(heard))
+    assert min(quiet) > 990  # milliseconds since the headline changed
 
 
 def test_icons_say_nothing_help_and_grids_are_named_once_and_closed_claims_are_read(

@@ -45,7 +45,8 @@ function listenForReaders() {
   const state = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState;
   let last = null, heard = null, timer, waiting = false;
   const tell = () => {
-    if (state() === "running") { timer = setTimeout(tell, QUIET); return; }
+    // A headline that has just changed is not heard before the next frame.
+    if (state() === "running" || headline() !== heard) { timer = setTimeout(tell, QUIET); return; }
     // A page that opens is read by itself.
     if (last !== null && headline() !== last) told.textContent = headline();
     last = headline();
