@@ -21,8 +21,9 @@ POWER = 0.8  # the chance to find the smallest difference that a design can dete
 class PairedMean:
     """The mean of differences within pairs.
 
-    low, high: Student's t interval at CONFIDENCE. p: the two-sided p-value of a mean of 0. One pair, and
-    differences that are no finite numbers, have an infinite interval and the p-value 1.
+    low, high: Student's t interval at CONFIDENCE. p: the two-sided p-value of a mean of 0. The interval is
+    infinite and the p-value 1 where differences are no finite numbers, or say nothing of their spread: of
+    one pair, or all equal, as shares of a few hundred answers may be by chance.
     """
 
     mean: float
@@ -34,11 +35,11 @@ class PairedMean:
 def paired_mean(differences: Sequence[float]) -> PairedMean:
     """Return the mean of differences within pairs, at least one, with what is known of it."""
     mean, count = statistics.fmean(differences), len(differences)
-    if count == 1 or not all(map(math.isfinite, differences)):
+    if not all(map(math.isfinite, differences)) or min(differences) == max(differences):
         return PairedMean(mean, -math.inf, math.inf, 1.0)
     error = statistics.stdev(differences) / math.sqrt(count)
     half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
-    p = float(mean == 0) if error == 0 else 2 * float(stdtr(count - 1, -abs(mean) / error))
+    p = 2 * float(stdtr(count - 1, -abs(mean) / error))
     return PairedMean(mean, mean - half, mean + half, p)
 
 

@@ -360,6 +360,8 @@ def read_as(curve: Curve, compared: Iterable[Curve]) -> str:
         parts.append(f"fine-tuned{of_another} at {tuning.length:,} tokens")
     if parts and curve.variant == TRAINED:
         return ", ".join(parts)
+    if tuning is not None:  # a scaling that came after the fine-tuning, not one that was fine-tuned
+        return ", ".join([*parts, f"then {curve.variant}"])
     return ", ".join([curve.variant, *parts])
 
 

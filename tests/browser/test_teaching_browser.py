@@ -47,8 +47,10 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
     assert min(after - before for before, after in itertools.pairwise(ends)) >= 12  # their letters
     drawn = lines(page)
     dial(page, "Base").press("ArrowRight")
-    wait_until(page, lambda: lines(page) != drawn)
-    assert asked(page) == {"base": 12_500}
+    wait_until(
+        page, lambda: lines(page) != drawn
+    )  # which the browser draws before the server hears
+    wait_until(page, lambda: asked(page) == {"base": 12_500})
     go(page, "similarity")
     expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
     go(page, "learn")  # which has no controls in the sidebar

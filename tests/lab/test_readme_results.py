@@ -20,6 +20,12 @@ NUMBERS = {3: "Three", 10: "Ten", 11: "Eleven", 12: "Twelve"}
 LEARNED = 0.9  # the mean accuracy in training from which a task is learned
 
 
+def interval(values: "pd.Series[float]") -> tuple[float, float, float]:
+    """The mean of paired differences with Student's 95% interval."""
+    half = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
+    return values.mean(), values.mean() - half, values.mean() + half
+
+
 def percents(values: "pd.Series[float]") -> str:
     low, high = 100 * values.min(), 100 * values.max()
     return f"{values.mean():.0%} ({low:.0f} to {high:.0f})"
@@ -58,10 +64,18 @@ def test_flip_flop_accuracies() -> None:
     assert [*chosen.index[chosen == tried.min()]] == ["NoPE"]
     assert [*chosen.index[chosen == tried.max()]] == ["FoX"]
     assert means[98].max() < 0.885  # by position alone
-    assert [*means.index[means[10] > 0.952]] == [best]
-    label, top = by_trial[80].idxmax()[0], by_trial[80].max()
+    above: Any = (by_trial[10] > 0.952).groupby(level="scheme").sum()
+    assert (above[above > 5].to_dict(), set(above.index[above == 8])) == (
+        {"FoX": 6, best: 8},
+        {best},
+    )
+    assert (abs(by_trial.loc["FoX"][10].nsmallest(2) - 0.5) < 0.01).all()
+    (label, seed), top = by_trial[80].idxmax(), by_trial[80].max()
     assert top < LEARNED
-    assert f"the best, of {label}, has {top:.0%}" in TEXT
+    assert (seed, f"The best trial, {label}'s with {top:.0%}" in TEXT) == (
+        0,
+        True,
+    )  # as in the sweep
 
 
 def test_recall_accuracies() -> None:
@@ -119,6 +133,12 @@ def test_recall_accuracies() -> None:
     of_sinusoidal = recall[(label == "Sinusoidal") & (recall["x"] <= 29)].groupby("seed")["value"]
     assert of_sinusoidal.mean().idxmax() == 0  # the trial of the sweep
     assert f"with NTK-aware frequencies RoPE keeps {far['RoPE, NTK-aware']:.0%}" in TEXT
+    of_fox = recall[(label == "FoX") & (recall["x"] == 511)]["value"]
+    assert [f"{value:.0%}" for value in of_fox.nlargest(2)] == ["100%", "100%"]
+    lowest, highest = (
+        f"{100 * each(far[name] for name in always if name in far):.0f}" for each in (min, max)
+    )
+    assert f"far apart at 511 ({lowest} to {highest}% of those that learned it)" in TEXT
 
 
 def test_losses_by_context() -> None:
@@ -167,12 +187,12 @@ def test_losses_by_context() -> None:
     assert (
         f"at 1,024 tokens its loss is {at['ALiBi'][1024] - at['ALiBi'][64]:.3f} nats higher" in TEXT
     )
-    gain = means.loc["Sinusoidal"][64] - means.loc["Learned"][64]
-    half = scipy.stats.t.ppf(0.975, len(gain) - 1) * scipy.stats.sem(gain)
+    gain, low, high = interval(means.loc["Sinusoidal"][64] - means.loc["Learned"][64])
     assert (
-        f"Learned is below sinusoidal by {gain.mean():.3f} nats (95% interval {gain.mean() - half:.3f} to "
-        f"{gain.mean() + half:.3f}" in TEXT
+        f"Learned is below sinusoidal by {gain:.3f} nats (95% interval {low:.3f} to {high:.3f}"
+        in TEXT
     )
+    assert f"NoPE is lower at 32 tokens, {at['NoPE'][32]:.3f})" in TEXT
     rates = losses.groupby("scheme")["learning_rate"].first()
     assert {*rates[rates == rates.max()].index} == {"Sinusoidal", "ALiBi"}
     swept: Any = sweep_losses("code").pivot_table(
@@ -187,7 +207,7 @@ def test_losses_by_context() -> None:
     assert tenfold.min() < by_factor.loc["Sinusoidal", 1].min()
     twice, chosen = (swept.loc[["Sinusoidal", "ALiBi"], rate] for rate in (1.6e-2, 8e-3))
     listed = [" and ".join(f"{loss:.3f}" for loss in each) for each in (twice, chosen)]
-    assert f"in the sweep are {listed[0]}, and at the chosen rate {listed[1]}." in TEXT
+    assert f"in the sweep are {listed[0]}, and at the chosen rate {listed[1]}:" in TEXT
 
 
 def test_learned_is_above_sinusoidal_in_the_older_runs_at_one_rate() -> None:
@@ -251,8 +271,8 @@ def test_losses_after_fine_tuning() -> None:
     for fact in (
         f"RoPE has {ends['RoPE'][0]:.3f} at 256 tokens after texts of 256, and {ends['RoPE'][1]:.3f} at "
         f"1,024 after texts of 1,024; before, {two(untuned[256], untuned[1024])}.",
-        f"YaRN has {two(*ends[yarn])}, Llama 3's scaling {two(*ends[llama])}, NTK-aware {two(*ends[ntk])}.",
-        f"(RoPE linear) is worse, {two(*ends[linear])};",
+        f"(RoPE linear) is above it, with {two(*ends[linear])};",
+        f"position interpolation, at a loss of {ends[linear][1]:.2f}.",
         f"rises by {two(*rises[yarn])} nats with YaRN, {two(*rises[llama])} with Llama 3's scaling, "
         f"{two(*rises[ntk])} with NTK-aware, {two(*rises[linear])} with position interpolation and "
         f"{two(*rises['RoPE'])} without a scaling.",
@@ -268,18 +288,57 @@ def test_losses_after_fine_tuning() -> None:
         for texts in (256, 1024)
     }
     near, far = (f"{each[0]:.3f} to {each[-1]:.3f}" for each in costs.values())
-    assert f"are {near} above that, and after texts of 1,024 tokens {far}." in TEXT
+    steps, halved = (
+        [at[name, texts][64] - at["RoPE", 64][64] for texts in (256, 1024)]
+        for name in ("RoPE", linear)
+    )
+    assert (
+        f"are {near} above that, RoPE without a scaling {steps[0]:.3f} and with position interpolation "
+        f"{halved[0]:.3f}; after texts of 1,024 tokens {far}, {steps[1]:.3f} and {halved[1]:.3f}."
+        in TEXT
+    )
+    assert max(*rises[yarn], *rises[llama], *rises[linear]) < 0.0225
+    later: Any = fine_tuned_scores().query("variant == 'NTK-aware' and x == 1024 and texts == 256")
+    ways = [by_x[1024] for (name, texts), by_x in at.items() if texts == 256]
+    assert later["value"].mean() < min(ways)
+    assert f"frequencies, has {later['value'].mean():.3f} at 1,024 tokens" in TEXT
+
+
+def test_differences_from_rope_with_the_same_steps() -> None:
+    """Of the same trial: from RoPE on texts of that length, and from RoPE whose text is cut to 64."""
+    tuned: Any = fine_tuned_scores().query("variant == 'as trained'").pivot_table(
+        index=["scheme", "texts", "seed"], columns="x", values="value"
+    )  # fmt: skip
+
+    def below(scheme: str) -> list[str]:
+        pairs = [tuned.loc["RoPE", x][x] - tuned.loc[scheme, x][x] for x in (256, 1024)]
+        return ["{:.3f} ({:.3f} to {:.3f})".format(*interval(gaps)) for gaps in pairs]
+
+    def above(scheme: str) -> list[str]:
+        pairs = [tuned.loc[scheme, x][x] - tuned.loc["RoPE", 64][64] for x in (256, 1024)]
+        return ["{:.3f} ({:.3f} to {:.3f})".format(*interval(gaps)) for gaps in pairs]
+
+    yarn, llama, ntk = "RoPE YaRN", "RoPE Llama 3", "RoPE NTK-aware"
+    for fact in (
+        "YaRN is below that by {} and {}, ".format(*below(yarn)),
+        "Llama 3's scaling by {} and {}, ".format(*below(llama)),
+        "NTK-aware by {} and {}.".format(*below(ntk)),
+        "YaRN is above that by {} at 256 tokens and {} at 1,024, ".format(*above(yarn)),
+        "Llama 3's scaling by {} and {}.".format(*above(llama)),
+    ):
+        assert fact in TEXT.replace("(95% interval ", "("), fact
 
 
 def test_gain_of_the_second_128_tokens_for_the_models_trained_on_256() -> None:
-    whole = scores("whole").query(
-        "measure == 'context' and variant == 'as trained' and scheme == 'RoPE'"
+    whole = scores("whole").query("measure == 'context' and variant == 'as trained'")
+    by_trial: Any = whole.pivot_table(index=["scheme", "seed"], columns="x", values="value")
+    (rope, *of_rope), (alibi, *of_alibi) = (
+        interval(by_trial.loc[scheme][128] - by_trial.loc[scheme][256])
+        for scheme in ("RoPE", "ALiBi")
     )
-    by_trial: Any = whole.pivot_table(index="seed", columns="x", values="value")
-    gains = by_trial[128] - by_trial[256]
-    assert (gains > 0).all()
     assert (
-        f"gain {gains.mean():.4f} from the second 128 ({NUMBERS[len(gains)].lower()} trials" in TEXT
+        f"RoPE gains {rope:.4f} from the second 128 (95% interval of three trials {of_rope[0]:.4f} to "
+        f"{of_rope[1]:+.4f}), ALiBi {alibi:.4f} ({of_alibi[0]:.4f} to {of_alibi[1]:+.4f})" in TEXT
     )
 
 
@@ -291,9 +350,15 @@ def test_gain_of_the_second_64_tokens_for_the_model_trained_on_128() -> None:
 
 def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
     """Three seeds of each, by the mean squares of a table with two ways and one value in a cell."""
-    loss = pd.concat([scores("code"), scores("seeds")]).query(
-        "measure == 'context' and variant == 'as trained' and x == 64 and seed < 3 and data_seed < 3"
+    losses = pd.concat([scores("code"), scores("seeds")]).query(
+        "measure == 'context' and variant == 'as trained' and seed < 3 and data_seed < 3"
     )
+    of_rope = losses[losses["scheme"] == "RoPE"].groupby("x")["value"].std()
+    assert (
+        f"a standard deviation of {of_rope[64]:.3f} nats at 64 tokens, {of_rope[128]:.3f} at 128 and "
+        f"{of_rope[1024]:.3f} at 1,024" in TEXT
+    )
+    loss = losses[losses["x"] == 64]
     ((_, rows),) = rows_of_table("spread of the loss ")
     assert {row[0] for row in rows} == {*scores("seeds")["scheme"]}
     for name, *shown in rows:

@@ -123,7 +123,7 @@ def test_longer_context_is_used_where_every_pair_of_trials_says_so() -> None:
         assert at_length is not None
         return effect(found, at_length)
 
-    assert of(0.1, 0.1, 0.1) is Effect.USES
+    assert of(0.1, 0.1, 0.11) is Effect.USES
     assert of(0.011, 0.012, 0.0113) is Effect.USES
     assert of(0.008, 0.009, 0.0085) is Effect.HOLDS  # a difference too small to count
     assert of(0.1) is Effect.HOLDS  # one trial has no interval
