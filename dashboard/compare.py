@@ -288,7 +288,9 @@ class _Both:
         if not self.changed:
             return f"A and B are equal for {names}."
         if self.explained:
-            return f"No matrices are drawn of {names}." if left_out else "The same in A and B."
+            return (
+                f"Equal in A and B, so not drawn: {names}." if left_out else "The same in A and B."
+            )
         controls = listed([f"the {label}" for label in self.changed])
         verb = "do" if len(self.changed) > 1 else "does"
         sentence = f"T{controls[1:]} {verb} not affect {names}"

@@ -69,7 +69,7 @@ def start(
     new = [run for run in runs if run.run_id not in in_training]
     if len(new) < len(runs):
         count = count_of(planned, "run")
-        place.caption(f"{len(runs) - len(new)} of these {count} are in training.")
+        place.caption(f"{len(runs) - len(new)} of these {count} are queued or in training.")
     if not new:
         return
     with place.container():
@@ -79,7 +79,7 @@ def start(
         seconds = training_time.LOADING_SECONDS + steps + evaluations
         st.markdown(
             f"{count_of(len(new), 'run')} of {count_of(new[0].steps, 'step')}: "
-            f"**about {duration(seconds)}** on this machine while it does nothing else."
+            f"**about {duration(seconds)}** at the speed that this machine has now."
         )
         if seconds > allowed.run_seconds:
             st.warning(
@@ -215,5 +215,10 @@ def _stop(place: Path, job: Job, begun: bool) -> None:
     if not settings.current().training:
         return
     jobs.cancel(place, job.name)
-    if begun and not job.error:
-        st.toast("Stopped. The same job started again continues from here.")
+    if job.error:
+        return
+    st.toast(
+        "Stopped. The same job started again continues from here."
+        if begun
+        else "Stopped before it began."
+    )

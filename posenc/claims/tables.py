@@ -238,7 +238,7 @@ def own_frequency(sizes: Sizes) -> Verdict:
 
 
 @claim(
-    "The slowest pair's cycle is about 2 pi times the base: 62,800 positions for 10,000.",
+    "The slowest pair's cycle is 2 pi times the base: 62,832 positions for 10,000.",
     theme="wavelengths",
     source=f"{VASWANI}, section 3.5, in words; its formula says less",
 )
@@ -257,7 +257,7 @@ def slowest(sizes: Sizes) -> Verdict:
         ),
         f"At width {sizes.dim:,} and base {figure(sizes.base)} the slowest wave of the printed formula "
         f"takes {figure(longest)} positions. 2 pi times the base is {figure(claimed)} positions, which is "
-        f'{figure(100 * excess)}% longer.{code} "About" means within {ONE_PERCENT:.0%} here.',
+        f"{figure(100 * excess)}% longer.{code} Within {ONE_PERCENT:.0%} counts as true.",
     )
 
 

@@ -145,7 +145,8 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
     every = frame["pair"].nunique()
     assert page.headline == (
         f"{round(every * pairs / 100)} of {every} rotary pairs never complete a turn in {length} tokens of "
-        f"training. They hold {share:.3g}% of what all pairs can add to logits."
+        f"training. They hold {share:.3g}% of what all pairs can add to logits (equal shares: "
+        f"{pairs:.3g}%)."
     )
     cuts = data(inside_model.page(Setting(), replace(options, table=CUTS)), CUTS)
     by_head = [group.iloc[:, 2].to_numpy() for _, group in frame.groupby("head")]

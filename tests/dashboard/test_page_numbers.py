@@ -140,7 +140,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     said = any("ALiBi: no vectors of positions." in text for text in texts(page))
     assert said == (not np.isnan(of_alibi).all())
     drawn_without = any(
-        "ALiBi has no vectors: drawn for vectors made here." in t for t in texts(page)
+        "ALiBi has no vectors: its matrix is of vectors made here." in t for t in texts(page)
     )
     assert drawn_without == ("ALiBi" in pictures)
     rows = [block for block in page.all_blocks if isinstance(block, Matrices)]

@@ -66,7 +66,7 @@ def test_equal_settings_differ_nowhere() -> None:
 @pytest.mark.parametrize(
     ("then", "sentence", "changed"),
     [
-        ("heads~2~base~500", "No matrices are drawn of Learned and ALiBi.", ["Sinusoidal", "RoPE"]),
+        ("heads~2~base~500", "Equal in A and B, so not drawn: Learned and ALiBi.", ["Sinusoidal", "RoPE"]),
         ("heads~4~base~500", "The base and the heads do not affect Learned: ",
          ["Sinusoidal", "RoPE", "ALiBi"]),
     ],

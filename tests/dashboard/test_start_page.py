@@ -89,9 +89,9 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
     assert sentence == (
-        "Badges: 3 to 5 seeds at base 10,000; no slider moves them. "
-        "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; by "
-        "position alone 42%."
+        "Badges: 3 to 5 seeds at base 10,000; the sliders do not change them. "
+        "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; "
+        "42% is possible by position alone."
     )
     seeds = [(run.specification.scheme.kind, run.specification.seed) for run in runs_of(CODE)]
     assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
@@ -134,7 +134,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "3 to 5 seeds; no slider moves" in text]
+    assert [text for text in of_alibi if "3 to 5 seeds; the sliders do not" in text]
     assert not [text for text in of_alibi if " base" in text]
 
 

@@ -112,7 +112,7 @@ def test_pressed_preset_stands_in_the_form_and_its_time_beside_it(
     monkeypatch.setattr(training_time, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
     at = drawn(press(drawn(visit("train", {"schemes": "rope"})), "preset_30 seconds"))
     assert at.number_input(key="run_length").value == 16
-    assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [
+    assert [text.split("**")[1] for text in texts(at) if "this machine has now" in text] == [
         "about 30 s"
     ]
 
@@ -196,7 +196,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(job_folder: Pa
     (job,) = jobs.jobs(job_folder)
     assert [run.scheme.kind for run in job.specifications] == ["rope", "alibi"]
     assert any(text.startswith("Queued; waits for its process to start") for text in captions(at))
-    assert "2 of these 2 runs are in training." in captions(at)
+    assert "2 of these 2 runs are queued or in training." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
     assert len(jobs.jobs(job_folder)) == 1

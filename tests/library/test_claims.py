@@ -269,7 +269,7 @@ def test_one_learning_rate_leaves_learned_and_sinusoidal_undecided(
     ],
 )
 def test_losses_decide_whether_rope_extrapolates(store: Store, far: float, state: Status) -> None:
-    add_runs(store, "rope", [{64: 1.0, 128: far}, {64: 1.0, 128: far}])
+    add_runs(store, "rope", [{64: 1.0, 128: far + gap} for gap in (-1e-5, 1e-5)])
     (Path(store.root) / f"{'0' * 20}.parquet").write_bytes(b"not a run")  # is left out
     found = verdict("rope_extrapolates", train_length=64)
     assert found.status is state

@@ -86,8 +86,8 @@ def advice(read: PlannerRead) -> list[Block]:
         cell.append(
             Text(
                 f"Cost on short texts: attention logits change by {short.mean:.3f} on average, by "
-                f"{short.worst:.3f} at most: against a token whose logit stays, a token weighs up to "
-                f"{math.exp(short.worst):.2f} times as much or as little.",
+                f"{short.worst:.3f} at most: the weight of a token can change by a factor of up to "
+                f"{math.exp(short.worst):.2f} against a token whose logit stays.",
                 help=f"For comparison: the logit of a token with itself is {short.at_zero:.3g}.",
             )
         )

@@ -39,8 +39,9 @@ GUIDE = (
     "scheme may be the best or the fourth. A single 1 is clearly the best. Each scheme has the learning "
     "rate that was best for it in a sweep. Runs of a trial share the weights at the start and the data. "
     "Text is ranked by loss, other tasks by the share of correct answers. A scheme that has not learned a "
-    "task in training has no rank. Flip-flop has no length past training: texts with other shares of "
-    "ignored instructions stand beside each length."
+    "task in training has no rank. Left out: the plan of the runs does not have the scheme in this part. "
+    "Flip-flop has no length past training: texts with other shares of ignored instructions stand beside "
+    "each length."
 )
 DEFINITION = Definition(
     r"1 + b_i \le r_i \le n - w_i",
@@ -51,7 +52,7 @@ DEFINITION = Definition(
 )
 WHY = (
     "**Which scheme is best depends on the protocol.** Kazemnejad et al. 2023 (arXiv 2305.19466) score "
-    "exact answers at up to twice the length: without positions comes first over copying, addition and "
+    "exact answers at up to twice the length: NoPE is first in copying, addition and "
     "other tasks. Zhou et al. 2024 (arXiv 2402.09371) reach addition of 2.5 times the length with FIRE "
     "(arXiv 2310.04418) and index hints, with large differences between seeds. Press et al. 2022 (arXiv "
     "2108.12409) score the loss of text, where near tokens matter most: ALiBi keeps it. Each is true of "
@@ -177,17 +178,17 @@ def changes(found: Ranks) -> str:
         for gap, label, best, worst in gaps[:MOST_CHANGES]
         if gap > 0
     ]
-    return f"Here, {'; '.join(parts)}." if parts else ""
+    return f"Here, over all lengths, {'; '.join(parts)}." if parts else ""
 
 
 def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
-    """Return the table: schemes with the lowest ranks first, those without a rank last."""
+    """Return the table: schemes with the most ranks first, of these the lowest."""
 
-    def order(kind: str) -> tuple[float, float]:
+    def order(kind: str) -> tuple[int, float]:
         cells = [found.rows[kind][place] for place in columns]
         own = [cell.rank for cell in cells if cell.rank is not None]
         first = sum(rank.first for rank in own) / len(own) if own else float("inf")
-        return first, -len(own)
+        return -len(own), first
 
     kinds = [
         kind
@@ -207,7 +208,7 @@ def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
 def _words(column: Column, cell: Cell) -> str:
     """Return a cell in words, with the trials where some are missing or did not learn the task."""
     if cell.state == State.LEFT_OUT:
-        return "–"
+        return "left out"
     notes = []
     if 0 < cell.trials < column.trials:
         notes.append(f"{cell.trials} of {count_of(column.trials, 'trial')}")

@@ -65,7 +65,7 @@ class Options:
     ).field(False)
     ranked_at: str = fields.Choice(
         options=tuple(RANKED_AT),
-        label="Ranked at, times the training length",
+        label="Rank at (times the training length)",
         help="Ranks change with the distance past training.",
     ).field("1")
     reason: str = fields.Choice(

@@ -223,7 +223,8 @@ def headline(pairs: Pairs, train_length: int) -> str:
         return "Every rotary pair completes a turn within the training length."
     return (
         f"{count} of {every} rotary pairs never complete a turn in {train_length:,} tokens of training. "
-        f"They hold {number(100 * slow.share)}% of what all pairs can add to logits."
+        f"They hold {number(100 * slow.share)}% of what all pairs can add to logits (equal shares: "
+        f"{number(100 * count / every)}%)."
     )
 
 

@@ -215,8 +215,8 @@ def moved(maps: Mapping[str, OffsetMap], offset: int, without_vectors: Collectio
     if unknown := tuple(kind for kind in undrawn if kind not in none):
         sentences.append(f"Matrix not computed: {notes.names(unknown)}.")
     if made := tuple(kind for kind in corners(maps) if kind in without_vectors):
-        verb = "has" if len(made) == 1 else "have"
-        sentences.append(f"{notes.names(made)} {verb} no vectors: drawn for vectors made here.")
+        verb, whose = ("has", "its matrix is") if len(made) == 1 else ("have", "their matrices are")
+        sentences.append(f"{notes.names(made)} {verb} no vectors: {whose} of vectors made here.")
     return " ".join(sentences)
 
 
