@@ -569,7 +569,9 @@ def test_page_opens_on_the_models_that_the_other_pages_show(
     start = start_page(Setting(schemes=schemes), StartOptions())
     assert any("Loss: trained on 64 tokens" in text for text in texts(start))
     seeds = "3 to 5" if name == CODE else "3"  # recall's models have 3
-    assert any(text.startswith(f"Badges: {seeds} seeds") for text in texts(start))
+    assert any(
+        text.startswith(f"Badges ignore the sliders: {seeds} seeds") for text in texts(start)
+    )
     assert OF_SHIPPED == CODE
 
 

@@ -87,11 +87,11 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
         colour, word = ("green", "holds") if holds else ("red", "breaks")
         expected.append((colour, f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"))
     assert badges == expected
-    (sentence,) = [text for text in texts(shown) if text.startswith("Badges: ")]
+    (sentence,) = [text for text in texts(shown) if text.startswith("Badges ")]
     assert sentence == (
-        "Badges: 3 to 5 seeds at base 10,000; the sliders do not change them. "
+        "Badges ignore the sliders: 3 to 5 seeds at base 10,000. "
         "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; "
-        "42% is possible by position alone."
+        "position alone: 42%."
     )
     seeds = [(run.specification.scheme.kind, run.specification.seed) for run in runs_of(CODE)]
     assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
@@ -134,7 +134,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "3 to 5 seeds; the sliders do not" in text]
+    assert [text for text in of_alibi if "ignore the sliders: 3 to 5 seeds." in text]
     assert not [text for text in of_alibi if " base" in text]
 
 
@@ -150,7 +150,9 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
     monkeypatch.setattr(runs, "shipped_recall", lambda kinds: of_one_seed)
     # Another setting than those of other tests, which the cache holds.
     shown = page(Setting(schemes=("rope", "alibi"), base=9_000.0), Options())
-    assert any(text.startswith("Badges: 1 to 5 seeds at") for text in texts(shown))
+    assert any(
+        text.startswith("Badges ignore the sliders: 1 to 5 seeds at") for text in texts(shown)
+    )
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

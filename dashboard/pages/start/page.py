@@ -102,15 +102,14 @@ def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
     trained_with = f"{run_results.seeds([*measured, *recalls])}{run_results.at_base(measured)}"
     parts = [
-        f"Badges: {trained_with}; the sliders do not change them.",
+        f"Badges ignore the sliders: {trained_with}.",
         f"Loss: {run_results.lengths(measured)}.",
     ]
     if recalls:
         end = max(point.x for curve in recalls for point in curve.points)
         by_position = Recall.by_position(recalls[0].specification.train_length, end)
         parts.append(
-            f"Recall: {run_results.recall_distances(recalls)}; {by_position:.0%} is possible by "
-            "position alone."
+            f"Recall: {run_results.recall_distances(recalls)}; position alone: {by_position:.0%}."
         )
     return " ".join(parts)
 
