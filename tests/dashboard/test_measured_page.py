@@ -592,7 +592,7 @@ def test_link_opens_on_what_is_measured_unless_it_asks_for_the_formula(
 
 
 def test_fine_tuned_models_of_a_scheme_are_drawn_as_variants_alone() -> None:
-    """Where a scheme has no other models, they are drawn at once."""
+    """Fine-tuned models of a scheme that has no others need no toggle Variants."""
     plain, all_of_them = measured(("rope",), CODE), measured(("rope",), CODE, variants=True)
     tuned = "fine-tuned at 256 tokens"
     assert {*picture(plain).frame["read"]} == {TRAINED}

@@ -167,11 +167,9 @@ def test_losses_by_context() -> None:
     highest = 0.0
     for left, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
         highest = max(highest, (len(p_values) - left) * p_values[key])
-        gap = gaps[key]
-        half = scipy.stats.t.ppf(0.975, len(gap) - 1) * scipy.stats.sem(gap)
         star = "*" if highest <= 0.05 else ""
-        mean = gap.mean()
-        assert shown[key] == f"{mean:+.3f}, {mean - half:+.3f} to {mean + half:+.3f}{star}", key
+        mean, low, high = interval(gaps[key])
+        assert shown[key] == f"{mean:+.3f}, {low:+.3f} to {high:+.3f}{star}", key
     assert f"Holm's correction for {len(p_values)} differences" in TEXT
     at = {label: means.loc[label].groupby(level="x").mean() for label in means.index}
     longer = {label: own[[x for x in own.index if x > 64]] for label, own in at.items()}
