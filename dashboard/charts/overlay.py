@@ -22,6 +22,11 @@ SMALL = 200  # pixels: a lower chart stands in a narrow place, where no two name
 LINE = 25  # pixels that a second line of the legend takes
 MARKERS = 5  # of each line
 _FIELD = {"field": "setting", "type": "nominal"}
+# The legend of schemes where points have shapes: of colours and of shapes alike, so that Vega shows one.
+_SHAPES = {
+    "title": None, "orient": "top", "symbolOpacity": 1, "symbolSize": 60,
+    "columns": {"expr": "containerSize()[0] < 480 ? 2 : 0"},
+}  # fmt: skip
 
 
 def both(b: pd.DataFrame, a: pd.DataFrame) -> pd.DataFrame:
@@ -80,6 +85,10 @@ def of_both(spec: Spec, names: Mapping[str, str]) -> Spec:
     spec = copy.deepcopy(spec)
     layers = spec.get("layer", [spec])
     points = [points for layer in layers if (points := _points(layer))]
+    for layer in (*layers, *points) if points else ():
+        for channel in ("color", "shape"):
+            if layer["encoding"].get(channel, {}).get("field") == "scheme":
+                layer["encoding"][channel]["legend"] = _SHAPES
     for layer in layers:
         _tell_apart(layer, legend)
         if "label_y" in json.dumps(layer):  # at the ends of two lines of a scheme one name has room
@@ -117,19 +126,21 @@ def _tell_apart(layer: Spec, legend: Spec) -> None:
 
 
 def _points(layer: Spec) -> Spec | None:
-    """Return the points that a layer of lines gets, None where it has some or shows no schemes."""
+    """Return the points that a layer of lines gets, None where it has some or shows no schemes.
+
+    Their shapes stand in the legend (`_SHAPES`): strokes tell A and B apart, not schemes.
+    """
     mark, colour = layer["mark"], layer["encoding"].get("color", {})
     if mark["type"] != "line" or mark.get("point") or colour.get("field") != "scheme":
         return None
+    labels = colour["scale"]["domain"]
+    shapes = {"domain": labels, "range": shapes_of(labels)}
     encoding = {name: layer["encoding"][name] for name in ("x", "y", "color", "opacity")}
-    shape = shapes_of(colour["scale"]["domain"])
     return {
         "transform": [{"filter": "datum.marker"}],
-        "mark": {
-            "type": "point", "filled": True, "size": 45, "shape": shape, "aria": False, "tooltip": None,
-        },
-        "encoding": copy.deepcopy(encoding),
-    }  # fmt: skip
+        "mark": {"type": "point", "filled": True, "size": 45, "aria": False, "tooltip": None},
+        "encoding": copy.deepcopy(encoding | {"shape": colour | {"scale": shapes}}),
+    }
 
 
 def _draws_rows(layer: Spec) -> bool:

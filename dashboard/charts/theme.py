@@ -74,14 +74,15 @@ def scheme_points(kinds: tuple[str, ...], size: int = 40) -> alt.OverlayMarkDef:
 
     Not as an encoding: the legend would then show shapes in place of lines and their dashes.
     """
-    shape = shapes_of([SCHEMES[kind].label for kind in kinds])
-    return alt.OverlayMarkDef(size=size, shape=alt.ExprRef(shape["expr"]))
+    labels = [SCHEMES[kind].label for kind in kinds]
+    shapes = dict(zip(labels, shapes_of(labels), strict=True))
+    return alt.OverlayMarkDef(size=size, shape=alt.ExprRef(f"{json.dumps(shapes)}[datum.scheme]"))
 
 
-def shapes_of(labels: Sequence[str]) -> dict[str, str]:
-    """Return the shape of the point of a row, by the label of its scheme."""
+def shapes_of(labels: Sequence[str]) -> list[str]:
+    """Return the shapes of the points of schemes, which their labels name."""
     shapes = {SCHEMES[kind].label: MARKERS[kind] for kind in SCHEMES}
-    return {"expr": f"{json.dumps({label: shapes[label] for label in labels})}[datum.scheme]"}
+    return [shapes[label] for label in labels]
 
 
 def line_style(kinds: tuple[str, ...]) -> dict[str, Any]:

@@ -372,11 +372,14 @@ def test_lines_of_b_are_solid_and_those_of_a_dashed_with_a_legend_of_names() -> 
 def test_lines_of_both_have_a_few_points_with_the_shape_of_their_scheme() -> None:
     """Their strokes tell A and B apart, so that without colour nothing else tells schemes apart."""
     spec = overlay.of_both(draw_lines(("rope", "alibi")), NAMES)
-    (points,) = layers_of(spec, "point")
+    (points,), (line,) = layers_of(spec, "point"), layers_of(spec, "line")
     assert points["transform"] == [{"filter": "datum.marker"}]
-    assert points["mark"]["shape"]["expr"] == (
-        '{"RoPE": "triangle-up", "ALiBi": "diamond"}[datum.scheme]'
-    )
+    assert points["encoding"]["shape"]["scale"] == {
+        "domain": ["RoPE", "ALiBi"], "range": ["triangle-up", "diamond"]
+    }  # fmt: skip
+    legends = [points["encoding"][one]["legend"] for one in ("color", "shape")]
+    assert legends == [line["encoding"]["color"]["legend"]] * 2  # so that Vega shows one, of shapes
+    assert "symbolType" not in legends[0]
     frame = pd.concat(
         [
             pd.DataFrame({"scheme": kind, "setting": setting, "x": range(40)})

@@ -137,8 +137,8 @@ def page(setting: Setting, options: Options) -> Page:
         reasons=reasons,
         blocks=(
             *notes.warnings(similarities),
-            *_random_pair(similarities),
             matrices,
+            *_random_pair(similarities),
             Controls(("from_zero",)),
             Columns((by_distance, from_one_position)),
             *([Text(jump, "caption", both="last row")] if jump else []),
