@@ -1,9 +1,11 @@
 """The results in the lab's README are those of the protocol's runs that ship, read by pandas alone."""
 
 import statistics
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 import scipy.stats
 
 from posenc.checkpoints.sources import RESULTS
@@ -141,19 +143,30 @@ def test_recall_accuracies() -> None:
     assert f"far apart at 511 ({lowest} to {highest}% of those that learned it)" in TEXT
 
 
-def test_losses_by_context() -> None:
-    """Means over the trials; differences from RoPE within pairs of trials, with Holm's correction."""
-    losses = scores("code").query("measure == 'context'")
-    means: Any = losses.assign(label=named(losses)).pivot_table(
+RERUNS = Path(__file__).parent / "reruns"
+
+PARTS = ("code",)  # in the order of their tables
+
+
+def losses_by_context(part: str) -> Any:
+    """The loss of every trial: a row for each scheme as it was read, a column for each length and seed."""
+    losses = scores(part).query("measure == 'context'")
+    return losses.assign(label=named(losses)).pivot_table(
         index="label", columns=["x", "seed"], values="value"
     )
-    ((head, rows),) = rows_of_table(r"scheme \| trials ")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_losses_by_context(part: str) -> None:
+    """Means over the trials; differences from RoPE within pairs of trials, with Holm's correction."""
+    means = losses_by_context(part)
+    head, rows = rows_of_table(r"scheme \| trials ")[PARTS.index(part)]
     lengths = [int(cell.replace(",", "").removesuffix(" tokens")) for cell in cells(head)[1:]]
     assert {row[0] for row in rows} == {*means.index}
     shown: dict[tuple[str, int], str] = {}
     gaps: dict[tuple[str, int], Any] = {}
     for label, trials, _, *numbers in rows:
-        assert int(trials) == losses.loc[named(losses) == label, "seed"].nunique()
+        assert int(trials) == means.loc[label].dropna().groupby(level="x").size().unique()
         for x, number in zip(lengths, numbers, strict=True):
             own = means.loc[label][x]
             if own.isna().all():
@@ -171,6 +184,11 @@ def test_losses_by_context() -> None:
         mean, low, high = interval(gaps[key])
         assert shown[key] == f"{mean:+.3f}, {low:+.3f} to {high:+.3f}{star}", key
     assert f"Holm's correction for {len(p_values)} differences" in TEXT
+
+
+def test_what_is_said_of_losses_on_code() -> None:
+    means = losses_by_context("code")
+    losses = scores("code").query("measure == 'context'")
     at = {label: means.loc[label].groupby(level="x").mean() for label in means.index}
     longer = {label: own[[x for x in own.index if x > 64]] for label, own in at.items()}
     assert at["RoPE"][64] < min(
@@ -370,3 +388,33 @@ def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
         mean_squares = 3 * of_weights.var(), 3 * of_data.var()
         parts = [max(0.0, (each - rest) / 3) ** 0.5 for each in mean_squares]
         assert shown == [f"{each:.3f}" for each in (*parts, rest**0.5)], name
+
+
+def test_differences_of_runs_made_again_on_another_processor() -> None:
+    """Largest differences of scores between the files in reruns and those that ship, in nats and points."""
+    again = [
+        pd.read_parquet(path)
+        .merge(pd.read_parquet(RESULTS / path.name), on=["measure", "variant", "x"])
+        .assign(kind=specification(path.stem)["scheme"]["kind"])
+        for path in RERUNS.glob("*.parquet")
+    ]
+    both = pd.concat(again)
+    both["gap"] = (both["value_x"] - both["value_y"]).abs()
+    text = both[both["measure"] == "context"]
+    assert {*text["kind"]} == {"rope"}
+    plain = text[text["variant"] == "as trained"]
+    near, far = (plain[rows]["gap"].max() for rows in (plain["x"] == 64, plain["x"] > 64))
+    others = text.groupby("variant")["gap"].max()
+    assert others.idxmax() == "position interpolation"
+    assert (
+        f"differs by {near:.3f} nats at 64 tokens and up to {far:.3f} past them, with position "
+        f"interpolation up to {others.max():.3f}." in TEXT
+    )
+    recall = both[both["measure"] == "recall"]
+    assert {*recall["kind"]} == {"rope", "alibi", "learned"}
+    near, far = (100 * recall[rows]["gap"].max() for rows in (recall["x"] <= 29, recall["x"] > 29))
+    by_depth = 100 * both[both["measure"].str.startswith("recall at depth")]["gap"].max()
+    assert (
+        f"differ by up to {near:.3g} points at trained distances and {far:.3g} past them, and by up to "
+        f"{by_depth:.3g} points by depth in 512 tokens" in TEXT
+    )
