@@ -159,7 +159,10 @@ def test_trials_decide_where_their_interval_is_within_one_class() -> None:
 
 
 def test_change_that_counts_exceeds_what_another_seed_changes() -> None:
-    """By the library's own runs: no standard deviation over seeds at the training length exceeds it."""
+    """By the library's own runs: no standard deviation over seeds at the training length exceeds it.
+
+    That of models without a position may, as the comment beside it says.
+    """
     losses: dict[tuple[Any, ...], list[float]] = {}
     for run in shipped_runs():
         one = run.specification
@@ -169,9 +172,10 @@ def test_change_that_counts_exceeds_what_another_seed_changes() -> None:
                 key = one.scheme.kind, tuned, comparison(one)
                 losses.setdefault(key, []).append(score.value)
     assert len(losses) > 15
-    assert (
-        0.04 < max(statistics.stdev(values) for values in losses.values() if len(values) > 1) < HELD
-    )
+    spreads = {key: statistics.stdev(values) for key, values in losses.items() if len(values) > 1}
+    assert 0.04 < max(spread for (kind, *_), spread in spreads.items() if kind != "none") < HELD
+    without = max(spread for (kind, *_), spread in spreads.items() if kind == "none")
+    assert f"{math.expm1(without):.0%}" == "7%"
 
 
 def test_uniform_byte_has_eight_bits_and_a_perplexity_of_256() -> None:
