@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from dashboard.charts.theme import LEGEND_LINE, Spec, shapes_of
+from dashboard.charts.theme import LEGEND_COLUMNS, LEGEND_LINE, Spec, shapes_of
 
 SETTINGS = ("A", "B")
 SETTINGS_LEGEND = 50  # pixels that the legend of A and B takes under a plot
@@ -25,7 +25,7 @@ _FIELD = {"field": "setting", "type": "nominal"}
 # The legend of schemes where points have shapes: of colours and of shapes alike, so that Vega shows one.
 _SHAPES = {
     "title": None, "orient": "top", "symbolOpacity": 1, "symbolSize": 60,
-    "columns": {"expr": "containerSize()[0] < 480 ? 2 : 0"},
+    "columns": LEGEND_COLUMNS,
 }  # fmt: skip
 
 

@@ -26,10 +26,11 @@ Spec = dict[str, Any]
 
 # A line in a legend, 30 pixels long, which shows its dashes; Vega's own is as long as it is high.
 LEGEND_LINE: dict[str, Any] = {"symbolType": "M-1,0L5,0", "symbolSize": 100, "labelOffset": 23}
-# The same for colour and dash, so that Vega merges both into one legend; on a phone in two columns.
+LEGEND_COLUMNS = {"expr": "containerSize()[0] < 480 ? 2 : 0"}  # two on a phone
+# The same for colour and dash, so that Vega merges both into one legend.
 _LEGEND = alt.Legend(
     title=None, orient="top", symbolStrokeWidth=2.5, symbolOpacity=1,
-    columns=alt.ExprRef("containerSize()[0] < 480 ? 2 : 0"), **LEGEND_LINE,
+    columns=alt.ExprRef(LEGEND_COLUMNS["expr"]), **LEGEND_LINE,
 )  # fmt: skip
 
 

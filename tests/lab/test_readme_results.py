@@ -19,6 +19,8 @@ from tests.lab.readme_tables import (
 )
 
 NUMBERS = {3: "Three", 10: "Ten", 11: "Eleven", 12: "Twelve"}
+RERUNS = Path(__file__).parent / "reruns"  # of four runs that ship, on another processor
+PARTS = ("code", "prose")  # in the order of their tables
 LEARNED = 0.9  # the mean accuracy in training from which a task is learned
 
 
@@ -143,11 +145,6 @@ def test_recall_accuracies() -> None:
     assert f"far apart at 511 ({lowest} to {highest}% of those that learned it)" in TEXT
 
 
-RERUNS = Path(__file__).parent / "reruns"
-
-PARTS = ("code", "prose")  # in the order of their tables
-
-
 def losses_by_context(part: str) -> Any:
     """The loss of every trial: a row for each scheme as it was read, a column for each length and seed."""
     losses = scores(part).query("measure == 'context'")
@@ -193,7 +190,7 @@ def test_losses_by_context(part: str) -> None:
     assert f"Holm's correction for {len(p_values)} differences" in TEXT
 
 
-def test_what_is_said_of_losses_on_code() -> None:
+def test_readme_sentences_about_losses_on_code() -> None:
     means = losses_by_context("code")
     losses = scores("code").query("measure == 'context'")
     gain, low, high = interval(means.loc["Sinusoidal"][64] - means.loc["Learned"][64])
@@ -241,7 +238,7 @@ def test_no_scheme_uses_longer_text_and_two_hold(part: str) -> None:
     )
 
 
-def test_what_is_said_of_losses_on_prose() -> None:
+def test_readme_sentences_about_losses_on_prose() -> None:
     prose, code = (losses_by_context(part) for part in ("prose", "code"))
     orders = [
         [*means.xs(64, axis=1, level="x").mean(axis=1).dropna().sort_values().index]
@@ -429,7 +426,7 @@ def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
         assert shown == [f"{each:.3f}" for each in (*parts, rest**0.5)], name
 
 
-def test_differences_of_runs_made_again_on_another_processor() -> None:
+def test_differences_between_four_runs_and_their_reruns_on_another_processor() -> None:
     """Largest differences of scores between the files in reruns and those that ship, in nats and points."""
     again = [
         pd.read_parquet(path)
