@@ -53,6 +53,7 @@ DIAL = 135  # CSS pixels of a slider beside others
 PICTURES = (Chart, Matrices, Clocks, Table)
 MENU = 340  # of a closed menu of models in a page, whose name must not be cut
 END = 8  # pixels at the right of a chart, where its own menu would cut the last letter of a line's name
+WHOLE_ROWS = 25  # rows of a table up to which it is drawn whole, without scrolling inside it
 LONG_NAME = 18  # letters of a name that needs a wide column
 SMALLEST_IN_FULL, THOUSAND = 1e-4, 1e3  # of numbers that a table writes with three digits
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
@@ -289,7 +290,10 @@ def findings(
     names = frame.iloc[:, 0]
     if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
         columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
-    place.dataframe(frame, hide_index=True, column_config=columns, placeholder="–")
+    place.dataframe(
+        frame, hide_index=True, column_config=columns, placeholder="–",
+        height="content" if len(frame) <= WHOLE_ROWS else "auto",
+    )  # fmt: skip
 
 
 def _needs_words(numbers: "pd.Series[float]") -> bool:

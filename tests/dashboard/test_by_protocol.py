@@ -126,13 +126,15 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     add_text(store, protocol, LOSSES)
     near, far = shown(), shown("16")
     assert table(near) == {
-        "RoPE": {"Text, 16 tokens": "1"}, "ALiBi": {"Text, 16 tokens": "2"},
-        "NoPE": {"Text, 16 tokens": "3"}, "T5 bias": {"Text, 16 tokens": "not measured yet"},
+        "RoPE": {"Text, 16 tokens": "1 · 1.000"}, "ALiBi": {"Text, 16 tokens": "2 · 1.500"},
+        "NoPE": {"Text, 16 tokens": "3 · 2.000"}, "T5 bias": {"Text, 16 tokens": "not measured yet"},
     }  # fmt: skip
     assert {name: row["Text, 256 tokens"] for name, row in table(far).items()} == {
-        "ALiBi": "1", "NoPE": "2", "RoPE": "3", "T5 bias": "not measured yet",
+        "ALiBi": "1 · 1.600", "NoPE": "2 · 2.500", "RoPE": "3 · 3.000", "T5 bias": "not measured yet",
     }  # fmt: skip
-    assert near.headline == "Text, 16 tokens: RoPE is the best of 3 schemes."
+    assert [*table(near)] == ["RoPE", "ALiBi", "NoPE", "T5 bias"]
+    assert [*table(far)] == ["ALiBi", "NoPE", "RoPE", "T5 bias"]
+    assert near.headline == "Text, 16 tokens: RoPE is clearly the best of 3 schemes."
     words = said(near)
     for fact in (
         "3 trials each. No runs yet: Flip-flop.",
@@ -162,12 +164,12 @@ def test_schemes_that_share_a_rank_and_lack_trials_are_told_so(
             store.add(Run(one, None, 1.0, scores, (1.0,)), {})
     near = shown()
     rows = table(near)
-    assert (rows["RoPE"]["Text, 16 tokens"], rows["ALiBi"]["Text, 16 tokens"]) == ("1–2", "1–2")
-    assert rows["ALiBi"]["Flip-flop, 80% ignored"] == "1–2 (1 of 2 trials)"
-    assert rows["NoPE"]["Flip-flop, 80% ignored"] == "not learned (1 of 2 learned it)"
+    assert [rows[name]["Text, 16 tokens"] for name in ("RoPE", "ALiBi")] == ["1–2 · 1.000"] * 2
+    assert rows["ALiBi"]["Flip-flop, 80% ignored"] == "1–2 · 95% (1 of 2 trials)"
+    assert rows["NoPE"]["Flip-flop, 80% ignored"] == "only 1 of 2 learned it"
     assert rows["T5 bias"]["Flip-flop, 80% ignored"] == "left out"
     assert near.headline == (
-        "Text, 16 tokens: the trials tell none of 2 schemes apart; Flip-flop, 80% ignored: the trials "
+        "Text, 16 tokens: the trials tell none of 2 schemes apart. Flip-flop, 80% ignored: the trials "
         "tell none of 2 schemes apart."
     )
     assert "Trials: Text 3, Flip-flop 2." in said(near)

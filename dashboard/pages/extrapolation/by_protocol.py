@@ -34,9 +34,13 @@ from posenc.text import count_of
 
 MOST_FIRST = 4  # schemes that share the first rank and are named
 MOST_CHANGES = 3  # schemes whose change of rank is named
+CELLS = (
+    "A cell has the rank, 1 for the best, and the mean: loss in nats, or the share of correct answers. "
+    "Schemes that the trials do not tell apart share ranks."
+)
 GUIDE = (
-    "A rank is a range: schemes that the trials do not tell apart share ranks, so 1–4 means that the "
-    "scheme may be the best or the fourth. A single 1 is clearly the best. Each scheme has the learning "
+    "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "
+    "tell it apart from the others. A single 1 is clearly the best. Each scheme has the learning "
     "rate that was best for it in a sweep. Runs of a trial share the weights at the start and the data. "
     "Text is ranked by loss, other tasks by the share of correct answers. A scheme that has not learned a "
     "task in training has no rank. Left out: the plan of the runs does not have the scheme in this part. "
@@ -89,8 +93,8 @@ def page(setting: Setting, options: Options) -> Page:
         headline=headline(found, columns),
         blocks=(
             top,
+            Text(f"{CELLS} {about(found, columns)}", "caption"),
             Findings("ranks", table),
-            Text(about(found, columns), "caption"),
             Text(" ".join(filter(None, (WHY, changes(found))))),
             Drawer(
                 "ranks_paper",
@@ -135,14 +139,13 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
         if len(first) == ranked:
             words = f"the trials tell none of {ranked} schemes apart"
         elif len(first) > MOST_FIRST:
-            words = f"{len(first)} of {ranked} schemes share the first rank"
+            words = f"{len(first)} of {ranked} schemes may be the best"
+        elif len(first) > 1:
+            words = f"{listed(first)} may be the best of {count_of(ranked, 'scheme')}"
         else:
-            words = (
-                f"{listed(first)} {'share the first rank' if len(first) > 1 else 'is the best'} "
-            )
-            words += f"of {count_of(ranked, 'scheme')}"
-        parts.append(f"{name(found.columns[place])}: {words}")
-    return f"{'; '.join(parts)}." if parts else "Too few schemes are measured here for a rank."
+            words = f"{first[0]} is clearly the best of {count_of(ranked, 'scheme')}"
+        parts.append(f"{name(found.columns[place])}: {words}.")
+    return " ".join(parts) or "Too few schemes are measured here for a rank."
 
 
 def about(found: Ranks, columns: Sequence[int]) -> str:
@@ -182,13 +185,11 @@ def changes(found: Ranks) -> str:
 
 
 def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
-    """Return the table: schemes with the most ranks first, of these the lowest."""
+    """Return the table, sorted by its first column of ranks, ties by the next; without a rank last."""
 
-    def order(kind: str) -> tuple[int, float]:
-        cells = [found.rows[kind][place] for place in columns]
-        own = [cell.rank for cell in cells if cell.rank is not None]
-        first = sum(rank.first for rank in own) / len(own) if own else float("inf")
-        return -len(own), first
+    def order(kind: str) -> list[tuple[bool, int]]:
+        own = (found.rows[kind][place].rank for place in columns)
+        return [(rank is None, 0 if rank is None else rank.first + rank.last) for rank in own]
 
     kinds = [
         kind
@@ -209,13 +210,18 @@ def _words(column: Column, cell: Cell) -> str:
     """Return a cell in words, with the trials where some are missing or did not learn the task."""
     if cell.state == State.LEFT_OUT:
         return "left out"
-    notes = []
+    learned = None
+    if cell.solved is not None and cell.solved.solved < cell.solved.trials:
+        learned = f"{cell.solved} learned it"
+    if cell.state == State.NOT_LEARNED and cell.solved is not None and cell.solved.solved:
+        return f"only {learned}"
+    notes = [learned] if learned and cell.state != State.NOT_LEARNED else []
     if 0 < cell.trials < column.trials:
-        notes.append(f"{cell.trials} of {count_of(column.trials, 'trial')}")
-    none = cell.state == State.NOT_LEARNED and cell.solved is not None and not cell.solved.solved
-    if cell.solved is not None and cell.solved.solved < cell.solved.trials and not none:
-        notes.append(f"{cell.solved} learned it")
-    return f"{cell} ({', '.join(notes)})" if notes else str(cell)
+        notes.insert(0, f"{cell.trials} of {count_of(column.trials, 'trial')}")
+    words = str(cell)
+    if cell.rank is not None and cell.mean is not None:
+        words += f" · {cell.mean:.3f}" if column.loss else f" · {cell.mean:.0%}"
+    return f"{words} ({', '.join(notes)})" if notes else words
 
 
 def part_name(name: str) -> str:
