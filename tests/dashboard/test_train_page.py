@@ -182,9 +182,9 @@ def test_shipped_models_are_an_example_until_the_planned_runs_are_there(job_fold
 def test_width_follows_the_heads(job_folder: Path) -> None:
     shown = page(Setting(), Options(width=60, run_heads=16))
     assert (
-        "Width 64 replaces 60: the width must be a multiple of twice the heads (32)."
-        in texts_of(shown)
-    )
+        "Each model has 2 layers of width 64 with 16 heads; learning rate 0.002. Width 64 replaces 60: the "
+        "width must be a multiple of twice the heads (32)."
+    ) in texts_of(shown)
     assert {run.model.width for run in live(shown)["start_training"]["runs"]} == {64}
     assert "training_text" in live(shown)
     assert "training_text" not in live(page(Setting(), Options(task="copy")))
@@ -248,7 +248,8 @@ def test_file_that_is_no_text_for_training_is_refused(job_folder: Path) -> None:
         assert [reason in text for text in refused] == [True], reason
         assert {*live(shown)} == {"training_text", "jobs"}
         del own  # no session holds it any more
-        (gone, *_) = [b for b in page(Setting(), options).all_blocks if isinstance(b, Text)]
+        every = page(Setting(), options).all_blocks
+        (gone,) = [b for b in every if isinstance(b, Text) and b.look == "error"]
         assert gone.text.startswith("This server does not hold the uploaded text any more")
 
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from dashboard import training_time
-from dashboard.blocks import Button, Code, Controls, Drawer, Findings, Page
+from dashboard.blocks import Block, Button, Code, Controls, Drawer, Findings, Page
 from dashboard.pages.train.page import page
 from dashboard.pages.train.plan import Options, protocol_rates, runs_of
 from dashboard.settings import Setting
@@ -79,12 +79,12 @@ def test_button_takes_the_rates_of_the_protocol_and_one_rate_again() -> None:
     sweep = tomllib.loads(SHIPPED.read_text())["parts"]["code"]["sweep"]
     assert list(protocol_rates()) == sweep["learning_rates"]
 
+    def drawer(options: Options) -> list[Block]:
+        return [*block_of(page(SETTING, options), Drawer, "model_sizes").make()]
+
     def button(options: Options) -> Button:
-        return next(
-            block
-            for block in page(SETTING, options).all_blocks
-            if isinstance(block, Button) and block.key == "sweep_rates"
-        )
+        (found,) = [block for block in drawer(options) if isinstance(block, Button)]
+        return found
 
     first = button(Options())
     assert first.label == "Sweep 5 rates"
@@ -93,9 +93,8 @@ def test_button_takes_the_rates_of_the_protocol_and_one_rate_again() -> None:
     back = button(replace(Options(), **changed))
     assert back.label == "One rate"
     assert back.changes == {"run_rates": (0.002,)}
-    shown = page(SETTING, SMALL)
-    controls = [n for b in shown.all_blocks if isinstance(b, Controls) for n in b.names]
-    assert "run_rates" in controls
+    controls = [n for b in drawer(SMALL) if isinstance(b, Controls) for n in b.names]
+    assert controls == ["width", "layers", "run_heads", "run_rates"]
 
 
 def test_time_of_a_sweep_is_stated_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

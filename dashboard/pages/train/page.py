@@ -80,14 +80,13 @@ def page(setting: Setting, options: Options) -> Page:
     start = {"runs": left, "planned": len(planned), "text": fitting.training_text}
     form = (
         Row(_presets(setting, options)),
-        Controls(("task", "run_length")),
-        Controls(("steps", "width", "seeds")),
-        *_width(options.width, fitting),
+        Controls(("task",)),
+        Controls(("run_length", "steps", "seeds")),
+        _model(options),
+        *_own_text(fitting),
+        Text(_sizes(options.width, fitting), "caption"),
         *said,
         *([Live("start_training", start)] if planned else []),
-        Controls(("run_rates", "layers", "run_heads")),
-        Row([_sweep(options)]),
-        *_own_text(fitting),
     )
     picture = _result(finished, len(planned)) if finished else _example(setting.schemes)
     return Page(
@@ -133,7 +132,15 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
     ]
 
 
-def _sweep(options: Options) -> Block:
+def _model(options: Options) -> Drawer:
+    """Return the drawer with what a first training can leave as it is."""
+    controls = Controls(("width", "layers", "run_heads")), Controls(("run_rates",))
+    return Drawer(
+        "model_sizes", "Size of the model, and learning rates", lambda: [*controls, _sweep(options)]
+    )
+
+
+def _sweep(options: Options) -> Button:
     """Return the button that takes the rates of the protocol, or one rate again."""
     swept = protocol_rates()
     label = f"Sweep {len(swept)} rates"
@@ -152,15 +159,20 @@ def _measured(preset: Preset) -> str:
     )
 
 
-def _width(asked: int, fitting: Options) -> list[Block]:
-    """Say that another width is used than was asked for."""
-    if fitting.width == asked:
-        return []
+def _sizes(asked: int, fitting: Options) -> str:
+    """Say what the drawer of sizes holds, and that another width is used than was asked for."""
+    rates = f"learning rate{'s' * (len(fitting.run_rates) > 1)} "
+    rates += listed([f"{rate:g}" for rate in fitting.run_rates])
     sentence = (
-        f"Width {fitting.width} replaces {asked}: the width must be a multiple of twice the "
+        f"Each model has {count_of(fitting.layers, 'layer')} of width {fitting.width} with "
+        f"{count_of(fitting.run_heads, 'head')}; {rates}."
+    )
+    if fitting.width == asked:
+        return sentence
+    return (
+        f"{sentence} Width {fitting.width} replaces {asked}: the width must be a multiple of twice the "
         f"heads ({2 * fitting.run_heads})."
     )
-    return [Text(sentence, "caption")]
 
 
 def _own_text(options: Options) -> list[Block]:
