@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.blocks import Chart, Drawer, Link, Matrices, Page, Text
+from dashboard.blocks import Chart, Drawer, Link, Matrices, Page, Table, Text
 from dashboard.pages.at_a_glance import page as at_a_glance
 from dashboard.pages.extrapolation import page as extrapolation
 from dashboard.pages.extrapolation.options import NEAREST, TURNS
@@ -191,34 +191,30 @@ def composed_maps(page: Page) -> dict[str, np.ndarray]:
 
 
 def check_cards(page: Page, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
-    """Compare the three cards with the tables: a line per scheme, its number and its control."""
-    found = [line for text in texts(page) for line in text.split("\n\n")]
-    lines = [text for text in found if text.startswith((":green-badge[", ":red-badge[", ":gray"))]
+    """Compare the three cards with the tables: a row per scheme, its number and its control."""
+    shown = [block.frame.set_index("").T for block in page.all_blocks if isinstance(block, Table)]
     closed = maps["closed form"].fillna(maps["fitted matrix"])
     controls = maps["closed form, random table"].where(
         maps["closed form"].notna(), maps["fitted matrix, random table"]
     )
-    expected = [
-        *zip(maps["scheme"], closed, controls, strict=True),
-        *claims[["scheme", "spread along diagonals / overall", "random table"]].itertuples(
+    expected = {
+        ("error", "random table"): zip(maps["scheme"], closed, controls, strict=True),
+        ("spread", "random table"): claims[
+            ["scheme", "spread along diagonals / overall", "random table"]
+        ].itertuples(index=False),
+        ("R²", "random noise"): claims[["scheme", "R squared", "R squared of noise"]].itertuples(
             index=False
         ),
-        *claims[["scheme", "R squared", "R squared of noise"]].itertuples(index=False),
-    ]
-    for line, (scheme, value, control) in zip(lines, expected, strict=True):
-        assert f"] {scheme}" in line
-        if pd.isna(value):
-            assert line.startswith(":gray-badge[")
-        else:
-            said, *beside = line.split("; ")
-            name, own = said.partition(f"] {scheme}: ")[2].split("\u00a0", 1)
-            assert name in ("error", "spread", "R²")
-            assert own == number(value).replace(" ", "\u00a0")
-            if not pd.isna(control):
-                (control_said,) = beside
-                of_what, own = control_said.removeprefix("random\u00a0").split("\u00a0", 1)
-                assert of_what in ("table", "noise")
-                assert own == number(control).replace(" ", "\u00a0")
+    }
+    for (names, rows), of_card in zip(expected.items(), shown, strict=True):
+        assert (*of_card.columns,) == ("", *names)
+        for (scheme, *own), (label, row) in zip(rows, of_card.iterrows(), strict=True):
+            assert label == scheme
+            if pd.isna(own[0]):
+                assert {*row} == {"–"}
+                continue
+            assert [*row[1:]] == ["–" if pd.isna(value) else number(value) for value in own]
+            assert row.iloc[0].startswith((":green-badge[", ":red-badge[", ":gray-badge["))
 
 
 def test_wide_vectors_are_checked_at_every_third_offset() -> None:

@@ -28,7 +28,7 @@ const STYLE = `
 :is(.st-key-cards, .st-key-curves, .st-key-formula_cards, .st-key-claim_cards) {
   grid-template-columns: repeat(auto-fit, minmax(clamp(215px, (900px - 100%) * 999, 45%), 1fr)) !important;
 }
-.st-key-claim_cards [data-testid=stCaptionContainer] { margin-top: 0.75rem; } /* else it hangs on the verdicts */
+.st-key-claim_cards :is([data-testid=stCaptionContainer], [data-testid=stTable]) { margin-top: 0.75rem; } /* else they hang on what is above */
 [data-testid=stMainBlockContainer] { padding-top: 3.75rem; }
 [data-testid=stMain] h1 { padding-block: 0.25rem; }
 [class*=st-key-setting_] { min-height: 3em; }

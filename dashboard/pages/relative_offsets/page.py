@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import altair as alt
+import pandas as pd
 from torch import Tensor
 
 from dashboard import notes, results
@@ -22,6 +23,7 @@ from dashboard.blocks import (
     Link,
     Matrices,
     Page,
+    Table,
     Text,
     Uses,
     line_chart,
@@ -281,17 +283,15 @@ def _card(
     made: Collection[str] = ()  # schemes whose vectors are made for this question alone
     if claim == LINEAR:
         made = [kind for kind in without_vectors if verdicts[kind].value is not None]
-    texts = [
-        f"**{question}**",
-        formula,
-        *(_line(kind, found, name, control, kind in made) for kind, found in verdicts.items()),
-    ]
+    rows = {SCHEMES[kind].label: _row(found, kind in made) for kind, found in verdicts.items()}
+    table = pd.DataFrame({"": ["", name, control.removeprefix("a ")]} | rows)
     said = notes.by_scheme({kind: found.note for kind, found in verdicts.items()})
     caption = f"{meaning} Control: the same number for {control}."
     if made:
         caption += f" {notes.names(tuple(made))}: {WITHOUT_VECTORS}"
     blocks: list[Block] = [
-        Text("\n\n".join(texts), both=claim),
+        Text(f"**{question}**\n\n{formula}"),
+        Table(table, key=claim),
         Text(caption, "caption", help=said),
     ]
     if claim == LINEAR:
@@ -300,24 +300,15 @@ def _card(
     return blocks
 
 
-def _line(kind: str, found: Verdict, name: str, control: str, made: bool) -> str:
-    """Return verdict, number and control; each number stays on the line of its name.
+def _row(found: Verdict, made: bool) -> list[str]:
+    """Return verdict, number and control, "–" for none.
 
     made: whether the scheme has no vectors, so that this is no answer about it.
     """
     if found.value is None:
-        return f":gray-badge[–] {SCHEMES[kind].label}"
-    verdict = NO_VECTORS if made else YES if found.holds else NO
-    text = f"{verdict} {SCHEMES[kind].label}: {together(f'{name} {number(found.value)}')}"
-    if found.control is None:
-        return text
-    beside = f"{control.removeprefix('a ')} {number(found.control)}"
-    return f"{text}; {together(beside)}"
-
-
-def together(text: str) -> str:
-    """Return a text that is not broken over two lines."""
-    return text.replace(" ", "\u00a0")
+        return ["–"] * 3
+    control = "–" if found.control is None else number(found.control)
+    return [NO_VECTORS if made else YES if found.holds else NO, number(found.value), control]
 
 
 def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
