@@ -17,6 +17,7 @@ from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification, Trial
 from posenc.lab.tasks import Language
+from posenc.schemes.learned import LearnedConfig
 
 RECORD = "protocol.csv"  # its name in a store
 LAST_STEPS = (
@@ -134,18 +135,25 @@ def record_csv(rows: Iterable[Recorded]) -> bytes:
 def ship(rows: Sequence[Recorded], source: Store, target: Store) -> None:
     """Write the runs of tables, and then the record, from one store to another. Raises RunError.
 
-    The trained parameters of schemes go with the runs on text of the parts that choose rates: others read
-    them from there. Of runs on text the loss of each step stays behind: it is most of a file, and a rate is
-    chosen by the validation text.
+    The trained parameters of schemes go with runs on text of the parts that choose rates: learned tables,
+    which the dashboard offers, with each, others with the first run of a scheme. Of runs on text the loss
+    of each step stays behind: it is most of a file, and a rate is chosen by the validation text.
     """
     choose_rates = {row.part for row in rows if row.sweep}
+    with_parameters = set()  # of which part and scheme a run has gone
     for row in rows:
-        if not row.sweep:
-            run = source.read(row.run_id)
-            of_text = run.specification.task == Language.kind
-            if of_text:
-                tables = source.tables(row.run_id) if row.part in choose_rates else {}
-                target.add(replace(run, losses=()), tables)
-            else:
-                target.add(run, {})
+        if row.sweep:
+            continue
+        run = source.read(row.run_id)
+        if run.specification.task != Language.kind:
+            target.add(run, {})
+            continue
+        of_scheme = row.part, row.scheme
+        tables = {}
+        if row.part in choose_rates and (
+            row.scheme == LearnedConfig.kind or of_scheme not in with_parameters
+        ):
+            tables = source.tables(row.run_id)
+        with_parameters.add(of_scheme)
+        target.add(replace(run, losses=()), tables)
     target.put(RECORD, record_csv(rows))

@@ -22,6 +22,7 @@ from posenc.lab.protocol_record import RECORD, Rates, Recorded, rates_of, record
 from posenc.lab.run_once import run_once
 from posenc.lab.specification import Specification, Trial
 from posenc.lab.statistics import grid_deviation
+from posenc.schemes.t5 import T5Config
 from tests.lab.small_runs import sentences
 
 SMALL = """
@@ -340,6 +341,21 @@ def test_parameters_of_schemes_ship_with_runs_on_text_of_parts_that_choose_rates
     without = Store("without")
     ship(table, store, without)
     assert not without.tables(of_text.run_id)
+
+
+def test_learned_tables_ship_with_every_trial_and_other_parameters_with_the_first(
+    protocol: Protocol,
+) -> None:
+    store, shipped = Store(), Store("results")
+    of_learned = [run for run in protocol.planned("text") if run.scheme.kind == "learned"]
+    of_t5 = [replace(run, scheme=T5Config(heads=2)) for run in of_learned]
+    for specification in (*of_t5, *of_learned):
+        make(specification, store)
+    runs = [store.read(one.run_id) for one in (*of_t5, *of_learned)]
+    assert all(store.tables(run.run_id) for run in runs)
+    rows = [Recorded.of("text", sweep=sweep, run=run) for sweep in (True, False) for run in runs]
+    ship(rows, store, shipped)
+    assert [bool(shipped.tables(run.run_id)) for run in runs] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(
