@@ -14,7 +14,7 @@ from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
 from posenc.lab.protocol import read_protocol
 from posenc.lab.protocol_record import read_record, shipped_record
 from posenc.lab.ranks import Ranks, ranks
-from posenc.lab.result_table import ResultTable, result_table
+from posenc.lab.result_table import LENGTHS, TUNED_LENGTHS, ResultTable, result_table
 from posenc.lab.runs import Run, Store
 from posenc.lab.summary import comparison, curves
 from posenc.lab.tasks import Language
@@ -108,7 +108,8 @@ def say_left_out(store: Store) -> None:
 @click.option(
     "--fine-tuned",
     is_flag=True,
-    help="Compare the fine-tuned models with the reference instead; for --table, which leaves them out.",
+    help="Compare the fine-tuned models instead, with the reference after the same steps; for --table, "
+    "which leaves them out.",
 )
 @READ_STORE
 @PLUGIN
@@ -159,7 +160,8 @@ def _table(store: Store, form: str, name: str | None, reference: str, *, fine_tu
             curve.specification.scheme.kind == reference and curve.variant == TRAINED and fine_tuned
         )
     ]
-    return FORMS[form](result_table(asked, reference, rates=tried_rates(runs)))
+    lengths = TUNED_LENGTHS if fine_tuned else LENGTHS
+    return FORMS[form](result_table(asked, reference, lengths, tried_rates(runs)))
 
 
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")

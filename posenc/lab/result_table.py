@@ -27,6 +27,11 @@ from posenc.notebook import Shown, View
 from posenc.text import count_of
 
 LENGTHS = (1, 2, 16)  # training lengths at which losses are compared
+TUNED_LENGTHS = (
+    1,
+    4,
+    16,
+)  # of models that were fine-tuned, by default at 4 times the training length
 Values = list[str | int | float | None]
 
 
@@ -65,13 +70,15 @@ class Row:
 class ResultTable(Shown):
     """Schemes that were trained alike, the lowest loss at the training length first.
 
-    xs: the contexts, in tokens. reference: the name of the scheme whose loss is subtracted. differences:
-    how many the p-values are corrected for. detectable: by context, the smallest mean difference that the
+    xs: the contexts, in tokens. reference: the name of the scheme whose loss is subtracted. controlled:
+    whether that is, for fine-tuned models, the loss of the reference after the same steps. differences: how
+    many the p-values are corrected for. detectable: by context, the smallest mean difference that the
     design finds with a chance of 80%, None where no difference has several pairs.
     """
 
     xs: tuple[int, ...]
     reference: str
+    controlled: bool
     rows: tuple[Row, ...]
     differences: int
     detectable: tuple[float | None, ...]
@@ -124,15 +131,18 @@ class ResultTable(Shown):
 
     def notes(self) -> list[str]:
         """Return what the numbers are, a sentence each."""
+        subtracted = self.reference
+        if self.controlled:
+            subtracted += " (after fine-tuning: with the same steps on texts of the same length)"
         notes = [
-            f"Loss in nats; in brackets the difference from {self.reference} within pairs of trials with "
+            f"Loss in nats; in brackets the difference from {subtracted} within pairs of trials with "
             "its 95% interval (Student's t).",
             "A star marks p <= 0.05 after Holm's correction for "
             f"{count_of(self.differences, 'difference')}.",
         ]
         if not self.differences:  # no scheme has two trials beside those of the reference
             notes = [
-                f"Loss in nats; in brackets the difference from {self.reference}. One trial does not tell "
+                f"Loss in nats; in brackets the difference from {subtracted}. One trial does not tell "
                 "how much of it is chance: an interval needs two trials or more.",
             ]
         notes += self._rate_notes()
@@ -189,29 +199,32 @@ def result_table(
 ) -> ResultTable:
     """Return the table of curves by context of models that were trained alike.
 
-    reference: the kind of the scheme that differences are from; the curve of the scheme as trained.
+    reference: the kind of the scheme that differences are from; the curve of the scheme as trained. A
+    fine-tuned model is compared with the reference after the same steps, where it is among the curves.
     lengths: the contexts, in training lengths. rates: those that were tried for these schemes.
     Raises RunError where the reference is not among the curves, or where there are two of it.
     """
     found = [
         curve
         for curve in compared
-        if curve.variant == TRAINED
-        and curve.specification.scheme.kind == reference
-        and curve.specification.fine_tuning is None
+        if curve.variant == TRAINED and curve.specification.scheme.kind == reference
     ]
-    if len(found) != 1:
+    before = [curve for curve in found if curve.specification.fine_tuning is None]
+    if len(before) != 1:
         raise RunError(
-            f"A table needs one scheme of the kind {reference} to compare with, got {len(found)}."
+            f"A table needs one scheme of the kind {reference} to compare with, got {len(before)}."
         )
-    (base,) = found
+    (base,) = before
+    controls = {curve.specification.fine_tuning: curve for curve in found if curve is not base}
+    bases = {curve: controls.get(curve.specification.fine_tuning, base) for curve in compared}
+    bases |= dict.fromkeys(controls.values(), base)
     xs = tuple(base.specification.train_length * length for length in lengths)
     gaps = {
         (curve, x): gap
         for curve in compared
         if curve is not base
         for x in xs
-        if (gap := difference(curve, base, x)) is not None
+        if (gap := difference(curve, bases[curve], x)) is not None
     }
     several = [key for key, gap in gaps.items() if len(gap.by_trial) > 1]
     corrected = dict(zip(several, holm([gaps[key].p for key in several]), strict=True))
@@ -249,6 +262,7 @@ def result_table(
     return ResultTable(
         xs=xs,
         reference=base.specification.scheme.label,
+        controlled=bool(controls),
         rows=tuple(rows),
         differences=len(several),
         detectable=tuple(least),

@@ -30,6 +30,17 @@ def interval(values: "pd.Series[float]") -> tuple[float, float, float]:
     return values.mean(), values.mean() - half, values.mean() + half
 
 
+def starred(gaps: dict[Any, Any]) -> set[Any]:
+    """The keys of the differences that keep p <= 0.05 after Holm's correction for all of them."""
+    p_values = {key: scipy.stats.ttest_1samp(gap, 0).pvalue for key, gap in gaps.items()}
+    highest, found = 0.0, set()
+    for left, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
+        highest = max(highest, (len(p_values) - left) * p_values[key])
+        if highest <= 0.05:
+            found.add(key)
+    return found
+
+
 def percents(values: "pd.Series[float]") -> str:
     low, high = 100 * values.min(), 100 * values.max()
     return f"{values.mean():.0%} ({low:.0f} to {high:.0f})"
@@ -180,14 +191,12 @@ def test_losses_by_context(part: str) -> None:
             if label != "RoPE":
                 shown[label, x] = number.partition(" ")[2].strip("()")
                 gaps[label, x] = own - means.loc["RoPE"][x]
-    p_values = {key: scipy.stats.ttest_1samp(gap, 0).pvalue for key, gap in gaps.items()}
-    highest = 0.0
-    for left, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
-        highest = max(highest, (len(p_values) - left) * p_values[key])
-        star = "*" if highest <= 0.05 else ""
-        mean, low, high = interval(gaps[key])
+    stars = starred(gaps)
+    for key, gap in gaps.items():
+        mean, low, high = interval(gap)
+        star = "*" if key in stars else ""
         assert shown[key] == f"{mean:+.3f}, {low:+.3f} to {high:+.3f}{star}", key
-    assert f"Holm's correction for {len(p_values)} differences" in TEXT
+    assert f"Holm's correction for {len(gaps)} differences" in TEXT
 
 
 def test_readme_sentences_about_losses_on_code() -> None:
@@ -379,6 +388,30 @@ def test_differences_from_rope_with_the_same_steps() -> None:
         "Llama 3's scaling by {} and {}.".format(*above(llama)),
     ):
         assert fact in TEXT.replace("(95% interval ", "("), fact
+
+
+def test_corrected_differences_from_rope_with_the_same_steps() -> None:
+    """Of every fine-tuned model at three lengths, and of RoPE after its steps from before them."""
+    lengths = (64, 256, 1024)
+    code = scores("code").query("scheme == 'RoPE' and variant == 'as trained'")
+    before: Any = code.query("measure == 'context'").set_index(["x", "seed"])["value"].sort_index()
+    gaps: dict[tuple[str, int, str, int], Any] = {}
+    names = ["scheme", "texts", "variant", "x", "seed"]
+    tuned: Any = fine_tuned_scores().set_index(names)["value"].sort_index()
+    for scheme, texts, variant, x in sorted({key[:-1] for key in tuned.index if key[3] in lengths}):
+        of_control = (scheme, variant) == ("RoPE", "as trained")
+        base = before.loc[x] if of_control else tuned.loc["RoPE", texts, "as trained", x]
+        gaps[scheme, texts, variant, x] = tuned.loc[scheme, texts, variant, x] - base
+    stars = starred(gaps)
+    scalings = ("RoPE YaRN", "RoPE Llama 3", "RoPE NTK-aware")
+    without = {
+        (name, x)
+        for name in scalings
+        for x in (256, 1024)
+        if (name, x, "as trained", x) not in stars
+    }
+    assert without == {("RoPE NTK-aware", 256)}
+    assert f"with Holm's correction for {len(gaps)}. Of the first item below, all but" in TEXT
 
 
 def test_gain_of_the_second_128_tokens_for_the_models_trained_on_256() -> None:

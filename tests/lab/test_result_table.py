@@ -17,6 +17,7 @@ from posenc.errors import RunError
 from posenc.lab import Run, Score, curves
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.result_table import ResultTable, result_table
+from posenc.lab.specification import FineTuning
 from posenc.lab.statistics import detectable
 from posenc.lab.summary import Effect, comparison
 from tests.dashboard.shipped_runs import CODE, shipped_runs
@@ -164,3 +165,39 @@ def test_shipped_runs_have_a_table_with_their_scalings() -> None:
     ntk = by_name["RoPE, NTK-aware"]
     assert ntk.cells[0] is None  # a scaling is read past the training length alone
     assert ntk.cells[1] is not None
+
+
+def test_fine_tuned_models_are_compared_with_the_reference_after_the_same_steps() -> None:
+    """Where no reference has these steps, with that before fine-tuning, as the reference after them is."""
+    rope = small_spec("rope")
+    losses: dict[tuple[str, int | None], tuple[float, ...]] = {
+        ("rope", None): (3.0, 3.2, 3.1),
+        ("rope", 32): (2.0, 2.1, 2.3),
+        ("none", 32): (1.5, 1.7, 1.6),
+        ("none", 64): (1.1, 1.2, 1.4),
+    }
+    made = []
+    for (kind, length), values in losses.items():
+        tuning = None if length is None else FineTuning(before=rope.scheme, length=length, steps=2)
+        for seed, value in enumerate(values):
+            spec = replace(small_spec(kind), seed=seed, fine_tuning=tuning)
+            scores = tuple(Score("context", TRAINED, x, value, 8) for x in (16, 64))
+            made.append(Run(spec, None, 1.0, scores, (1.0,)))
+    found = result_table(curves(made, "context"), lengths=(1, 4))
+    minus = {("rope", 32): ("rope", None), ("none", 32): ("rope", 32), ("none", 64): ("rope", None)}
+    shown = {row.name: [cell.difference for cell in row.cells if cell] for row in found.rows}
+    assert shown.pop("RoPE") == [None, None]
+    assert len(shown) == len(minus)
+    for (kind, length), base in minus.items():
+        label = {"rope": "RoPE, fine-tuned", "none": "NoPE, fine-tuned from RoPE"}[kind]
+        gaps = np.subtract(losses[kind, length], losses[base])
+        expected = scipy.stats.ttest_1samp(gaps, 0)
+        low, high = expected.confidence_interval()
+        for gap in shown[f"{label} at {length} tokens"]:
+            assert gap is not None
+            assert (gap.mean, gap.low, gap.high) == pytest.approx((gaps.mean(), low, high))
+    assert "RoPE (after fine-tuning: with the same steps on texts of the same length)" in (
+        found.to_markdown()
+    )
+    plain = [run for run in made if run.specification.fine_tuning is None]
+    assert "after fine-tuning" not in result_table(curves(plain, "context")).to_markdown()
