@@ -8,14 +8,17 @@ from dashboard.charts import loss, theme
 from posenc.lab.summary import Curve
 
 
-def by_length(key: str, curves: Sequence[Curve], *, perplexity: bool = False) -> Chart:
-    """Return loss, perplexity or accuracy by length, a line per scheme and variant.
+def by_length(
+    key: str, curves: Sequence[Curve], *, perplexity: bool = False, where: str = ""
+) -> Chart:
+    """Return loss, perplexity or accuracy by length or steps, a line per scheme and variant.
 
-    curves: of one measure, at least one.
+    curves: of one measure, at least one. where: the context at which loss by steps is measured.
     """
     several = any(len(point.by_trial) > 1 for curve in curves for point in curve.points)
     measure = curves[0].measure
-    by = ", by position" if measure == "position" else ""  # beside that by context
+    # Beside that by context.
+    by = {"position": ", by position", "steps": f", at {where} by steps"}.get(measure, "")
     frame = loss.frame(curves, perplexity=perplexity, dots=several)
 
     def draw(kinds: tuple[str, ...]) -> theme.Spec:

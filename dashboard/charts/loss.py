@@ -51,6 +51,7 @@ class Axes:
 AXES = {
     "context": Axes("context length (tokens)", "loss (nats per byte)"),
     "position": Axes("position in one long text", "loss (nats per byte)"),
+    "steps": Axes("steps of training", "loss (nats per byte)"),
 } | {
     kind: Axes(task.x, task.y, log=task.doubles)
     for kind, task in TASKS.items()
@@ -153,6 +154,8 @@ def frame(
     for row in drawn.index[early]:
         drawn.loc[row, "label_y"] = _free_height(drawn, row, low, high, gap, log=axes.log)
     specification = curves[0].specification
+    if measure == "steps":
+        return drawn
     drawn["boundary"] = boundary = float(farthest(specification))
     if is_accuracy(measure):
         chance = questions_of(measure).chance(specification.train_length, int(boundary))
@@ -204,8 +207,9 @@ def by_length(
     """
     reads = sorted(drawn["read"].unique(), key=lambda read: (read != TRAINED, read))
     names = tuple(drawn["name"].unique())
-    # Few contexts are measured: each has a tick, where its label has room.
-    ticks = tuple(sorted({*drawn["x"].tolist()})) if measure == "context" else ()
+    # Few contexts or numbers of steps are measured: each has a tick, where its label has room.
+    few = measure in ("context", "steps")
+    ticks = tuple(sorted({*drawn["x"].tolist()})) if few else ()
     parts = _Parts(bands=bands, chance="chance" in drawn, dots=dots_of(drawn))
     return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, height, parts)
 
@@ -217,6 +221,12 @@ class _Parts:
     bands: bool
     chance: bool
     dots: tuple[str, ...]
+
+
+def _boundary(measure: str) -> list[alt.Chart]:
+    """Return the line at the end of training, and its name."""
+    name = questions_of(measure).boundary if is_accuracy(measure) else "training length"
+    return [boundary_rule(), boundary_name(name)]
 
 
 @functools.cache
@@ -257,10 +267,7 @@ def _by_length(
     layers = [
         line.encode(y=y, strokeDash=dash, opacity=pale, **own),
         stop.encode(y="y:Q", **own),
-        boundary_rule(),
-        boundary_name(
-            questions_of(measure).boundary if is_accuracy(measure) else "training length"
-        ),
+        *([] if measure == "steps" else _boundary(measure)),
         readout(names, x, axes.x, form, "name"),
     ]
     if measure == "context":

@@ -252,6 +252,41 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
     return result
 
 
+def apart_from_steps(specification: Specification) -> str:
+    """Return the name of runs that differ in scheme, rates, trial and the number of steps alone."""
+    return comparison(replace(specification, steps=1))
+
+
+def by_steps(runs: Iterable[Run], x: int) -> list[Curve]:
+    """Return loss at a context of x tokens by the steps of training, curves of the measure "steps".
+
+    Each number of steps is a training with a schedule of its own. Of a scheme those trials count that all
+    its numbers of steps have. A scheme without two numbers has no curve; fine-tuned models are left out.
+    """
+    groups: dict[Specification, dict[int, dict[Trial, float]]] = {}
+    for run in runs:
+        specification = run.specification
+        losses = [
+            score.value
+            for score in run.scores
+            if (score.measure, score.variant, score.x) == ("context", TRAINED, x)
+        ]
+        if losses and specification.fine_tuning is None:
+            key = replace(specification, steps=1, seed=0, data_seed=None)
+            own = groups.setdefault(key, {}).setdefault(specification.steps, {})
+            own[specification.trial] = losses[0]
+    found = []
+    for specification, values in groups.items():
+        trials = set[Trial].intersection(*map(set, values.values()))
+        if len(values) > 1 and trials:
+            points = tuple(
+                _point(steps, 0, [(trial, values[steps][trial]) for trial in sorted(trials)])
+                for steps in sorted(values)
+            )
+            found.append(Curve(specification, "steps", TRAINED, len(trials), points))
+    return found
+
+
 def _point(x: int, until: int, by_trial: list[tuple[Trial, float]]) -> Point:
     values = [value for _, value in by_trial]
     mean = statistics.fmean(values)

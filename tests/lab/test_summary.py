@@ -15,8 +15,10 @@ from posenc.lab.summary import (
     HELD,
     Effect,
     Point,
+    apart_from_steps,
     at_training_length,
     bits_per_byte,
+    by_steps,
     comparison,
     difference,
     in_range,
@@ -324,3 +326,25 @@ def test_runs_are_compared_when_they_differ_only_in_scheme_and_seed() -> None:
     others = [small_spec(**change) for change in changes]
     others += [replace(one, corpus="0" * 64), replace(one, versions=(("torch", "0"),))]
     assert len({comparison(other) for other in [one, *others]}) == 1 + len(others)
+
+
+def test_loss_by_steps_counts_the_trials_that_every_number_of_steps_has() -> None:
+    losses = {
+        (6, 0): 3.0, (6, 1): 4.0, (12, 0): 2.0, (12, 1): 5.0, (12, 2): 9.0, (24, 0): 1.0, (24, 1): 1.5,
+    }  # fmt: skip
+    made = [
+        run_of(
+            "rope", seed, context(16, 0.5), context(64, loss), context(64, 0.1, "ntk"), steps=steps
+        )
+        for (steps, seed), loss in losses.items()
+    ]
+    alone = run_of("none", 0, context(64, 1.0))
+    (found,) = by_steps([*made, alone], 64)
+    assert (found.specification.scheme.kind, found.measure, found.seeds) == ("rope", "steps", 2)
+    assert [(p.x, p.mean, p.low, p.high) for p in found.points] == [
+        (6, 3.5, 3.0, 4.0), (12, 3.5, 2.0, 5.0), (24, 1.25, 1.0, 1.5),
+    ]  # fmt: skip
+    assert by_steps(made, 32) == []
+    names = {apart_from_steps(run.specification) for run in made}
+    assert len(names) == 1
+    assert apart_from_steps(small_spec(train_length=32)) not in names

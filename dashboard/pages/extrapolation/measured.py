@@ -16,7 +16,7 @@ from dashboard.blocks import (
     Text,
 )
 from dashboard.charts import loss
-from dashboard.pages.extrapolation import rates
+from dashboard.pages.extrapolation import rates, steps
 from dashboard.pages.extrapolation.options import Options
 from dashboard.run_results import HardlyLearned
 from dashboard.script import whole_script
@@ -94,6 +94,7 @@ def page(setting: Setting, options: Options) -> Page:
     # What somebody trains changes no sentence of what ships, unless a visitor asks for it.
     if has_own and not options.own_runs:
         compared = shipped
+    beside = comparisons if options.own_runs or not shipped else runs.comparisons(runs.shipped())
     shown = runs.of_kinds(compared, kinds)
     drawn = shown if options.variants else _without_variants(shown)
     curves = runs.curves(drawn, run_results.measure(drawn[0].specification)) if drawn else []
@@ -114,6 +115,7 @@ def page(setting: Setting, options: Options) -> Page:
             *(_picture(shown, drawn, curves, options, hardly) if curves else ()),
             *(_numbers(compared, shown, curves, hardly) if curves else ()),
             *(rates.blocks(shown, ids) if curves else ()),
+            *(steps.blocks(shown, beside, curves[0].points[-1].x) if curves else ()),
             *(_notes(kinds, shown, curves) if shown else ()),
             Link("train"),
         ),
