@@ -295,7 +295,7 @@ def lowest_cut(curves: Sequence[Curve]) -> str:
         return ""
     return (
         f"**{summary.label(best, curves)} that sees only the last {length:,} tokens has a loss of "
-        f"{cut[best]:.2f}**, less than any model that sees {longest:,}: the lowest is "
+        f"{cut[best]:.2f}**, less than any of these models that sees {longest:,}: the lowest is "
         f"{summary.label(lowest, curves)}, {whole[lowest]:.2f}."
     )
 

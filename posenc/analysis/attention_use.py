@@ -73,6 +73,10 @@ class PairUse(Shown):
     contributions: Float[Tensor, "heads pairs"]
     inv_freq: Float[Tensor, " pairs"]
 
+    def share(self, pairs: Bool[Tensor, " pairs"]) -> float:
+        """Return the share of these pairs in what all pairs added, summed over the heads (0 to 1)."""
+        return float(self.contributions[:, pairs].sum() / self.contributions.sum())
+
     def view(self) -> View:
         mean = self.contributions.mean(0)
         return View(

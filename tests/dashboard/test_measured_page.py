@@ -183,12 +183,12 @@ def test_page_says_that_a_text_that_is_cut_is_better_where_every_seed_says_so() 
         return run_results.lowest_cut(curves(shipped_64(*kinds), "context"))
 
     assert sentence("rope", "alibi") == (
-        "**RoPE that sees only the last 64 tokens has a loss of 1.25**, less than any model that sees "
-        "1,024: the lowest is ALiBi, 1.39."
+        "**RoPE that sees only the last 64 tokens has a loss of 1.25**, less than any of these models "
+        "that sees 1,024: the lowest is ALiBi, 1.39."
     )
     assert sentence("rope") == (
-        "**RoPE that sees only the last 64 tokens has a loss of 1.25**, less than any model that sees "
-        "1,024: the lowest is RoPE, position interpolation, 3.33."
+        "**RoPE that sees only the last 64 tokens has a loss of 1.25**, less than any of these models "
+        "that sees 1,024: the lowest is RoPE, position interpolation, 3.33."
     )
     older = [
         run

@@ -25,7 +25,7 @@ from posenc.checkpoints.file_store import store_url
 from posenc.errors import PosencError
 from posenc.lab.methods import methods
 from posenc.lab.parts import task_of
-from posenc.lab.ranks import Cell, Column, Ranks, State, ranked_parts, ranks
+from posenc.lab.ranks import Column, Ranks, State, ranked_parts, ranks
 from posenc.lab.runs import Store
 from posenc.lab.statistics import holm
 from posenc.lab.tasks import TASKS
@@ -33,10 +33,13 @@ from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
 MOST_FIRST = 4  # schemes that share the first rank and are named
+UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
 MOST_CHANGES = 3  # schemes whose change of rank is named
 CELLS = (
     "A cell has the rank, 1 for the best, and the mean: loss in nats, or the share of correct answers. "
-    "Schemes that the trials do not tell apart share ranks."
+    "Schemes that the trials do not tell apart share ranks. Where they tell no scheme from another, the "
+    "mean stands alone. A task is learned with 90% of the answers right in training; one whose mean is "
+    "below that has no rank."
 )
 GUIDE = (
     "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "
@@ -87,14 +90,13 @@ def page(setting: Setting, options: Options) -> Page:
             guide=GUIDE,
             definition=DEFINITION,
         )
-    table = pd.DataFrame(_rows(found, columns))
     return Page(
         title="Extrapolation",
         headline=headline(found, columns),
         blocks=(
             top,
             Text(f"{CELLS} {about(found, columns)}", "caption"),
-            Findings("ranks", table),
+            Findings("ranks", pd.DataFrame(_rows(found, columns))),
             Text(" ".join(filter(None, (WHY, changes(found))))),
             Drawer(
                 "ranks_paper",
@@ -124,6 +126,18 @@ def name(column: Column) -> str:
     return f"{part_name(column.part)}, {column.measure}"
 
 
+def told_apart(found: Ranks, place: int) -> bool:
+    """Return whether the trials tell some scheme of a column from another: not all share all ranks."""
+    ranked = [rank for cells in found.rows.values() if (rank := cells[place].rank)]
+    return any(rank.last - rank.first + 1 < len(ranked) for rank in ranked)
+
+
+def never_learned(found: Ranks, place: int) -> bool:
+    """Return whether no scheme of a column has learned its task, so that none has a rank."""
+    states = {cells[place].state for cells in found.rows.values()}
+    return states <= {State.NOT_LEARNED, State.LEFT_OUT}
+
+
 def headline(found: Ranks, columns: Sequence[int]) -> str:
     """Return which schemes may be the best in each column, or that the trials tell none apart."""
     parts = []
@@ -136,8 +150,9 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
         ranked = sum(cells[place].rank is not None for cells in found.rows.values())
         if ranked < 2:
             continue
-        if len(first) == ranked:
-            words = f"the trials tell none of {ranked} schemes apart"
+        if not told_apart(found, place):
+            trials = count_of(found.columns[place].trials, "trial")
+            words = f"{trials} do not tell {ranked} schemes apart"
         elif len(first) > MOST_FIRST:
             words = f"{len(first)} of {ranked} schemes may be the best"
         elif len(first) > 1:
@@ -159,6 +174,16 @@ def about(found: Ranks, columns: Sequence[int]) -> str:
     waiting = [part.name for part in ranked_parts(runs.protocol()) if part.name not in found.pairs]
     if waiting:
         sentences.append(f"No runs yet: {listed(list(map(part_name, waiting)))}.")
+    if failed := [name(found.columns[place]) for place in columns if never_learned(found, place)]:
+        sentences.append(f"No scheme has learned {listed(failed)}.")
+    missing = [
+        SCHEMES[kind].label
+        for kind, cells in found.rows.items()
+        if (states := {cells[place].state for place in columns}) <= UNMEASURED
+        and State.NOT_MEASURED in states
+    ]
+    if missing:
+        sentences.append(f"Not measured yet: {listed(missing)}.")
     return " ".join(sentences)
 
 
@@ -168,8 +193,8 @@ def changes(found: Ranks) -> str:
     for kind, cells in found.rows.items():
         ranked = [
             (cell.rank, name(column))
-            for column, cell in zip(found.columns, cells, strict=True)
-            if cell.rank is not None
+            for place, (column, cell) in enumerate(zip(found.columns, cells, strict=True))
+            if cell.rank is not None and told_apart(found, place)
         ]
         if ranked:
             best = min(ranked, key=lambda each: each[0].last)
@@ -181,33 +206,41 @@ def changes(found: Ranks) -> str:
         for gap, label, best, worst in gaps[:MOST_CHANGES]
         if gap > 0
     ]
-    return f"Here, over all lengths, {'; '.join(parts)}." if parts else ""
+    return (
+        f"The largest changes of rank here, over all lengths: {'; '.join(parts)}." if parts else ""
+    )
 
 
 def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
-    """Return the table, sorted by its first column of ranks, ties by the next; without a rank last."""
+    """Return the table, sorted by the rank and the mean in its first column, without a rank by the next.
 
-    def order(kind: str) -> list[tuple[bool, int]]:
-        own = (found.rows[kind][place].rank for place in columns)
-        return [(rank is None, 0 if rank is None else rank.first + rank.last) for rank in own]
+    A column in which no scheme has learned the task, and a scheme that was not measured, stand below it.
+    """
+    drawn = [place for place in columns if not never_learned(found, place)]
+
+    def order(kind: str) -> list[tuple[bool, int, float]]:
+        keys = []
+        for place in drawn:
+            rank, mean = found.rows[kind][place].rank, found.rows[kind][place].mean or 0.0
+            ranks = 0 if rank is None else rank.first + rank.last
+            keys.append((rank is None, ranks, mean if found.columns[place].loss else -mean))
+        return keys
 
     kinds = [
         kind
         for kind, cells in found.rows.items()
-        if any(cells[place].state != State.LEFT_OUT for place in columns)
+        if not {cells[place].state for place in drawn} <= UNMEASURED
     ]
     return [
         {"scheme": SCHEMES[kind].label}
-        | {
-            name(found.columns[place]): _words(found.columns[place], found.rows[kind][place])
-            for place in columns
-        }
+        | {name(found.columns[place]): _words(found, kind, place) for place in drawn}
         for kind in sorted(kinds, key=order)
     ]
 
 
-def _words(column: Column, cell: Cell) -> str:
+def _words(found: Ranks, kind: str, place: int) -> str:
     """Return a cell in words, with the trials where some are missing or did not learn the task."""
+    column, cell = found.columns[place], found.rows[kind][place]
     if cell.state == State.LEFT_OUT:
         return "left out"
     learned = None
@@ -220,7 +253,8 @@ def _words(column: Column, cell: Cell) -> str:
         notes.insert(0, f"{cell.trials} of {count_of(column.trials, 'trial')}")
     words = str(cell)
     if cell.rank is not None and cell.mean is not None:
-        words += f" · {cell.mean:.3f}" if column.loss else f" · {cell.mean:.0%}"
+        mean = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
+        words = f"{cell.rank} · {mean}" if told_apart(found, place) else mean
     return f"{words} ({', '.join(notes)})" if notes else words
 
 

@@ -132,9 +132,10 @@ def pair_frame(
 ) -> pd.DataFrame:
     """Return a line per head over pairs.
 
-    first_slow: the first pair without a full turn, None for none. heads: that are drawn, None for all.
+    first_slow: the first pair without a full turn, None for none; the boundary stands before it. heads:
+    that are drawn, None for all.
     """
-    boundary = np.nan if first_slow is None else float(first_slow)
+    boundary = np.nan if first_slow is None else first_slow - 0.5
     pairs = np.arange(values.shape[1])
     parts = [
         {"name": name, "x": pairs, "y": row.numpy(), "boundary": boundary}

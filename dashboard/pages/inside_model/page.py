@@ -55,8 +55,9 @@ GUIDE = (
     "figures 2 to 4, show the same norms of Gemma 7B: most lie in the slowest pairs."
 )
 ADDED = (
-    "Can add: the most that a pair can add to a logit, by the weights alone. Did add: the mean size on a "
-    "text that the model was not trained on. Longer texts show pairs right of the dashed line new angles."
+    "Can add: the most that a pair can add to a logit, by the weights alone. Did add, on another scale: the "
+    "mean size on a text that the model was not trained on. Longer texts show pairs right of the dashed line "
+    "new angles."
 )
 DEFINITION = Definition(
     r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "
@@ -216,15 +217,16 @@ def looks(found: Heads) -> str:
 
 
 def headline(pairs: Pairs, train_length: int) -> str:
-    """Say which share of what pairs can add belongs to those that never complete a turn in training."""
+    """Say how much of what pairs can add and did add is of those that never complete a turn in training."""
     slow = slow_pairs(pairs.norms, train_length)
     count, every = int((~slow.kept[0]).sum()), len(pairs.norms.inv_freq)
     if count == 0:
         return "Every rotary pair completes a turn within the training length."
     return (
         f"{count} of {every} rotary pairs never complete a turn in {train_length:,} tokens of training. "
-        f"They hold {number(100 * slow.share)}% of what all pairs can add to logits (equal shares: "
-        f"{number(100 * count / every)}%)."
+        f"With {number(100 * count / every)}% of the pairs, they have {number(100 * slow.share)}% of what "
+        f"pairs can add to logits, and {number(100 * pairs.use.share(~slow.kept[0]))}% of what pairs added "
+        "in this text."
     )
 
 

@@ -56,18 +56,16 @@ PHI = (
     "after its rotation (RoPE), or a vector whose inner products are the weight factors (ALiBi)."
 )
 WITHOUT_VECTORS = (
-    "no vectors of positions. Vectors with the same inner products are made here; each position adds a "
-    "dimension to them, so no matrix of a fixed size moves all of them."
+    "no vectors of positions. Vectors with the same inner products are made here for the picture; each "
+    "position adds a dimension to them, so no matrix of a fixed size moves all of them."
 )
 GUIDE = (
-    "The three claims are independent: a scheme can meet one without the others. Residuals "
-    "are relative: 1 is no better than predicting zero. Every kernel that depends on the "
-    "offset alone has an exact shift matrix. The question is whether one finite matrix, "
-    "fitted on some positions, also fits the others. Every fit stands beside the same fit on "
-    "a random table. A closed form is checked, not fitted: where it is true, its error is "
-    "rounding. A fit by least squares whose rank is below the width leaves entries of the "
-    "matrix open: read its error on held-out positions. Later positions come after all "
-    "fitted positions."
+    "The three questions are independent: a scheme can meet one without the others. Where a formula gives "
+    "the matrix, it is checked on every position: its error is then rounding. Where none does, a matrix is "
+    "fitted to half of the positions and its error is that on the others; later positions come after all "
+    "fitted ones. Every number stands beside that of a random table, which has no structure to find. With "
+    "more features than fitted positions many matrices fit them equally well, so only the error on the "
+    "other positions counts."
 )
 # Of each claim: its question, its formula, what its number is called and means, and its control.
 QUESTIONS = {
@@ -75,8 +73,8 @@ QUESTIONS = {
         "Does one matrix move every position?",
         r"$\varphi(i+k) = M_k\,\varphi(i)$ for every $i$",
         "error",
-        "Error: how far the moved vectors are from the true ones, relative to those. 0 is exact; 1 is as "
-        "bad as predicting zero.",
+        "Error: how far the moved vectors are from the true ones, relative to those. 0 is exact, 1 is as bad "
+        "as predicting zero, and unrelated vectors have about 1.41, the root of 2.",
         "a random table",
     ),
     ALONE: (
@@ -92,7 +90,7 @@ QUESTIONS = {
         "Does the logit fall in a straight line?",
         r"$\ell(k) = a - s\,k$ for every $k$",
         "R²",
-        r"R²: how well a straight line fits the logit $\ell$ by distance. Only 1 is a straight line.",
+        r"R²: how well a straight line fits the logit $\ell$ by distance. Yes means exactly 1.",
         "random noise",
     ),
 }
@@ -288,7 +286,7 @@ def _card(
     said = notes.by_scheme({kind: found.note for kind, found in verdicts.items()})
     caption = f"{meaning} Control: the same number for {control}."
     if made:
-        caption += f" {notes.names(tuple(made))}: {WITHOUT_VECTORS}"
+        said = "\n\n".join(filter(None, (f"{notes.names(tuple(made))}: {WITHOUT_VECTORS}", said)))
     blocks: list[Block] = [
         Text(f"**{question}**\n\n{formula}"),
         Table(table, key=claim),
@@ -303,12 +301,12 @@ def _card(
 def _row(found: Verdict, made: bool) -> list[str]:
     """Return verdict, number and control, "–" for none.
 
-    made: whether the scheme has no vectors, so that this is no answer about it.
+    made: whether the scheme has no vectors, so that the number is no answer about it.
     """
-    if found.value is None:
-        return ["–"] * 3
+    if made or found.value is None:
+        return [NO_VECTORS if made else "–", "–", "–"]
     control = "–" if found.control is None else number(found.control)
-    return [NO_VECTORS if made else YES if found.holds else NO, number(found.value), control]
+    return [YES if found.holds else NO, number(found.value), control]
 
 
 def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
