@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -288,8 +288,9 @@ def findings(
         for name in words
     }
     names = frame.iloc[:, 0]
-    if names.dtype.kind not in "fi" and names.str.len().max() > LONG_NAME:
-        columns[str(names.name)] = st.column_config.Column(width="medium")  # else they are cut
+    if names.dtype.kind not in "fi" and (longest := names.str.len().max()) > LONG_NAME:
+        width: Literal["medium", "large"] = "medium" if longest <= 2 * LONG_NAME else "large"
+        columns[str(names.name)] = st.column_config.Column(width=width)  # else they are cut
     place.dataframe(
         frame, hide_index=True, column_config=columns, placeholder="–",
         height="content" if len(frame) <= WHOLE_ROWS else "auto",

@@ -30,19 +30,25 @@ STORE = str(RESULTS)  # the runs that ship
     uses=("base", "train_length"),
 )
 def alike(sizes: Sizes) -> Verdict:
-    """Return the loss of learned minus sinusoidal; one learning rate for both decides nothing."""
+    """Return whether the loss of learned minus sinusoidal is 0 but for HELD, by its interval."""
     curves = measured(sizes, ("learned", "sinusoidal"))
     if isinstance(curves, Verdict):
         return curves
-    length = sizes.train_length
+    from posenc.lab.best_rates import rate_text
+    from posenc.lab.summary import HELD, difference
+
+    both = curves["learned"], curves["sinusoidal"]
+    length = both[0].specification.train_length
     learned, sinusoidal = (
-        next(point.mean for point in curves[kind].points if point.x == length)
-        for kind in ("learned", "sinusoidal")
+        next(point.mean for point in curve.points if point.x == length) for curve in both
     )
+    gap = difference(*both, length)
+    assert gap is not None  # trials of the protocol are those of all its schemes
     seeds = min(curve.seeds for curve in curves.values())
-    rate = curves["learned"].specification.learning_rate
     numbers = (
-        Number("learned minus sinusoidal, loss", learned - sinusoidal, "nats"),
+        Number(
+            f"loss at {length:,} tokens, learned minus sinusoidal", learned - sinusoidal, "nats"
+        ),
         Number("loss, learned", learned, "nats"),
         Number("loss, sinusoidal", sinusoidal, "nats"),
     )
@@ -50,37 +56,10 @@ def alike(sizes: Sizes) -> Verdict:
         f"Models ({_model(curves['learned'])}) reach {learned:.3f} nats with a learned table and "
         f"{sinusoidal:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}. "
     )
-    if judged := _alike_at_best_rates(curves, length):
-        status, sentence = judged
-        return Verdict(status, numbers, reached + sentence)
-    return Verdict(
-        Status.UNDECIDED,
-        numbers,
-        f"{reached}The models "
-        f"were trained with one learning rate ({rate:g}) and one number of steps. The difference depends "
-        "on both: with seed 0 and 64 tokens it is 0.174 nats at the rate 0.0006 and 0.039 at 0.005. So "
-        "these models decide nothing. Vaswani et al. 2017, table 3, found nearly the same results with "
-        "both in translation models of 100,000 steps.",
-    )
-
-
-def _alike_at_best_rates(curves: "dict[str, Curve]", length: int) -> tuple[Status, str] | None:
-    """Return whether both losses are equal but for HELD, by their interval; None for other models.
-
-    It is asked of the tables of the protocol, whose learning rates a sweep has chosen for each scheme.
-    """
-    from posenc.lab.best_rates import rate_text
-    from posenc.lab.parts import is_of_table
-    from posenc.lab.protocol import read_protocol
-    from posenc.lab.summary import HELD, difference
-
-    learned, sinusoidal = curves["learned"], curves["sinusoidal"]
-    parts = read_protocol().parts.values()
-    specs = [curve.specification for curve in (learned, sinusoidal)]
-    gap = difference(learned, sinusoidal, length)
-    if gap is None or not all(any(is_of_table(part, one) for part in parts) for one in specs):
-        return None
-    rates = [rate_text(one.learning_rate, one.scheme_rate) for one in specs]
+    rates = [
+        rate_text(curve.specification.learning_rate, curve.specification.scheme_rate)
+        for curve in both
+    ]
     if gap.low >= -HELD and gap.high <= HELD:
         status, says = Status.HOLDS_HERE, f"less than {HELD:.3f} either way"
     elif gap.low > HELD or gap.high < -HELD:
@@ -89,10 +68,12 @@ def _alike_at_best_rates(curves: "dict[str, Curve]", length: int) -> tuple[Statu
         status, says = Status.UNDECIDED, f"so few runs do not tell whether less than {HELD:.3f}"
     several = len(gap.by_trial) > 1
     interval = f" (95% interval {gap.low:+.4f} to {gap.high:+.4f})" if several else ""
-    return status, (
-        f"Each has the learning rate that was best for it in a sweep: {rates[0]} and {rates[1]}. Learned "
-        f"minus sinusoidal is {gap.mean:+.4f} nats{interval}: {says}. Vaswani et al. 2017, table 3, found "
-        "nearly the same results with both in translation models."
+    return Verdict(
+        status,
+        numbers,
+        f"{reached}Each has the learning rate that was best for it in a sweep: {rates[0]} and {rates[1]}. "
+        f"Learned minus sinusoidal is {gap.mean:+.4f} nats{interval}: {says}. Vaswani et al. 2017, "
+        "table 3, found nearly the same results with both in translation models.",
     )
 
 
@@ -103,7 +84,8 @@ def extrapolates(sizes: Sizes, kind: str) -> Verdict:
         return curves
     from posenc.lab.summary import Effect, first_degraded_length, judgement
 
-    curve, length = curves[kind], sizes.train_length
+    curve = curves[kind]
+    length = curve.specification.train_length
     loss, last = curve.at(length), curve.points[-1]
     assert loss is not None
     judged, degraded = judgement(curve), first_degraded_length(curve, loss)
@@ -186,8 +168,9 @@ def alibi_extrapolates(sizes: Sizes) -> Verdict:
 def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdict":
     """Return the curve of each kind in one comparison of language runs, or why nothing is measured.
 
-    The runs have the training length, base and own fields asked for; their width and heads are theirs. Of
-    several comparisons it is the one with the most runs.
+    The runs are of the protocol, each scheme at its own learning rate, with the base and own fields asked
+    for; their width and heads are theirs. They have the training length asked for where there are several
+    such trials, else another. Of several comparisons it is the one with the most runs.
     """
     try:
         from posenc.lab.best_rates import compared_runs
@@ -197,52 +180,56 @@ def measured(sizes: Sizes, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdic
     except ImportError:
         sentence = f"Measured runs need more packages: {install_command('lab')}."
         return Verdict(Status.NOT_MEASURED, (), sentence)
-    comparisons: dict[str, dict[str, list[str]]] = {}
-    lengths: dict[str, set[int]] = {kind: set() for kind in kinds}
-    for info in _language_runs(STORE):
+    comparisons: dict[str, dict[str, list[RunInfo]]] = {}
+    for info in _runs_of_protocol(STORE):
         spec = info.specification
-        kind = spec.scheme.kind
-        if kind not in kinds or spec.fine_tuning is not None or not _same_scheme(sizes, info):
-            continue
-        lengths[kind].add(spec.train_length)
-        if spec.train_length == sizes.train_length and not info.stopped:
+        if spec.scheme.kind in kinds and _same_scheme(sizes, info) and not info.stopped:
             by_kind = comparisons.setdefault(comparison(spec), {})
-            by_kind.setdefault(kind, []).append(info.run_id)
+            by_kind.setdefault(spec.scheme.kind, []).append(info)
 
-    def order(name: str) -> tuple[int, str]:
-        return -sum(map(len, comparisons[name].values())), name
+    def order(by_kind: "dict[str, list[RunInfo]]") -> tuple[bool, bool, int]:
+        every = [info for infos in by_kind.values() for info in infos]
+        alone = len(every) == len(by_kind)  # one trial decides nothing
+        return alone, every[0].specification.train_length != sizes.train_length, -len(every)
 
-    for by_kind in (comparisons[name] for name in sorted(comparisons, key=order)):
+    for by_kind in sorted(comparisons.values(), key=order):
         if set(by_kind) == set(kinds):
-            runs = [Store(STORE).read(run) for kind in kinds for run in by_kind[kind]]
+            runs = [Store(STORE).read(one.run_id) for kind in kinds for one in by_kind[kind]]
             trained = {
                 curve.specification.scheme.kind: curve
                 for curve in curves(compared_runs(runs), "context")
-                if curve.variant == TRAINED and curve.at(sizes.train_length) is not None
+                if curve.variant == TRAINED
+                and curve.at(curve.specification.train_length) is not None
             }
             if set(trained) == set(kinds):
                 return trained
     names = " and ".join(NAMES[kind] for kind in kinds)
     has_base = any("base" in SCHEMES[kind].sizes_used for kind in kinds)
     base = f" at base {figure(sizes.base)}" if has_base else ""
-    others = ", ".join(f"{length:,}" for length in sorted(set.intersection(*lengths.values())))
-    sentence = (
-        f"No small model of {names}{base} that ships has the training length "
-        f"{sizes.train_length:,}{f'; there are some for {others}' if others else ''}."
-    )
-    return Verdict(Status.NOT_MEASURED, (), sentence)
+    return Verdict(Status.NOT_MEASURED, (), f"No small model of {names}{base} ships.")
 
 
 @functools.lru_cache(maxsize=4)
-def _language_runs(url: str) -> "tuple[RunInfo, ...]":
-    """Return the infos of a store's readable language runs."""
+def _runs_of_protocol(url: str) -> "tuple[RunInfo, ...]":
+    """Return the infos of a store's readable language runs that are rows of the protocol's tables.
+
+    Models that were fine-tuned are left out.
+    """
+    from posenc.lab.parts import is_of_table
+    from posenc.lab.protocol import read_protocol
     from posenc.lab.runs import Store
 
-    store, infos = Store(url), []
+    store, infos, parts = Store(url), [], read_protocol().parts.values()
     for run_id in store.ids():
         with contextlib.suppress(RunError):
             infos.append(store.info(run_id))
-    return tuple(x for x in infos if x.specification.task == "language")
+    return tuple(
+        info
+        for info in infos
+        if info.specification.task == "language"
+        and info.specification.fine_tuning is None
+        and any(is_of_table(part, info.specification) for part in parts)
+    )
 
 
 def _same_scheme(sizes: Sizes, info: "RunInfo") -> bool:

@@ -26,7 +26,7 @@ def test_training_goes_on_when_its_tab_is_closed_and_others_see_its_result(visit
     link = watched.get_by_test_id("stMain").get_by_role("link", name="Text, 16 tokens: RoPE")
     expect(link).to_be_visible(timeout=120_000)
     expect(watched.get_by_text("Nothing is being trained on this server.")).to_be_visible()
-    expect(watched.get_by_text("Trained.")).to_have_count(0)  # of its own settings
+    expect(watched.get_by_role("heading", name="Result")).to_have_count(0)  # of its own settings
     click(watched, link)
     expect(watched.get_by_text("Lowest loss at 16 tokens: RoPE").first).to_be_visible()
     settled(watched)

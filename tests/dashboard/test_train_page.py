@@ -163,7 +163,7 @@ def test_shipped_models_are_an_example_until_the_planned_runs_are_there(job_fold
     assert any(text.startswith("Example, models that come") for text in texts_of(example))
     assert {*chart(example, "trained").frame["name"]} == {"RoPE"}
     shipped = page(of_rope, Options(**preset_changes(of_rope, "as shipped (64 tokens)")))
-    assert "Trained." in texts_of(shipped)
+    assert "Result" in texts_of(shipped)
     assert any(
         text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE")
         for text in texts_of(shipped)
@@ -353,7 +353,7 @@ def test_finished_runs_are_linked_and_open_in_extrapolation(job_folder: Path) ->
     (specification,) = runs_of(of_rope, options, None)
     run_once(specification, None, Store())
     shown = page(of_rope, options)
-    assert "Trained." in texts_of(shown)
+    assert "Result" in texts_of(shown)
     assert {*chart(shown, "trained").frame["scheme"]} == {"RoPE"}
     assert run_descriptions.description(specification) in map(as_read, texts_of(shown))
     name = comparison(specification)

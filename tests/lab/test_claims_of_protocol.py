@@ -43,7 +43,7 @@ def fill(
                 )
                 store.add(Run(one, None, 1.0, scores, (1.0,)), {})
         monkeypatch.setattr(training, "STORE", str(tmp_path))
-        training._language_runs.cache_clear()
+        training._runs_of_protocol.cache_clear()
 
     return store_runs
 

@@ -4,7 +4,6 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from mpmath import mp, mpf
 from safetensors.torch import save_file
 
 from posenc.claims import CLAIMS, THEMES, Status, figure, order, training
-from posenc.lab import Run, Score, Store, specifications
-from posenc.lab.corpus import from_text
+from posenc.lab import Run, Score, Store
+from posenc.lab.protocol import read_protocol
 from posenc.schemes.sizes import Sizes
 from posenc.schemes.t5 import t5_buckets
 from posenc.text import count_of
@@ -210,9 +209,14 @@ def test_figures_and_counted_nouns_are_written_for_reading() -> None:
 
 def test_claim_without_a_matching_run_is_not_measured() -> None:
     for name in ("alike", "rope_extrapolates"):
-        found = verdict(name, train_length=100)
+        found = verdict(name, base=9_999.0)
         assert (found.status, found.numbers) == (Status.NOT_MEASURED, ())
         assert found.sentence.startswith("No small model of ")
+        assert found.sentence.endswith(" at base 9,999 ships.")
+        other_length, same = (verdict(name, train_length=length) for length in (100, 64))
+        assert other_length == same  # the models say their own length
+        assert "64 tokens" in same.sentence
+    assert "256 tokens" in verdict("rope_extrapolates", train_length=256).sentence
     partial = verdict("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
     assert partial.status is Status.NOT_MEASURED
     for name, base in {
@@ -229,34 +233,16 @@ def test_claim_without_a_matching_run_is_not_measured() -> None:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(training, "STORE", str(tmp_path))
-    training._language_runs.cache_clear()
+    training._runs_of_protocol.cache_clear()
     yield Store(tmp_path)
-    training._language_runs.cache_clear()
-
-
-CORPUS = from_text("made-up sentences", b"Each line is a text. " * 1_000)
+    training._runs_of_protocol.cache_clear()
 
 
 def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
-    for seed, by_context in enumerate(losses):
-        specification = replace(
-            specifications([kind], corpus=CORPUS, train_length=64)[0], seed=seed
-        )
+    planned = (one for one in read_protocol().planned("code") if one.scheme.kind == kind)
+    for specification, by_context in zip(planned, losses, strict=False):
         scores = [Score("context", "as trained", x, value, 1) for x, value in by_context.items()]
         store.add(Run(specification, None, 1.0, tuple(scores), (2.0,)), {})
-
-
-@pytest.mark.parametrize("learned", [[1.0, 1.004], [0.9, 1.3], [1.3, 1.4]])
-def test_one_learning_rate_leaves_learned_and_sinusoidal_undecided(
-    store: Store, learned: list[float]
-) -> None:
-    """The difference depends on the learning rate and the number of steps."""
-    add_runs(store, "learned", [{64: loss} for loss in learned])
-    add_runs(store, "sinusoidal", [{64: 1.0}, {64: 1.001}])
-    found = verdict("alike", train_length=64)
-    assert found.status is Status.UNDECIDED
-    assert deciding(found) == pytest.approx(sum(learned) / 2 - 1.0005)
-    assert "one learning rate (0.002)" in found.sentence
 
 
 @pytest.mark.parametrize(

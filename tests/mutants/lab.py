@@ -67,7 +67,7 @@ MUTANTS_OF_LAB = (
     Mutant("ranks without Holm's correction", "lab/ranks.py",
            "holm([gap.p for gap in gaps.values()])", "[gap.p for gap in gaps.values()]", ("ranks",)),
     Mutant("claims on the smallest table of runs", "claims/training.py",
-           "return -sum(map(len", "return sum(map(len", ("claims_of_protocol",)),
+           "sizes.train_length, -len(every)", "sizes.train_length, len(every)", ("claims_of_protocol",)),
     Mutant("runs of a part with any text", "lab/parts.py",
            "name == printable_name(Path(text).name)", "True", ("ranks",)),
     Mutant("processes of a sweep without the schemes of a plugin", "cli/train.py",

@@ -53,8 +53,8 @@ GUIDE = (
     "- *Partly true*: one reading of the claim is true, another is false.\n"
     "- *True in small models* and *false in small models*: small models were trained to test the claim. "
     "Larger models may differ.\n"
-    "- *Not measured*: no trained model has this training length and base.\n"
-    "- *Undecided*: the setting is too small for the test, or one learning rate is too few for a verdict."
+    "- *Not measured*: no trained model has this base.\n"
+    "- *Undecided*: the setting is too small for the test, or the trained models are too few for a verdict."
 )
 DEFINITION = Definition(
     r"\theta_m = b^{-2m/d}, \quad \lambda_m = \frac{2\pi}{\theta_m}, \quad "

@@ -55,9 +55,9 @@ GUIDE = (
     "figures 2 to 4, show the same norms of Gemma 7B: most lie in the slowest pairs."
 )
 ADDED = (
-    "Can add: the most that a pair can add to a logit, by the weights alone. Did add, on another scale: the "
-    "mean size on a text that the model was not trained on. Longer texts show pairs right of the dashed line "
-    "new angles."
+    "Can add: the most that a pair can add to a logit, by the weights alone. Did add, on another scale: "
+    "the mean size on a text that the model was not trained on. Longer texts show pairs right of the "
+    "dashed line new angles."
 )
 DEFINITION = Definition(
     r"\ell_m = s\,a^2\, x^\top A_m^\top R_m B_m\, y \;\le\; s\,a^2\, \|A_m\|_2\, \|B_m\|_2\, "

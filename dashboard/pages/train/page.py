@@ -39,6 +39,7 @@ from dashboard.pages.train.plan import (
     script,
     with_fitting_width,
 )
+from dashboard.run_results import HardlyLearned
 from dashboard.settings import Setting
 from dashboard.text import listed, plain
 from posenc.errors import PosencError
@@ -88,13 +89,19 @@ def page(setting: Setting, options: Options) -> Page:
         *said,
         *([Live("start_training", start)] if planned else []),
     )
-    picture = _result(finished, len(planned)) if finished else _example(setting.schemes)
+    infos = runs.read_infos(run.run_id for run in finished)
+    curves = runs.curves(infos, run_results.measure(finished[0])) if finished else []
+    hardly = run_results.hardly_learned(curves, infos)
+    picture = _example(setting.schemes)
+    if finished:
+        picture = _result(finished, len(planned), curves, hardly)
     return Page(
         title="Train",
         headline=f"Train one small model per scheme ({notes.names(setting.schemes)}) and evaluate it "
         "past its training length.",
         blocks=(
             Columns((form, (Live("jobs"), *picture))),
+            *([] if hardly or not finished else _table(curves, runs.rates(infos))),
             *_others(summary.comparison(finished[0]) if finished else ""),
         ),
         guide=GUIDE,
@@ -182,23 +189,32 @@ def _own_text(options: Options) -> list[Block]:
     return [Live("training_text", {"held": options.training_text})]
 
 
-def _result(finished: Sequence[Specification], planned: int) -> list[Block]:
+def _result(
+    finished: Sequence[Specification],
+    planned: int,
+    curves: list[Curve],
+    hardly: HardlyLearned | None,
+) -> list[Block]:
     """Return what the finished runs of a plan measured, and the link to all of it.
 
-    planned: number of runs.
+    planned: number of runs. curves: of the finished ones.
     """
     some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
-    infos = runs.read_infos(run.run_id for run in finished)
-    curves = runs.curves(infos, run_results.measure(finished[0]))
-    hardly = run_results.hardly_learned(curves, infos)
+    alone = not hardly and _one_seed(curves)
+    one_seed = "One seed each: another one may change the order." if alone else ""
+    trained = runs.as_trained(curves)
     return [
-        Text(f"Trained{some}.", "caption"),
-        Text(f"**{run_results.headline(curves, hardly)}**"),
-        *([run_charts.by_length("trained", curves)] if curves else []),
+        Text(f"Result{some}", "heading"),
+        Text(f"**{run_results.headline(curves, hardly)}** {one_seed}".rstrip()),
+        *([run_charts.by_length("trained", trained)] if trained else []),
         *([Text(run_results.beyond_loss())] if finished[0].task == Language.kind else []),
-        *([] if hardly else _table(curves, runs.rates(infos))),
         *_link(finished, "Open in Extrapolation"),
     ]
+
+
+def _one_seed(curves: Sequence[Curve]) -> bool:
+    """Return whether several schemes were trained, each with one seed."""
+    return len(curves) > 1 and all(curve.seeds == 1 for curve in curves)
 
 
 def _table(curves: Sequence[Curve], rates: Sequence[TriedRates]) -> list[Block]:
