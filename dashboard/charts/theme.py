@@ -88,7 +88,7 @@ def shapes_of(labels: Sequence[str]) -> list[str]:
 
 def line_style(kinds: tuple[str, ...]) -> dict[str, Any]:
     """Return the encodings of lines whose strokes tell schemes apart, too."""
-    return {"strokeDash": scheme_dash(kinds), "size": alt.value(2)}
+    return {"strokeDash": scheme_dash(kinds), "strokeWidth": alt.value(2)}
 
 
 def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter, dict[str, Any]]:
@@ -165,11 +165,11 @@ def powers_of_ten() -> alt.Axis:
 
 
 def boundary_rule() -> alt.Chart:
-    """The training length, drawn where the frame says; a frame without it draws none."""
+    """The training length, or those of A and B, drawn where the frame says; else none is drawn."""
     return (
         alt.Chart()
         .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray", tooltip=None)
-        .encode(x="min(boundary):Q")
+        .encode(x="min(boundary):Q", detail="boundary:N")
     )
 
 
@@ -178,7 +178,7 @@ def boundary_name(text: str = "training length") -> alt.Chart:
     name = alt.Chart().mark_text(
         text=text, baseline="bottom", color=alt.ExprRef(QUIET["expr"]), aria=False, tooltip=None
     )
-    return name.encode(x="min(boundary):Q", y=alt.value(-3))
+    return name.encode(x="min(boundary):Q", detail="boundary:N", y=alt.value(-3))
 
 
 def spec_of(chart: Any) -> Spec:

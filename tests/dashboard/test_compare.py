@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard import compare
+from dashboard import compare, pictures
 from dashboard.blocks import (
     Block,
     Cards,
@@ -447,3 +447,15 @@ def test_bars_and_points_of_a_are_pale_and_tooltips_say_whose_they_are(mark: str
 def test_frame_of_two_without_rows_still_has_the_column_of_settings() -> None:
     empty = pd.DataFrame({"x": []})
     assert list(overlay.both(empty, empty)) == ["x", "setting"]
+
+
+@pytest.mark.parametrize(("lengths", "drawn"), [((24, 40), 2), ((24, 24), 1)])
+def test_training_lengths_of_a_and_b_are_both_drawn(lengths: tuple[int, int], drawn: int) -> None:
+    a, b = (
+        similarity.page(Setting(length=48, train_length=length), similarity.Options())
+        for length in lengths
+    )
+    both = compare.pages(b, a, {"A": "A", "B": "B"}, ["train_length"])
+    chart = block_of(both, Chart, "by_offset")
+    svg = pictures.svg(pictures.chart(chart.spec, chart.drawn))
+    assert svg.count(">training length<") == drawn

@@ -127,7 +127,10 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         # A tooltip has a field for each scheme or named line, beside a pinned setting for each of both.
         derived = {str(name) for column in ("scheme", "name") for name in frame.get(column, ())}
         derived |= {f"{name}, {setting}" for name in derived for setting in ("A", "B")}
-        assert fields_read(json.loads(element.proto.spec), derived) - derived <= {*frame.columns}
+        assert fields_read(json.loads(element.proto.spec), derived) - derived <= {
+            *frame.columns,
+            "boundary",
+        }
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
     assert len(frames) == sum(isinstance(block, Chart) for block in pages.made(at)[1])
     # Under the pictures stand the guide, the formula, code that is Python, and the glossary.
@@ -178,7 +181,9 @@ def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
     for frame, both in zip(charts(alone), charts(at), strict=True):
         own = both
         if "setting" in both:  # else both have the same chart
-            own = both[both["setting"] == "B"].drop(columns="setting").reset_index(drop=True)
+            marks = ["setting", "marker"]
+            own = both[both["setting"] == "B"].drop(columns=marks, errors="ignore")
+            own = own.reset_index(drop=True)
         expected = frame[own.columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(own, expected, check_dtype=False, check_categorical=False)
 

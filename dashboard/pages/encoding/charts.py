@@ -43,7 +43,7 @@ def wavelengths(kinds: tuple[str, ...]) -> Spec:
     """
     line = (
         alt.Chart()
-        .mark_line(point=scheme_points(kinds, size=22))
+        .mark_line(point=scheme_points(kinds, size=6))  # lines that coincide stay in sight
         .encode(
             x=alt.X(
                 "place:Q",
@@ -69,5 +69,5 @@ def wavelengths(kinds: tuple[str, ...]) -> Spec:
         )
     )
     trained = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
-    trained = trained.encode(y="min(trained):Q")
+    trained = trained.encode(y="min(trained):Q", detail="trained:N")
     return spec_of(alt.layer(line, trained).properties(height=HEIGHT))
