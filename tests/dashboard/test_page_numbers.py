@@ -208,7 +208,7 @@ def check_cards(page: Page, maps: pd.DataFrame, claims: pd.DataFrame) -> None:
         ),
     }
     for (names, rows), of_card in zip(expected.items(), shown, strict=True):
-        assert (*of_card.columns,) == ("", *names)
+        assert (*of_card.columns,) == ("answer", *names)
         for (scheme, *own), (label, row) in zip(rows, of_card.iterrows(), strict=True):
             assert label == scheme
             if pd.isna(own[0]) or "no vectors" in row.iloc[0]:

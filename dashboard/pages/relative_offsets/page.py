@@ -282,7 +282,7 @@ def _card(
     if claim == LINEAR:
         made = [kind for kind in without_vectors if verdicts[kind].value is not None]
     rows = {SCHEMES[kind].label: _row(found, kind in made) for kind, found in verdicts.items()}
-    table = pd.DataFrame({"": ["", name, control.removeprefix("a ")]} | rows)
+    table = pd.DataFrame({"": ["answer", name, control.removeprefix("a ")]} | rows)
     said = notes.by_scheme({kind: found.note for kind, found in verdicts.items()})
     caption = f"{meaning} Control: the same number for {control}."
     if made:
