@@ -146,9 +146,8 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
     added = numbers(page, "contributions").iloc[:, 2]
     used = 100 * added[turns < 1].sum() / added.sum()
     assert page.headline == (
-        f"{round(every * pairs / 100)} of {every} rotary pairs never complete a turn in {length} tokens of "
-        f"training. With {pairs:.3g}% of the pairs, they have {share:.3g}% of what pairs can add to "
-        f"logits, and {used:.3g}% of what pairs added in this text."
+        f"{round(every * pairs / 100)} of {every} pairs ({pairs:.3g}%) never complete a turn in training. "
+        f"They have {share:.3g}% of what pairs can add to logits, and {used:.3g}% of what pairs added here."
     )
     cuts = data(inside_model.page(Setting(), replace(options, table=CUTS)), CUTS)
     by_head = [group.iloc[:, 2].to_numpy() for _, group in frame.groupby("head")]

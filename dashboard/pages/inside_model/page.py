@@ -223,10 +223,9 @@ def headline(pairs: Pairs, train_length: int) -> str:
     if count == 0:
         return "Every rotary pair completes a turn within the training length."
     return (
-        f"{count} of {every} rotary pairs never complete a turn in {train_length:,} tokens of training. "
-        f"With {number(100 * count / every)}% of the pairs, they have {number(100 * slow.share)}% of what "
-        f"pairs can add to logits, and {number(100 * pairs.use.share(~slow.kept[0]))}% of what pairs added "
-        "in this text."
+        f"{count} of {every} pairs ({number(100 * count / every)}%) never complete a turn in training. "
+        f"They have {number(100 * slow.share)}% of what pairs can add to logits, and "
+        f"{number(100 * pairs.use.share(~slow.kept[0]))}% of what pairs added here."
     )
 
 
