@@ -81,7 +81,7 @@ def test_directions_are_named_where_every_trial_agrees(store: Store) -> None:
     assert "At the training length, 16 tokens" in words
 
 
-def test_models_of_one_number_of_steps_have_no_such_picture(store: Store) -> None:
+def test_models_with_one_number_of_steps_have_no_picture_of_steps(store: Store) -> None:
     name = fill(store)
     found = page(Setting(schemes=("none",)), Options(comparison=name))
     assert not [b for b in found.all_blocks if isinstance(b, Text) and b.text == TITLE]

@@ -168,7 +168,7 @@ def test_shipped_runs_have_a_table_with_their_scalings() -> None:
 
 
 def test_fine_tuned_models_are_compared_with_the_reference_after_the_same_steps() -> None:
-    """Where no reference has these steps, with that before fine-tuning, as the reference after them is."""
+    """A reference that was fine-tuned, or a model without one, is compared with it before fine-tuning."""
     rope = small_spec("rope")
     losses: dict[tuple[str, int | None], tuple[float, ...]] = {
         ("rope", None): (3.0, 3.2, 3.1),

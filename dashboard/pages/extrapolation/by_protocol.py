@@ -126,8 +126,8 @@ def name(column: Column) -> str:
     return f"{part_name(column.part)}, {column.measure}"
 
 
-def told_apart(found: Ranks, place: int) -> bool:
-    """Return whether the trials tell some scheme of a column from another: not all share all ranks."""
+def has_different_ranks(found: Ranks, place: int) -> bool:
+    """Return whether the trials of a column tell some scheme from another: not all share all ranks."""
     ranked = [rank for cells in found.rows.values() if (rank := cells[place].rank)]
     return any(rank.last - rank.first + 1 < len(ranked) for rank in ranked)
 
@@ -150,7 +150,7 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
         ranked = sum(cells[place].rank is not None for cells in found.rows.values())
         if ranked < 2:
             continue
-        if not told_apart(found, place):
+        if not has_different_ranks(found, place):
             trials = count_of(found.columns[place].trials, "trial")
             words = f"{trials} do not tell {ranked} schemes apart"
         elif len(first) > MOST_FIRST:
@@ -194,7 +194,7 @@ def changes(found: Ranks) -> str:
         ranked = [
             (cell.rank, name(column))
             for place, (column, cell) in enumerate(zip(found.columns, cells, strict=True))
-            if cell.rank is not None and told_apart(found, place)
+            if cell.rank is not None and has_different_ranks(found, place)
         ]
         if ranked:
             best = min(ranked, key=lambda each: each[0].last)
@@ -254,7 +254,7 @@ def _words(found: Ranks, kind: str, place: int) -> str:
     words = str(cell)
     if cell.rank is not None and cell.mean is not None:
         mean = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
-        words = f"{cell.rank} · {mean}" if told_apart(found, place) else mean
+        words = f"{cell.rank} · {mean}" if has_different_ranks(found, place) else mean
     return f"{words} ({', '.join(notes)})" if notes else words
 
 

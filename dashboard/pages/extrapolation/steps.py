@@ -1,4 +1,4 @@
-"""How the loss of a comparison changes with the steps of training, at the training length and past it."""
+"""Loss by the number of training steps, at the training length and past it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -48,13 +48,13 @@ def blocks(
     ]
     return [
         Text(TITLE, "heading"),
-        Text(said(near, past)),
+        Text(directions(near, past)),
         Columns(pictures),
         Text(about(near), "caption"),
     ]
 
 
-def said(near: Sequence[Curve], past: Sequence[Curve]) -> str:
+def directions(near: Sequence[Curve], past: Sequence[Curve]) -> str:
     """Return for which schemes the loss of the most steps is lower or higher in every trial."""
     ends = {(curve.points[0].x, curve.points[-1].x) for curve in (*near, *past)}
     (fewest, most), *others = ends

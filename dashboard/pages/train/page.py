@@ -200,7 +200,7 @@ def _result(
     planned: number of runs. curves: of the finished ones.
     """
     some = "" if len(finished) == planned else f": {len(finished)} of {count_of(planned, 'run')}"
-    alone = not hardly and _one_seed(curves)
+    alone = not hardly and _has_one_seed_each(curves)
     one_seed = "One seed each: another one may change the order." if alone else ""
     trained = runs.as_trained(curves)
     return [
@@ -212,7 +212,7 @@ def _result(
     ]
 
 
-def _one_seed(curves: Sequence[Curve]) -> bool:
+def _has_one_seed_each(curves: Sequence[Curve]) -> bool:
     """Return whether several schemes were trained, each with one seed."""
     return len(curves) > 1 and all(curve.seeds == 1 for curve in curves)
 
