@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -54,7 +54,10 @@ PICTURES = (Chart, Matrices, Clocks, Table)
 MENU = 340  # of a closed menu of models in a page, whose name must not be cut
 END = 8  # pixels at the right of a chart, where its own menu would cut the last letter of a line's name
 WHOLE_ROWS = 25  # rows of a table up to which it is drawn whole, without scrolling inside it
-LONG_NAME = 18  # letters of a name that needs a wide column
+LONG_NAME = (
+    18  # letters of a name that needs a wide column, of LETTER pixels each and MARGINS for all
+)
+LETTER, MARGINS = 5.5, 18
 SMALLEST_IN_FULL, THOUSAND = 1e-4, 1e3  # of numbers that a table writes with three digits
 # What a `Live` block draws: functions of a place, of what changes options of the page, and of its values.
 LIVE: dict[str, Callable[..., None]] = {
@@ -289,8 +292,8 @@ def findings(
     }
     names = frame.iloc[:, 0]
     if names.dtype.kind not in "fi" and (longest := names.str.len().max()) > LONG_NAME:
-        width: Literal["medium", "large"] = "medium" if longest <= 2 * LONG_NAME else "large"
-        columns[str(names.name)] = st.column_config.Column(width=width)  # else they are cut
+        width = math.ceil(LETTER * longest) + MARGINS  # else they are cut
+        columns[str(names.name)] = st.column_config.Column(width=width)
     place.dataframe(
         frame, hide_index=True, column_config=columns, placeholder="–",
         height="content" if len(frame) <= WHOLE_ROWS else "auto",
