@@ -70,9 +70,11 @@ def said(shown: Page) -> list[str]:
 
 
 def picture(shown: Page) -> Chart:
-    """The picture of losses, beside that of rates where several were tried."""
+    """The picture of losses by length, not of learning rates or steps, where several were tried."""
     (chart,) = [
-        block for block in shown.all_blocks if isinstance(block, Chart) and block.key != "rates"
+        block
+        for block in shown.all_blocks
+        if isinstance(block, Chart) and block.key.startswith("measured_")
     ]
     return chart
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dashboard import pictures, run_charts, runs
-from dashboard.blocks import Chart, Columns, Findings, Page
+from dashboard.blocks import Chart, Columns, Page
 from dashboard.charts import loss
 from dashboard.pages.extrapolation.measured import offered
 from dashboard.pages.extrapolation.page import Options, page
@@ -18,7 +18,7 @@ from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.protocol import Protocol, read_protocol
 from posenc.lab.summary import comparison
-from tests.dashboard.called_pages import block_of, chart, texts
+from tests.dashboard.called_pages import chart, data, texts
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import as_read
 from tests.dashboard.shipped_runs import RELATIVE, shipped_runs
@@ -147,7 +147,7 @@ def test_rates_are_drawn_with_the_chosen_one_in_a_ring(store: Store) -> None:
     (caption,) = [text for text in said(found) if text.startswith("A ring marks")]
     assert "the lowest loss in training, mean of 2 trials." in caption
     assert caption.endswith("A scheme with more rates has an advantage: RoPE 2 and ALiBi 3.")
-    table = block_of(found, Findings, "measured").frame.set_index("scheme")
+    table = data(found, "Measured classes").set_index("scheme")
     assert table["learning rate"].to_dict() == {"RoPE": "0.001", "ALiBi": "0.004"}
     assert any(
         "each scheme at its best learning rate, 0.001 to 0.004" in text for text in said(found)

@@ -433,6 +433,60 @@ def test_gain_of_the_second_64_tokens_for_the_model_trained_on_128() -> None:
     assert f"gains {at[64] - at[128]:.3f} nats from the second 64" in TEXT
 
 
+def losses_by_steps() -> Any:
+    """The loss of the trials 0 and 1 by context: a row for each scheme and number of steps."""
+    losses = pd.concat([scores("code"), scores("steps")]).query(
+        "measure == 'context' and variant == 'as trained' and seed < 2"
+    )
+    made = {run: specification(run)["steps"] for run in losses["run_id"].unique()}
+    losses = losses[losses["scheme"].isin(scores("steps")["scheme"].unique())]
+    return losses.assign(steps=losses["run_id"].map(made)).pivot_table(
+        index=["scheme", "steps"], columns=["x", "seed"], values="value"
+    )
+
+
+def test_losses_by_steps_of_training() -> None:
+    """At the training length and at 16 times it, the mean of two trials and both."""
+    losses = losses_by_steps()
+    ((head, rows),) = rows_of_table("loss by steps ")
+    steps = [int(cell.replace(",", "")) for cell in cells(head)[1:]]
+    assert steps == sorted({steps for _, steps in losses.index}) == [300, 600, 1200, 2400]
+    assert {row[0] for row in rows} == {name for name, _ in losses.index}
+    for name, x, *shown in rows:
+        for number, cell in zip(steps, shown, strict=True):
+            own = losses.loc[name, number][int(x.replace(",", ""))]
+            assert len(own) == 2
+            assert cell == f"{own.mean():.3f} ({own.min():.3f}, {own.max():.3f})", (name, number, x)
+
+
+def test_readme_sentences_about_steps_of_training() -> None:
+    """Which losses rise with the steps past the training length, and by how much ALiBi and NoPE differ."""
+    losses = losses_by_steps()
+    past: Any = losses[1024].unstack("steps")
+    rise = past.xs(2400, axis=1, level="steps") - past.xs(300, axis=1, level="steps")
+    means = rise.mean(axis=1)
+    rising = {name for name in means.index if (rise.loc[name] > 0).all()}
+    assert rising == {"Sinusoidal", "NoPE", "RNoPE", "RoPE"}
+    assert (
+        f"{means['Sinusoidal']:.2f} nats with sinusoidal, {means['NoPE']:.2f} with NoPE, "
+        f"{means['RNoPE']:.2f} with RNoPE and {means['RoPE']:.2f} with RoPE" in TEXT
+    )
+    fallen, risen = sorted(rise.loc["PoPE"])
+    assert f"PoPE rises by {risen:.2f} in one trial and falls by {-fallen:.3f} in the other" in TEXT
+
+    of_trials: Any = losses[64].unstack("steps")
+    for trial in (0, 1):  # each number of steps is below the one before
+        assert (of_trials[trial].diff(axis=1).iloc[:, 1:] < 0).all(axis=None)
+    near: Any = losses[64].mean(axis=1).unstack("steps")
+    higher = past.T.groupby("steps").mean().T.loc["ALiBi"] - near.loc["ALiBi"]
+    assert f"it is {higher.min():.3f} to {higher.max():.3f} nats higher there" in TEXT
+    assert [*(near.loc["ALiBi"] < near.loc["Sinusoidal"])] == [True, False, False, False]
+    apart = (near.loc["RoPE"] - near.loc["PoPE"]).abs().max()
+    assert f"stay within {apart:.3f} nats of each other" in TEXT
+    fall = near[1200] - near[2400]
+    assert f"falls by {fall['NoPE']:.3f} nats, ALiBi by {fall['ALiBi']:.3f}" in TEXT
+
+
 def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
     """Three seeds of each, by the mean squares of a table with two ways and one value in a cell."""
     losses = pd.concat([scores("code"), scores("seeds")]).query(

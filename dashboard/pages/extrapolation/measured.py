@@ -115,7 +115,7 @@ def page(setting: Setting, options: Options) -> Page:
             *(_picture(shown, drawn, curves, options, hardly) if curves else ()),
             *(_numbers(compared, shown, curves, hardly) if curves else ()),
             *(rates.blocks(shown, ids) if curves else ()),
-            *(steps.blocks(shown, beside, curves[0].points[-1].x) if curves else ()),
+            *(steps.blocks(shown, beside, _farthest(curves)) if curves else ()),
             *(_notes(kinds, shown, curves) if shown else ()),
             Link("train"),
         ),
@@ -123,6 +123,11 @@ def page(setting: Setting, options: Options) -> Page:
         definition=DEFINITION,
         script=partial(_script, kinds, name, shown, curves) if curves else None,
     )
+
+
+def _farthest(curves: Sequence[Curve]) -> int:
+    """Return the longest context of all; a learned table ends at the training length."""
+    return max(curve.points[-1].x for curve in curves)
 
 
 def _without_variants(infos: list[RunInfo]) -> list[RunInfo]:

@@ -48,21 +48,24 @@ def blocks(
     ]
     return [
         Text(TITLE, "heading"),
-        Text(directions(near, past)),
+        Text(directions(near, past, (first.train_length, far))),
         Columns(pictures),
         Text(about(near), "caption"),
     ]
 
 
-def directions(near: Sequence[Curve], past: Sequence[Curve]) -> str:
-    """Return for which schemes the loss of the most steps is lower or higher in every trial."""
+def directions(near: Sequence[Curve], past: Sequence[Curve], lengths: tuple[int, int]) -> str:
+    """Return for which schemes the loss of the most steps is lower or higher in every trial.
+
+    lengths: the contexts at which the two groups of losses stand, in tokens.
+    """
     ends = {(curve.points[0].x, curve.points[-1].x) for curve in (*near, *past)}
     (fewest, most), *others = ends
-    steps = "the fewest to the most steps" if others else f"{fewest:,} to {most:,} steps"
+    steps = "the fewest to the most" if others else f"{fewest:,} to {most:,}"
     sentences = []
-    for place, curves in (("at the training length", near), ("past it", past)):
+    for x, curves in zip(lengths, (near, past), strict=True):
         clauses = []
-        for word, sign in (("lower", -1), ("higher", 1)):
+        for word, sign in (("falls", -1), ("rises", 1)):
             kinds = dict.fromkeys(
                 curve.specification.scheme.kind
                 for curve in curves
@@ -71,10 +74,10 @@ def directions(near: Sequence[Curve], past: Sequence[Curve]) -> str:
             if kinds:
                 clauses.append(f"{word} for {notes.names((*kinds,))}")
         if clauses:
-            sentences.append(f"{place} {' and '.join(clauses)}")
+            sentences.append(f"at {x:,} tokens the loss {' and '.join(clauses)}")
     if not sentences:
         return "No scheme's loss changes in one direction in every trial."
-    return f"With more training, from {steps}, the loss is in every trial {'; '.join(sentences)}."
+    return f"From {steps} steps of training, in every trial: {'; '.join(sentences)}."
 
 
 def changes(curve: Curve) -> list[float]:
