@@ -1,5 +1,6 @@
 """The facts of a recommendation: how much longer the target is, and what to do first."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from posenc.models.layer_words import CHUNKED
@@ -170,16 +171,20 @@ def _without_training(plan: ContextPlan, trained: bool) -> Iterator[Fact]:
     ]
     if not measured:
         return
-    best = min(measured, key=lambda method: max(ratio.mean for ratio in method.measured))
-    others = [method.method.words for method in measured if method is not best]
+    ratios = sorted(
+        ((method.method.words, ratio) for method in measured for ratio in method.measured),
+        key=lambda named: named[1].mean,
+    )
+    least = ratios[0][1]
     yield Fact(
-        "measured_less" if others else "measured",
+        "measured",
         {
-            "lengths": [ratio.train_length for ratio in best.measured],
-            "factor": measured_factor(best.measured, best.factor),
-            "method": best.method.words,
-            "ratios": [ratio.mean for ratio in best.measured],
-            "others": others,
+            "length": least.train_length,
+            "seeds": least.seeds,
+            "factor": measured_factor([ratio for _, ratio in ratios], measured[0].factor),
+            "rises": [
+                Fact("rise", {"method": name} | dataclasses.asdict(ratio)) for name, ratio in ratios
+            ],
         },
     )
 

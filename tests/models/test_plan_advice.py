@@ -31,6 +31,7 @@ from posenc.planner.evidence import (
     MEASURED,
     MODEL_EVIDENCE,
     Evidence,
+    MeasuredRatio,
     Report,
     evidence_of,
     fine_tuned_at,
@@ -56,34 +57,24 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
 @cache
-def shipped_losses(train_length: int) -> list[dict[tuple[str, int], float]]:
-    """Loss by variant and tokens of each shipped model of the text task with RoPE, from its file.
-
-    Of 64 tokens, those of the protocol's table; of 128 the older ones.
-    """
+def shipped_losses() -> list[dict[tuple[str, int], float]]:
+    """Loss by variant and tokens of each RoPE model of the protocol's table on code, from its file."""
     table = csv.DictReader(io.StringIO((RESULTS / "protocol.csv").read_text()))
-    of_protocol = {row["run_id"]: row["part"] for row in table}
     losses = []
-    for path in RESULTS.glob("*.parquet"):
-        table = pq.read_table(io.BytesIO(path.read_bytes()))
-        spec = json.loads(table.schema.metadata[b"posenc"])["specification"]
-        wanted = ("language", "rope", train_length)
-        part = "code" if train_length == 64 else None
-        if of_protocol.get(path.stem) != part:
-            continue
-        if (spec["task"], spec["scheme"]["kind"], spec["train_length"]) == wanted:
-            rows = [row for row in table.to_pylist() if row["measure"] == "context"]
-            losses.append({(row["variant"], row["x"]): row["value"] for row in rows})
+    for row in table:
+        if (row["part"], row["stage"], row["scheme"]) == ("code", "table", "rope"):
+            rows = pq.read_table(RESULTS / f"{row['run_id']}.parquet").to_pylist()
+            own = [each for each in rows if each["measure"] == "context"]
+            losses.append({(each["variant"], each["x"]): each["value"] for each in own})
     return losses
 
 
-def ratios_by_hand(variant: str, train_length: int, factor: float) -> list[float]:
-    """Perplexity at a multiple of the training length over that at it, one for each shipped model."""
-    ratios = []
-    for loss in shipped_losses(train_length):
-        own = loss["as trained", train_length]
-        ratios.append(math.exp(loss[variant, round(factor * train_length)]) / math.exp(own))
-    return ratios
+def ratios_by_hand(variant: str, factor: float) -> list[float]:
+    """Perplexity at a multiple of 64 tokens over that at 64, one for each shipped model."""
+    return [
+        math.exp(loss[variant, round(factor * 64)]) / math.exp(loss["as trained", 64])
+        for loss in shipped_losses()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,10 +84,10 @@ def ratios_by_hand(variant: str, train_length: int, factor: float) -> list[float
 def test_measured_ratios_are_those_of_the_shipped_files(kind: str, variant: str) -> None:
     ratios = [one for one in MEASURED if one.kind == kind]
     lengths = [(one.train_length, one.factor) for one in ratios]
-    assert lengths == [(length, factor) for length in (64, 128) for factor in (1.5, 2, 4, 8, 16)]
+    assert lengths == [(64, factor) for factor in (1.5, 2, 4, 8, 16)]
     for one in ratios:
-        by_hand = ratios_by_hand(variant, one.train_length, one.factor)
-        assert one.seeds == len(by_hand) == {64: 5, 128: 3}[one.train_length]
+        by_hand = ratios_by_hand(variant, one.factor)
+        assert one.seeds == len(by_hand) == 5
         assert one.mean == pytest.approx(statistics.geometric_mean(by_hand), rel=1e-12)
         assert [one.low, one.high] == pytest.approx([min(by_hand), max(by_hand)], rel=1e-12)
 
@@ -172,6 +163,14 @@ def test_a_plan_quotes_what_fine_tuning_gave_at_its_factor_or_the_next() -> None
         assert method(plan_preset("llama-3-8b", 16 * 8_192), name).fine_tuned is None
 
 
+def by_mean(factor: float) -> list[MeasuredRatio]:
+    """What was measured of every scaling at a factor, the lowest mean first."""
+    found = [
+        one for kind in ("rope", "rope_linear", "rope_ntk") for one in measured_at(kind, factor)
+    ]
+    return sorted(found, key=lambda one: one.mean)
+
+
 def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:
     assert {one.factor for one in measured_at("rope_ntk", 3)} == {4}
     assert {one.factor for one in measured_at("rope_ntk", 64)} == {16}
@@ -188,6 +187,8 @@ def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:
         said = recommendation(plan_preset("llama-3-8b", factor * 8_192))
         assert "x16" in said
         assert all(mean in said for mean in means)
+    shown = [said.index(f"{one.low:.3g} to {one.high:.3g}") for one in by_mean(16)]
+    assert shown == sorted(shown)  # the least first, each with its range
     # Dynamic NTK has the frequencies of NTK-aware scaling at this length.
     longest = method(plan_preset("llama-3-8b", 524_288), "dynamic")
     assert means[0] in " ".join(text for text, _ in longest.statements)
@@ -236,7 +237,7 @@ def test_a_report_counts_to_its_factor_unless_runs_refute_it(
             Report(factor=8.0, training="light", source="s"),
         ),
     )
-    (one, _) = measured_at("rope_ntk", 2)
+    (one,) = measured_at("rope_ntk", 2)
     means = [] if mean is None else [MEASURED_LIMIT - 0.01, mean]
     measured = [dataclasses.replace(one, mean=value) for value in means]
     assert readiness(tested, factor, recommended=False, measured=measured) is expected

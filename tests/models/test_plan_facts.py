@@ -103,7 +103,7 @@ def test_templates_count_and_agree() -> None:
             "longer", "reported", "comparisons_disagree", "measured", "measure_first",
             "if_not_enough", "fine_tune",
         ]),
-        ("llama-3-8b", 524_288, ["longer", "train_and_measure", "no_report", "measured_less"]),
+        ("llama-3-8b", 524_288, ["longer", "train_and_measure", "no_report", "measured"]),
         ("bloom-176b", 8_192, ["without_rope"]),
         ("mistral-7b-v0.1", 65_536, ["no_new_distance", "as_released", "windows"]),
     ],
