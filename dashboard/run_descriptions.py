@@ -6,7 +6,7 @@ from dashboard import runs
 from dashboard.cache import cached_for
 from dashboard.text import with_ids
 from dashboard.visitor_files import cached_tables
-from posenc.checkpoints.sources import TRAINED
+from posenc.checkpoints.sources import TRAINED_TABLE
 from posenc.errors import CheckpointError
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Language
@@ -55,7 +55,7 @@ def full_description(specification: Specification, rates: Collection[float] = ()
 
 def table_description(source: str) -> str:
     """Return which model of this library learned a table, "" where none here did."""
-    run_id = TRAINED if source == "trained" else source.removeprefix("run-")
+    run_id = TRAINED_TABLE if source == "trained" else source.removeprefix("run-")
     infos = runs.read_infos([run_id]) if run_id != source else []
     texts = [
         f"{description(info.specification)}, seed {info.specification.seed}." for info in infos

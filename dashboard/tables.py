@@ -6,7 +6,7 @@ from dashboard import run_descriptions, runs
 from dashboard.visitor_files import cached_tables
 from posenc.checkpoints import minilm_table
 from posenc.checkpoints.position_table import Candidate
-from posenc.checkpoints.sources import TRAINED, named_table
+from posenc.checkpoints.sources import TRAINED_TABLE, named_table
 from posenc.text import printable_name
 
 FACTS = {
@@ -27,7 +27,13 @@ def available(uploaded: tuple[str, ...]) -> list[str]:
     packaged = ["minilm"] if minilm_installed() else []
     held = [name for name in uploaded if name in cached_tables]
     trained = runs.with_learned_table(runs.all_ids())
-    return ["trained", "random", *packaged, *held, *(f"run-{n}" for n in trained if n != TRAINED)]
+    return [
+        "trained",
+        "random",
+        *packaged,
+        *held,
+        *(f"run-{n}" for n in trained if n != TRAINED_TABLE),
+    ]
 
 
 def facts(source: str) -> list[str]:

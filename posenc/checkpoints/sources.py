@@ -16,7 +16,7 @@ from posenc.errors import CheckpointError, RunError, quoted
 from posenc.text import install_command, printable_name
 
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
-TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
+TRAINED_TABLE = "4a69c53878b51376d477"  # the run whose table is called "trained"
 _PREFIX = "scheme."  # as a run names the parameters of its scheme
 
 Finder = Callable[[str], PositionTable | None]
@@ -42,7 +42,7 @@ def named_table(source: str) -> PositionTable:
     if not isinstance(source, str):
         raise CheckpointError(f"The name of a table must be a text, got {quoted(source)}.")
     if source == "trained" or re.fullmatch(limits.RUN, source):
-        return _run_table(TRAINED if source == "trained" else source.removeprefix("run-"))
+        return _run_table(TRAINED_TABLE if source == "trained" else source.removeprefix("run-"))
     if source == "minilm":
         table = minilm_table()
         if table is None:

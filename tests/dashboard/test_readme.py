@@ -107,16 +107,14 @@ def measured(
 
 
 def test_losses_are_those_of_the_shipped_runs() -> None:
-    tables = rows_of_table(r"scheme (?=\| \d)")
-    assert len(tables) == 2
-    for head, rows in tables:
-        lengths = [int(cell.replace(",", "")) for cell in cells(head)]
-        losses = measured("language", lengths[0], "context", CLAMPED)
-        assert {row[0] for row in rows} == {*losses}
-        for label, *numbers in rows:
-            for length, number in zip(lengths, numbers, strict=True):
-                mean = np.mean(losses[label].get(length, np.nan))
-                assert number == ("" if np.isnan(mean) else f"{mean:.2f}"), (label, length)
+    ((head, rows),) = rows_of_table(r"scheme (?=\| \d)")
+    lengths = [int(cell.replace(",", "")) for cell in cells(head)]
+    losses = measured("language", lengths[0], "context", CLAMPED)
+    assert {row[0] for row in rows} == {*losses}
+    for label, *numbers in rows:
+        for length, number in zip(lengths, numbers, strict=True):
+            mean = np.mean(losses[label].get(length, np.nan))
+            assert number == ("" if np.isnan(mean) else f"{mean:.2f}"), (label, length)
 
 
 def signed(number: float) -> str:

@@ -17,7 +17,7 @@ from dashboard.settings import Setting
 from dashboard.visitor_files import UploadCache, cache_table
 from posenc.checkpoints import PositionTable, read_position_table
 from posenc.checkpoints.file_store import ENVIRONMENT
-from posenc.checkpoints.sources import RESULTS, TRAINED, named_table
+from posenc.checkpoints.sources import RESULTS, TRAINED_TABLE, named_table
 from posenc.errors import CheckpointError, ConfigError
 from posenc.lab import Store as RunStore
 from posenc.schemes.learned import Learned
@@ -195,7 +195,7 @@ def test_page_of_a_missing_table_alone_can_still_be_linked_but_not_exported() ->
 
 def test_default_table_is_that_of_the_run_it_names() -> None:
     shipped = RunStore(RESULTS)
-    run, table = shipped.read(TRAINED), shipped.tables(TRAINED)["scheme.weight"]
+    run, table = shipped.read(TRAINED_TABLE), shipped.tables(TRAINED_TABLE)["scheme.weight"]
     scheme = Setting().config("learned").build()
     assert isinstance(scheme, Learned)
     assert torch.equal(scheme.weight, table)  # read from the same file
