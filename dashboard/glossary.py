@@ -14,7 +14,8 @@ TERMS = {
     "Extrapolation": "Use of a model on texts longer than its training length.",
     "Frequency": "Radians per token by which a pair rotates. Pair 0 is the fastest.",
     "Head": "One of the parallel attentions of a layer. ALiBi gives each head its own slope.",
-    "Holds, degrades, breaks": "How a model does past its training length, at its worst longer context. "
+    "Holds, degrades, breaks": "How a model does past its training length, by the worst of all longer "
+    "contexts. A number beside it is the change at the longest one. "
     + f"{run_results.rules()} {run_results.rules_in_percent()}",
     "Hook": "One of the three places where a scheme acts on attention: embed changes token vectors, rotate "
     "changes queries and keys, bias is added to logits.",
@@ -23,7 +24,7 @@ TERMS = {
     "mean over tokens. Lower is better. The small models here read bytes, so it is per byte.",
     "Model dimension": "Entries in the vector of a token. RoPE acts on the dimensions per head instead.",
     "Nats": "Unit of a loss in natural logarithms. 1 nat is 1.44 bits.",
-    "NoPE": "No positional encoding: attention that has no position at all.",
+    "NoPE": "No positional encoding: the causal mask alone tells an order.",
     "Offset": "Query position minus key position, with its sign; the distance is without it.",
     "Of the largest entry": "A change divided by the largest magnitude before the change: 1 is a change as "
     "large as that entry. Of the largest logit: the same of logits.",

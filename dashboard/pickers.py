@@ -42,10 +42,12 @@ def draw(
     place: Any = st,
     none: str = "none",
     width: int | Literal["stretch"] = "stretch",
+    has_panels: bool = True,
 ) -> None:
     """Draw the menu of a model or a learned table, named by what is chosen.
 
-    none: what the choice of no model is called. width: of the closed menu, in CSS pixels.
+    none: what the choice of no model is called. width: of the closed menu, in CSS pixels. has_panels:
+    whether the page has a panel for each scheme, so that a sentence says which shows the model.
     """
     if name == "model":
         model, table = setting.real_model, None
@@ -60,7 +62,7 @@ def draw(
     try:
         if table is not None and table != "random":
             named_table(table)  # raises where it is not here
-        elif model is not None:
+        elif model is not None and has_panels:
             place.caption(plain(models.place_of(setting, model)))
     except CheckpointError as error:
         place.warning(

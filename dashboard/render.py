@@ -238,7 +238,8 @@ class Renderer:
         for name in names:
             if name in controls.PICKED:
                 setting = session.current().setting
-                pickers.draw(name, setting, row, block.empty.get(name, "none"), MENU)
+                none = block.empty.get(name, "none")
+                pickers.draw(name, setting, row, none, MENU, has_panels=False)
                 continue
             dial = name in STOPS and row is not place
             controls.control(

@@ -102,9 +102,16 @@ def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     assert any("Computed with frequencies kept in bfloat16" in text for text in said)
     exact = page(SETTING, Options(table="sinusoidal"))
     assert as_read(exact.headline).startswith("Example: Matches a known formula: Sinusoidal")
-    shifted = as_read(page(SETTING, Options(table="starts at 1")).headline)  # its numbers are right
-    assert shifted.startswith("Example: Not as published: row 0 stands for position 1, not for 0. ")
+    found = page(SETTING, Options(table="starts at 1"))
+    shifted = as_read(found.headline)
+    cos, sin = waves(SETTING.length + 1, SETTING.dim)
+    off = f"{max(np.abs(np.diff(part, axis=0)).max() for part in (cos, sin)):.3g}"  # a row apart
+    assert shifted.startswith(
+        f"Example: Not as published, wrong by up to {off}: row 0 stands for position 1, not for 0. "
+    )
     assert shifted.endswith("from position 1.")
+    (metric,) = blocks(found, Metric)
+    assert (metric.label, metric.value) == ("Largest error against the published table", off)
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
 
 

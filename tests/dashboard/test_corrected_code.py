@@ -12,6 +12,7 @@ from dashboard.pages.check_my_encoding.corrected_code import (
     RIGHT_ORDERS,
     code,
     intended_table,
+    off_by,
     right_table,
 )
 from dashboard.pages.check_my_encoding.examples import make
@@ -128,6 +129,11 @@ def test_corrected_code_makes_the_right_table(fault: str) -> None:
     text = code(right)
     assert_makes(text, expected)
     assert MENDED[kind][1] in text
+    off, given = off_by(right, *tensors(wrong)), np.concatenate(tensors(wrong), 1)
+    gaps = np.abs(given - np.concatenate(expected, 1))
+    assert off is not None
+    assert off.largest == pytest.approx(gaps.max(), rel=1e-6)
+    assert gaps[off.worst] == pytest.approx(gaps.max(), rel=1e-6)
 
 
 def test_every_order_with_a_fault_has_a_right_one() -> None:

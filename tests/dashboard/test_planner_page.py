@@ -284,6 +284,15 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     )
 
 
+def test_what_the_recommendation_begins_with_is_pasted_first() -> None:
+    """Past its own scaling as configured, then this scaling at a larger factor; else by rank."""
+    own = data.read(Setting(model="llama-3.1-8b"), Options(context=524_288))
+    assert [*own.scaled][:3] == ["As configured", "Llama 3 scaling", "YaRN"]
+    plain = data.read(Setting(model="llama-3-8b"), Options(context=131_072))
+    by_rank = [method.method.label for method in plain.plan.methods]
+    assert [*plain.scaled] == [label for label in by_rank if label != "Unscaled"]
+
+
 def test_headline_names_what_the_recommendation_does() -> None:
     """The methods of the first card that names one, and the makers' or the model's own scaling."""
     for model, context, todo in (
@@ -296,7 +305,11 @@ def test_headline_names_what_the_recommendation_does() -> None:
          "not enough, fine-tune with YaRN."),
     ):  # fmt: skip
         read = data.read(Setting(model=model), Options(context=context))
-        assert read.headline.endswith(f" its trained length. {todo}")
+        lengths = "its trained length"
+        if model == "llama-3.1-8b":  # trained on 131,072 tokens with the scaling of its config
+            past = "x2 the" if context > 131_072 else "within the"
+            lengths = f": {past} 131,072 that it reads with its own scaling"
+        assert read.headline.endswith(f"{lengths}. {todo}")
         named = [method for one in read.advice for method in (one.method, *one.equal) if method]
         scaled = {method.method.label: method.method.words for method in read.plan.methods}
         if "Fine-tune" in todo or "Measure YaRN" in todo:

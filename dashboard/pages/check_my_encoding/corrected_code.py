@@ -4,12 +4,15 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from dashboard.script import to_python
+from posenc import rope_frequencies
 from posenc.frequencies import Frequencies
 from posenc.identification import Identification
 from posenc.identification.columns import Arrangement, Form
 from posenc.identification.deviations import Kind, is_tensor2tensor, more_usual_base
+from posenc.identification.differences import Differences
 from posenc.identification.facts import ModelMatch, SchemeMatch
 from posenc.identification.sentences import shown_base
 from posenc.schemes.rope import RopeConfig
@@ -30,6 +33,7 @@ BLOCKS = {
     "ss": "sin.repeat_interleave(2, 1)", "cc": "cos.repeat_interleave(2, 1)",
     "sc": "torch.stack((sin, cos), -1).flatten(1)", "cs": "torch.stack((cos, sin), -1).flatten(1)",
 }  # fmt: skip
+MOST_ROWS = 4_096  # of a table that are compared at once
 # The line that mends a deviation, by its kind, and what is right there. Rows of zeros are padding, no
 # mistake; and of a difference without a cause no line is known to be wrong.
 MENDED = {
@@ -147,6 +151,38 @@ def _of_model(result: Identification, nearest: SchemeMatch) -> RightTable:
 
 def _right_order(arrangement: Arrangement) -> str:
     return RIGHT_ORDERS[arrangement.order] if arrangement.fault else arrangement.order
+
+
+def off_by(right: RightTable, *parts: Tensor) -> Differences | None:
+    """Return how far a table, or cosines and sines, are from the right ones; None for other shapes."""
+    columns = sum(part.shape[1] for part in parts)
+    found = Differences(columns)
+    for start in range(0, right.rows, MOST_ROWS):
+        made = torch.cat(numbers(right, start, min(start + MOST_ROWS, right.rows)), 1)
+        given = torch.cat([part[start : start + MOST_ROWS].double() for part in parts], 1)
+        if made.shape != given.shape:
+            return None
+        found.add((given - made).abs(), given, start)
+    return found
+
+
+def numbers(right: RightTable, start: int, stop: int) -> tuple[Tensor, ...]:
+    """Return rows of the right table, or of its cosines and its sines, in float64: what `code` makes."""
+    if right.config is None:
+        step = torch.arange(0, right.width, 2, dtype=torch.float64)
+        frequency, factor = right.base ** -(step / (right.width - 2 * right.skipped)), 1.0
+    else:
+        frequency, factor = rope_frequencies(right.config, length=right.rows)
+    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequency
+    waves = {"s": factor * angle.sin(), "c": factor * angle.cos()}
+    blocks = [
+        torch.stack([waves[letter] for letter in block], -1).flatten(1)
+        for block in right.order.split("+")
+    ]
+    if right.form == "table":
+        return (torch.cat(blocks, 1)[:, : right.columns or None],)
+    half = len(blocks) // 2
+    return torch.cat(blocks[:half], 1), torch.cat(blocks[half:], 1)
 
 
 def code(right: RightTable) -> str:

@@ -10,7 +10,7 @@ from dashboard.cache import cached
 from dashboard.charts.frames import MOST_POINTS, evenly
 from dashboard.components.matrix import Full, Panel
 from dashboard.limits import MAX_DRAWN_CELLS
-from dashboard.pages.check_my_encoding.corrected_code import MENDED
+from dashboard.pages.check_my_encoding.corrected_code import MENDED, off_by, right_table
 from dashboard.pages.check_my_encoding.examples import (
     EXAMPLES,
     NO_TABLE,
@@ -52,8 +52,9 @@ class Answer:
     source: the file of an upload, before the headline. identity: what the table is, the headline without
     the verdict. numbers: a row per table that is compared. The rest is of a table that was looked at alone.
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and "" if
-    no formula fits. notes: what was assumed, how near the formula
-    comes. by_column: largest differences of each column.
+    no formula fits. published: whether that is against the published table, as the table's own formula has
+    a mistake. notes: what was assumed, how near the formula comes. by_column: largest differences of each
+    column from the table's own formula.
     """
 
     headline: str
@@ -64,6 +65,7 @@ class Answer:
     result: Identification | None = None
     largest: float | None = None
     worst: str = ""
+    published: bool = False
     notes: tuple[str, ...] = ()
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)
     tables: tuple[Panel, ...] = ()
@@ -85,6 +87,10 @@ def _identified(name: str, setting: Setting) -> Answer:
     table, sines = chosen_table(name, setting)
     result = identify(table, sines)
     error = from_exact(result, table, sines) if result.known else None
+    right = right_table(result, None)
+    parts = (table,) if sines is None else (table, sines)
+    from_right = None if right is None else off_by(right, *parts)
+    shown = from_right or error
     if name in EXAMPLES:
         source, notes = "Example: ", [f"The example: {EXAMPLES[name].__doc__}"]
         if setting.sizes.dtype is not None:
@@ -97,21 +103,27 @@ def _identified(name: str, setting: Setting) -> Answer:
     values = record(result)
     scheme = (values["config"] or {}).get("kind")
     return Answer(
-        headline=f"{source}{_verdict(result, error)}{headline(result, count=error is None)}",
+        headline=f"{source}{_verdict(result, error, from_right)}{headline(result, count=error is None)}",
         source=source,
         identity=headline(result),
         numbers=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
         result=result,
-        largest=None if error is None else error.largest,
-        worst="" if error is None else _place(result, error),
+        largest=None if shown is None else shown.largest,
+        worst="" if shown is None else _place(result, shown),
+        published=from_right is not None,
         notes=tuple(notes),
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),
     )
 
 
-def _verdict(result: Identification, error: Differences | None) -> str:
-    """Return by how much a table is wrong, or that it is right, before what it is; "" for no formula."""
+def _verdict(
+    result: Identification, error: Differences | None, from_right: Differences | None
+) -> str:
+    """Return by how much a table is wrong, or that it is right, before what it is; "" for no formula.
+
+    error: against its own formula. from_right: against the published table, where that is another.
+    """
     if error is None:
         return ""
     kinds = {deviation.kind for deviation in result.deviations}
@@ -123,7 +135,8 @@ def _verdict(result: Identification, error: Differences | None) -> str:
     if MENDED.keys() & kinds:
         sentences = deviation_sentences(result)
         first = f": {sentences[0][0].lower()}{sentences[0][1:]}" if sentences else "."
-        return f"Not as published{first} Its formula: "
+        wrong = "" if from_right is None else f", wrong by up to {number(from_right.largest)}"
+        return f"Not as published{wrong}{first} Its formula: "
     return "Matches a known formula: "
 
 

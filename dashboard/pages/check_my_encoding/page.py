@@ -184,7 +184,11 @@ def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:
     blocks: list[Block] = []
     belongs, foreign = (match is not None and match.belongs is wanted for wanted in (True, False))
     if answer.largest is not None:
-        label = "Largest error against its own formula" if foreign else "Largest error"
+        label = "Largest error"
+        if answer.published:
+            label = "Largest error against the published table"
+        elif foreign:
+            label = "Largest error against its own formula"
         blocks.append(Metric(label, number(answer.largest)))
         blocks.append(Text(answer.worst, both="worst"))
     if answer.result is not None:

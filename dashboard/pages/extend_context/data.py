@@ -25,6 +25,8 @@ from posenc.planner import (
 )
 from posenc.planner.context_plan import MethodPlan
 from posenc.planner.methods import UNSCALED
+from posenc.planner.ranking import Readiness
+from posenc.planner.recommendation import suggested
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
 from posenc.text import as_factor, count_of
@@ -86,10 +88,18 @@ class PlannerRead:
 
     @property
     def scaled(self) -> dict[str, MethodPlan]:
-        """The methods that change the frequencies for a longer target, by their labels."""
+        """The methods that change the frequencies for a longer target, by their labels.
+
+        What the recommendation begins with stands first, before the methods by rank: a model's own scaling,
+        past which it is measured, then this scaling at a larger factor.
+        """
         methods = self.plan.methods if self.plan.longer else ()
-        names = {method.method.label: method for method in methods}
-        return {label: one for label, one in names.items() if one.method.name != UNSCALED.name}
+        begins = suggested(self.plan)
+        ordered = sorted(
+            (method for method in methods if method.method.name != UNSCALED.name),
+            key=lambda method: (method.readiness is not Readiness.PAST, method is not begins),
+        )
+        return {method.method.label: method for method in ordered}
 
 
 def read(setting: Setting, options: Options) -> PlannerRead:
@@ -171,11 +181,14 @@ def _headline(planned: ContextPlan) -> str:
         )
     if length is None or not planned.longer or not planned.methods:
         return recommendation(planned)
-    stretch, todo = planned.reach / length, to_do(planned)
-    return (
-        f"{planned.name} to {planned.target:,} tokens: {as_factor(stretch)} its trained length. "
-        f"{todo[0].upper()}{todo[1:]}."
-    )
+    todo, own = to_do(planned), planned.own_length
+    if own is None:
+        stretch = f"{as_factor(planned.reach / length)} its trained length"
+    elif planned.reach > own:
+        stretch = f"{as_factor(planned.reach / own)} the {own:,} that it reads with its own scaling"
+    else:
+        stretch = f"within the {own:,} that it reads with its own scaling"
+    return f"{planned.name} to {planned.target:,} tokens: {stretch}. {todo[0].upper()}{todo[1:]}."
 
 
 def _is_within_windows(planned: ContextPlan) -> bool:

@@ -36,7 +36,7 @@ def page(setting: Setting, options: Options) -> Page:
     length, source = model.known_length(setting)
     empty = {
         "model": f"Example: {MODELS[model.DEFAULT].label}",
-        "trained": f"{length:,} from {source}" if length else "not known",
+        "trained": _known(length, "before scaling" if read.plan.own_length else f"from {source}"),
     }
     methods = [Controls(("methods",))] if model.can_scale(setting, bool(options.trained)) else []
     return Page(
@@ -67,6 +67,10 @@ def page(setting: Setting, options: Options) -> Page:
             )
         ),
     )
+
+
+def _known(length: int | None, words: str) -> str:
+    return "not known" if length is None else f"{length:,} {words}"
 
 
 def about(setting: Setting) -> list[Block]:

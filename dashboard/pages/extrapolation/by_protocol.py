@@ -37,16 +37,16 @@ UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
 MOST_CHANGES = 3  # schemes whose change of rank is named
 CELLS = (
     "A cell has the rank, 1 for the best, and the mean: loss in nats, or the share of correct answers. "
-    "Schemes that the trials do not tell apart share ranks. Where they tell no scheme from another, the "
-    "mean stands alone. A task is learned with 90% of the answers right in training; one whose mean is "
-    "below that has no rank."
+    "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
+    "mean stands alone. A task is learned with 90% of the answers right in training; a scheme whose mean "
+    "is below that has no rank. Left out: not planned for this task."
 )
 GUIDE = (
     "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "
     "tell it apart from the others. A single 1 is clearly the best. Each scheme has the learning "
     "rate that was best for it in a sweep. Runs of a trial share the weights at the start and the data. "
     "Text is ranked by loss, other tasks by the share of correct answers. A scheme that has not learned a "
-    "task in training has no rank. Left out: the plan of the runs does not have the scheme in this part. "
+    "task in training has no rank. "
     "Flip-flop has no length past training: texts with other shares of ignored instructions stand beside "
     "each length."
 )
@@ -122,8 +122,9 @@ def at(found: Ranks, times: int) -> list[int]:
 
 
 def name(column: Column) -> str:
-    """Return the heading of a column."""
-    return f"{part_name(column.part)}, {column.measure}"
+    """Return the heading of a column. A loss is read at a context, which is not the training length."""
+    read = "read at " if column.loss else ""
+    return f"{part_name(column.part)}, {read}{column.measure}"
 
 
 def has_different_ranks(found: Ranks, place: int) -> bool:
@@ -152,7 +153,7 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
             continue
         if not has_different_ranks(found, place):
             trials = count_of(found.columns[place].trials, "trial")
-            words = f"{trials} do not tell {ranked} schemes apart"
+            words = f"no ranks, as {trials} are too few to tell {ranked} schemes apart"
         elif len(first) > MOST_FIRST:
             words = f"{len(first)} of {ranked} schemes may be the best"
         elif len(first) > 1:
@@ -247,7 +248,7 @@ def _words(found: Ranks, kind: str, place: int) -> str:
     if cell.solved is not None and cell.solved.solved < cell.solved.trials:
         learned = f"{cell.solved} learned it"
     if cell.state == State.NOT_LEARNED and cell.solved is not None and cell.solved.solved:
-        return f"only {learned}"
+        return f"not learned ({cell.solved} did)"
     notes = [learned] if learned and cell.state != State.NOT_LEARNED else []
     if 0 < cell.trials < column.trials:
         notes.insert(0, f"{cell.trials} of {count_of(column.trials, 'trial')}")
