@@ -138,8 +138,8 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     words = said(near)
     for fact in (
         "3 trials each. No runs yet: Flip-flop. Not measured yet: T5 bias.",
-        "The largest changes of rank here, over all lengths: RoPE has rank 1 on Text, read at 16 tokens and "
-        "3 on Text, read at 32 tokens",
+        "The largest changes of rank here, over all lengths: RoPE has rank 1 on Text, read at 16 tokens "
+        "and 3 on Text, read at 32 tokens",
     ):
         assert fact in words
     assert uses(Options(half="by protocol")).itself == ()

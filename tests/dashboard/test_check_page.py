@@ -28,7 +28,7 @@ from tests.dashboard.checked_tables import (
     numbers,
     read_texts,
 )
-from tests.dashboard.independent_kernels import waves
+from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -112,6 +112,13 @@ def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     assert shifted.endswith("from position 1.")
     (metric,) = blocks(found, Metric)
     assert (metric.label, metric.value) == ("Largest error against the published table", off)
+    published = interleaved(sin[:-1], cos[:-1])
+    table = interleaved(sin[1:], cos[1:])
+    pictures = panel_values(found, "check_tables")
+    np.testing.assert_allclose(pictures["This table"], table, atol=1e-7)
+    np.testing.assert_allclose(pictures["The published table"], published, atol=1e-7)
+    errors = numbers(found, COLUMNS)["published table"]
+    np.testing.assert_allclose(errors, np.abs(table - published).max(0), atol=1e-7)
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
 
 

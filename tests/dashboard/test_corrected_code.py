@@ -10,6 +10,7 @@ import torch
 from dashboard.pages.check_my_encoding.corrected_code import (
     MENDED,
     RIGHT_ORDERS,
+    RightTable,
     code,
     intended_table,
     off_by,
@@ -134,6 +135,18 @@ def test_corrected_code_makes_the_right_table(fault: str) -> None:
     assert off is not None
     assert off.largest == pytest.approx(gaps.max(), rel=1e-6)
     assert gaps[off.worst] == pytest.approx(gaps.max(), rel=1e-6)
+
+
+def test_error_of_a_long_table_is_that_of_all_its_rows() -> None:
+    """It is compared block by block. One number far below is wrong."""
+    right = RightTable(5_000, 8, 8, "sc", "table", torch.float64, base=1e4)
+    table = torch.tensor(interleaved(*waves(5_000, 8)[::-1]))
+    table[4_321, 5] += 0.25
+    off = off_by(right, table)
+    assert off is not None
+    assert off.largest == pytest.approx(0.25, abs=1e-9)
+    assert off.worst == (4_321, 5)
+    assert off_by(right, table[:, :6]) is None  # of another width
 
 
 def test_every_order_with_a_fault_has_a_right_one() -> None:

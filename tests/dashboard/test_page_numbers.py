@@ -140,14 +140,10 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     helps = [block.help for block in page.all_blocks if isinstance(block, Text)]
     said = any("ALiBi: no vectors of positions." in text for text in helps)
     assert said == (not np.isnan(of_alibi).all())
-    drawn_without = any(
-        "ALiBi has no vectors: its matrix is of vectors made here." in t for t in texts(page)
-    )
-    assert drawn_without == ("ALiBi" in pictures)
+    (about,) = [text for text in texts(page) if "no vectors to move" in text]
+    assert "ALiBi" in about
     rows = [block for block in page.all_blocks if isinstance(block, Matrices)]
-    subtitles = {panel.title: panel.subtitle for row in rows for panel in row.panels}
-    made = {title for title, subtitle in subtitles.items() if "vectors made for this" in subtitle}
-    assert made == {*pictures} & {"ALiBi"}
+    assert "ALiBi" not in {panel.title for row in rows for panel in row.panels}
     check_lines(claims, small)
     check_cards(page, maps, claims)
     exact = small["precision"] == "float32"
@@ -169,13 +165,8 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     (own,) = of(maps, "alibi").to_dict("records")
     if exact:
         assert own["closed form"] < 1e-13
-        r = math.exp(-by_hand.slopes_shown(small)[0])
-        shift = pictures["ALiBi"]
-        assert shift[0, 0] == pytest.approx(r**OFFSET, rel=1e-6)
-        assert all(shift[j + OFFSET, j] == 1 for j in range(1, shift.shape[0] - OFFSET))
     else:  # the exponential of a rounded bias is no inner product
         assert np.isnan(own["closed form"])
-        assert "ALiBi" not in pictures
     (own,) = of(maps, "learned").to_dict("records")
     few = by_hand.known_positions("learned", small) < OFFSET + 4
     assert ("too few positions" in own["verdict"]) == few

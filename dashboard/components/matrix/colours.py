@@ -1,8 +1,9 @@
 """The colours of a matrix: one table of shades per kind of scale, for the browser and for files.
 
-Between stops red, green and blue are interpolated. The stops of a ramp are equally far apart in OKLab,
-with rising lightness, so that the order survives every kind of colour blindness. The low end of the
-diverging scale is much darker than its high end: without colour -1 and 1 differ, too.
+Between stops red, green and blue are interpolated. The stops of a ramp, and of each half of the diverging
+scale, are equally far apart in OKLab, with rising lightness, so that the order survives every kind of
+colour blindness. The low end of the diverging scale is nearly black without colour, and its high end a
+light grey: -1 and 1 differ on a grey print, too.
 """
 
 import functools
@@ -16,7 +17,7 @@ Array = np.ndarray[Any, Any]
 SHADES = 255  # odd, so that the middle of a diverging scale is exactly its neutral colour
 _STOPS = {
     "sequential": "1c0e40 262b66 284a8b 106d99 238f9f 2cb19d 69cb8b ace173 f3f056",
-    "diverging": "104a97 2c6db3 4d92cf 7bb3e2 b7d1e9 eeeeee f0d4bd f0b88d ed9b5c e37b36 d65a00",
+    "diverging": "0b2f6b 1b5698 3b7ec0 6aa8e1 a6cff3 eeeeee f2d9c2 f2c298 efa970 e98f49 e0741c",
 }
 KINDS = tuple(_STOPS)
 

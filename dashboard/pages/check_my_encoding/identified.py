@@ -4,13 +4,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from dashboard.cache import cached
 from dashboard.charts.frames import MOST_POINTS, evenly
 from dashboard.components.matrix import Full, Panel
 from dashboard.limits import MAX_DRAWN_CELLS
-from dashboard.pages.check_my_encoding.corrected_code import MENDED, off_by, right_table
+from dashboard.pages.check_my_encoding.corrected_code import (
+    MENDED,
+    RightTable,
+    numbers,
+    off_by,
+    right_table,
+)
 from dashboard.pages.check_my_encoding.examples import (
     EXAMPLES,
     NO_TABLE,
@@ -38,6 +45,7 @@ from posenc.identification.table_words import recipe_words
 from posenc.text import count_of
 
 OF_CACHE = "cosines, then sines"
+PUBLISHED = "published table"
 FOUND_AND_EXPECTED = ("found in the table", "expected")
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
@@ -112,8 +120,8 @@ def _identified(name: str, setting: Setting) -> Answer:
         worst="" if shown is None else _place(result, shown),
         published=from_right is not None,
         notes=tuple(notes),
-        by_column=_by_column(result, error),
-        tables=_pictures(result, table, sines),
+        by_column=_by_column(result, error, from_right),
+        tables=_pictures(result, table, sines, None if from_right is None else right),
     )
 
 
@@ -194,8 +202,13 @@ def positions_by_row(match: ModelMatch) -> pd.DataFrame:
     return frame[frame["position"] != UNKNOWN].reset_index(drop=True)
 
 
-def _by_column(result: Identification, error: Differences | None) -> pd.DataFrame:
-    """Return the largest differences of every column from the formula, none where none fits."""
+def _by_column(
+    result: Identification, error: Differences | None, from_right: Differences | None
+) -> pd.DataFrame:
+    """Return the largest differences of every column from the formula, none where none fits.
+
+    from_right: from the published table, where that is another.
+    """
     if error is None or result.arrangement is None or result.by_column is None:
         return pd.DataFrame()
     sines = result.arrangement.columns(len(result.by_column)).sines.numpy()
@@ -204,7 +217,7 @@ def _by_column(result: Identification, error: Differences | None) -> pd.DataFram
         part = np.full(len(index), "table")
     else:
         part = np.where(index >= result.width, "sines", "cosines")
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "part": part,
             "column": index % result.width,
@@ -214,16 +227,24 @@ def _by_column(result: Identification, error: Differences | None) -> pd.DataFram
             "exact angles": error.by_column.numpy(),
         }
     )
+    return (
+        frame if from_right is None else frame.assign(**{PUBLISHED: from_right.by_column.numpy()})
+    )
+
+
+def error_column(frame: pd.DataFrame) -> str:
+    """Return the column of the errors that are drawn: from the published table where that is another."""
+    return PUBLISHED if PUBLISHED in frame else "exact angles"
 
 
 def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the differences from exact angles as a chart has them: x, y; a log scale has no place for 0.
+    """Return the errors of columns as a chart has them: x, y; a log scale has no place for 0.
 
     Of very many columns the farthest of every few are drawn.
     """
     if frame.empty:
         return frame
-    marks = pd.DataFrame({"x": frame["x"].astype("int32"), "y": frame["exact angles"]})
+    marks = pd.DataFrame({"x": frame["x"].astype("int32"), "y": frame[error_column(frame)]})
     if len(frame) > MOST_POINTS:
         marks = marks.loc[marks.groupby(marks["x"] * MOST_POINTS // len(frame))["y"].idxmax()]
     return marks[marks["y"] > 0].reset_index(drop=True)
@@ -234,8 +255,10 @@ def of_columns(tables: tuple[Panel, ...]) -> str:
     return f"column ({OF_CACHE})" if any(OF_CACHE in one.subtitle for one in tables) else "column"
 
 
-def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tuple[Panel, ...]:
-    """Return pictures of the first entries of a table and of its formula."""
+def _pictures(
+    result: Identification, table: Tensor, sines: Tensor | None, right: RightTable | None
+) -> tuple[Panel, ...]:
+    """Return pictures of the first entries of a table and of its formula, or of the right one."""
     most = MAX_DRAWN_CELLS
     columns = TableInput.of(table, sines).columns
     rows, width = columns.shape
@@ -246,7 +269,9 @@ def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tu
         if size > most
     ]
     pictures = {"This table": columns}
-    if result.known:
+    if right is not None:
+        pictures["The published table"] = torch.cat(numbers(right, 0, min(rows, most)), 1)
+    elif result.known:
         pictures["Its formula, exact"] = reconstruct(result, table, sines, rows=most)
     return tuple(
         Panel(title=title, values=Full.from_tensor(values[:most, :most]), subtitle="; ".join(notes))

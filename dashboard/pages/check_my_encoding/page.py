@@ -250,7 +250,7 @@ def _differences(answer: Answer) -> list[Block]:
         frame=frame,
         names=(),
         draw=partial(charts.differences, x_title=identified.of_columns(answer.tables)),
-        columns={"x": "column", "y": "exact angles"},
+        columns={"x": "column", "y": identified.error_column(answer.by_column)},
         x="",
         alt=errors_spoken(frame),
     )

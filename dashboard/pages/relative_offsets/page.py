@@ -52,12 +52,12 @@ YES, NO = ":green-badge[:material/check: yes]", ":red-badge[:material/close: no]
 NO_VECTORS = ":gray-badge[no vectors]"
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 PHI = (
-    r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), unit content "
-    "after its rotation (RoPE), or a vector whose inner products are the weight factors (ALiBi)."
+    r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), or unit content "
+    "after its rotation (RoPE)."
 )
 WITHOUT_VECTORS = (
-    "no vectors of positions. Vectors with the same inner products are made here for the picture; each "
-    "position adds a dimension to them, so no matrix of a fixed size moves all of them."
+    "no vectors of positions. The numbers in Data are of vectors made here, with the same inner products; "
+    "each position adds a dimension to them, so no matrix of a fixed size moves all of them."
 )
 GUIDE = (
     "The three questions are independent: a scheme can meet one without the others. Where a formula gives "
@@ -141,7 +141,7 @@ def page(setting: Setting, options: Options) -> Page:
         if not isinstance(request.build("cpu"), VectorScheme)
     )
     sizes = {kind: notes.panel_note(setting, kind, source) for kind, source in sources.items()}
-    sizes |= {kind: f"vectors made for this; {sizes[kind]}" for kind in without_vectors}
+    moving = {kind: found for kind, found in maps.items() if kind not in without_vectors}
     return Page(
         title=TITLE,
         headline=data.headline(found, options.offset, without_vectors),
@@ -152,14 +152,14 @@ def page(setting: Setting, options: Options) -> Page:
                     [Controls(("offset",))],
                     [
                         Text(
-                            moved(maps, options.offset, without_vectors),
+                            moved(moving, options.offset, without_vectors),
                             help="\n\n".join(title_help),
                         )
                     ],
                 ),
                 (2, 3),
             ),
-            *_matrices("offset_maps", options.offset, corners(maps), sizes),
+            *_matrices("offset_maps", options.offset, corners(moving), sizes),
             Cards(
                 "claim_cards",
                 {claim: _card(claim, found[claim], without_vectors) for claim in found},
@@ -168,7 +168,7 @@ def page(setting: Setting, options: Options) -> Page:
             Drawer(
                 "composition",
                 f"Two moves in a row: {name_of(options.offset)}{name_of(options.second)}",
-                lambda: _composition(maps, options, sizes),
+                lambda: _composition(moving, options, sizes),
                 icon="stacks",
             ),
             Drawer(
@@ -204,8 +204,8 @@ def corners(maps: Mapping[str, OffsetMap]) -> dict[str, Tensor]:
     return {kind: found.corner for kind, found in maps.items() if found.corner is not None}
 
 
-def moved(maps: Mapping[str, OffsetMap], offset: int, without_vectors: Collection[str] = ()) -> str:
-    """Say what the drawn matrices do, which schemes have none, and of which they move made vectors."""
+def moved(maps: Mapping[str, OffsetMap], offset: int, without_vectors: tuple[str, ...] = ()) -> str:
+    """Say what the drawn matrices do, which schemes have none, and which have no vectors to move."""
     sentences = [rf"$M_{{{offset}}}$ moves the vector of every position by {offset}."]
     if drawn := corners(maps).values():
         sentences.append(f"Drawn: its first {max(map(len, drawn))} features.")
@@ -214,9 +214,9 @@ def moved(maps: Mapping[str, OffsetMap], offset: int, without_vectors: Collectio
         sentences.append(f"No exact matrix: {notes.names(none)}.")
     if unknown := tuple(kind for kind in undrawn if kind not in none):
         sentences.append(f"Matrix not computed: {notes.names(unknown)}.")
-    if made := tuple(kind for kind in corners(maps) if kind in without_vectors):
-        verb, whose = ("has", "its matrix is") if len(made) == 1 else ("have", "their matrices are")
-        sentences.append(f"{notes.names(made)} {verb} no vectors: {whose} of vectors made here.")
+    if without_vectors:
+        verb = "has" if len(without_vectors) == 1 else "have"
+        sentences.append(f"{notes.names(without_vectors)} {verb} no vectors to move.")
     return " ".join(sentences)
 
 
