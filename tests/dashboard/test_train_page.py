@@ -92,7 +92,7 @@ def test_preset_sets_sizes_and_as_many_steps_as_fit_its_time(
     speed = Speed(3e-3, 3e-10, 1e-11)
     monkeypatch.setattr(training_time, "speed", lambda: speed)
     of_rope = Setting(schemes=("rope",))
-    for name, seconds, sizes in (("30 seconds", 30, (16, 32, 1)), ("2 minutes", 120, (32, 64, 1))):
+    for name, seconds, sizes in (("short", 30, (16, 32, 1)), ("longer", 120, (32, 64, 1))):
         options = Options(**preset_changes(of_rope, name))
         assert (options.run_length, options.width, options.seeds) == sizes
         (run,) = runs_of(of_rope, options, standard_library())
@@ -110,7 +110,7 @@ def test_pressed_preset_stands_in_the_form_and_its_time_beside_it(
     job_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_time, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
-    at = drawn(press(drawn(visit("train", {"schemes": "rope"})), "preset_30 seconds"))
+    at = drawn(press(drawn(visit("train", {"schemes": "rope"})), "preset_short"))
     assert at.number_input(key="run_length").value == 16
     assert [text.split("**")[1] for text in texts(at) if "this machine has now" in text] == [
         "about 30 s"
@@ -127,9 +127,9 @@ def rise(scores: Mapping[int, float], length: int) -> float:
 def test_help_of_a_preset_states_what_its_models_have_shown() -> None:
     shown = page(Setting(), SMALL)
     helps = {b.label: b.help for b in shown.all_blocks if isinstance(b, Button)}
-    assert helps["30 seconds"] == (
-        "Models of these sizes, after 400 steps: from 16 to 256 tokens of context the loss rises by "
-        "0.24 nats with RoPE and 0.06 nats with ALiBi."
+    assert helps["Short"] == (
+        "Steps that fit in about 30 seconds. Models of these sizes, after 400 steps: from 16 to 256 tokens "
+        "of context the loss rises by 0.24 nats with RoPE and 0.06 nats with ALiBi."
     )
     measured = means(RELATIVE, "context")
     for kind, stated in PRESETS["as shipped (64 tokens)"].rises.items():
@@ -138,7 +138,7 @@ def test_help_of_a_preset_states_what_its_models_have_shown() -> None:
 
 @pytest.mark.timeout(1_200)
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["30 seconds", "2 minutes"])
+@pytest.mark.parametrize("name", ["short", "longer"])
 def test_models_of_a_preset_show_what_its_help_states(name: str, tmp_path: Path) -> None:
     preset, corpus = PRESETS[name], standard_library()
     options = Options(**preset.values, steps=preset.measured_steps)

@@ -307,7 +307,10 @@ def _notes(
         )
         texts.append(Text(sentence, "warning"))
     if alike := runs.sharing_seeds(shown):
-        sentence = f"Not counted, as another trial has the same seed: {count_of(alike, 'model')}."
+        sentence = (
+            f"Not counted: {count_of(alike, 'model')} with the initial weights, or the order of the data, of "
+            "another trial."
+        )
         texts.append(Text(sentence, "caption"))
     for kind in trained:
         if SCHEMES[kind].in_training:

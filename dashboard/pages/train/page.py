@@ -157,12 +157,13 @@ def _sweep(options: Options) -> Button:
 
 
 def _measured(preset: Preset) -> str:
-    """Say what models of a preset's sizes have shown."""
+    """Say how many steps a preset takes, and what models of its sizes have shown."""
     length = preset.values["run_length"]
+    fits = f"Steps that fit in about {preset.seconds:.0f} seconds. " if preset.seconds else ""
     rises = [f"{rise:.2f} nats with {SCHEMES[kind].label}" for kind, rise in preset.rises.items()]
     return (
-        f"Models of these sizes, after {preset.measured_steps:,} steps: from {length} to {16 * length:,} "
-        f"tokens of context the loss rises by {listed(rises)}."
+        f"{fits}Models of these sizes, after {preset.measured_steps:,} steps: from {length} to "
+        f"{16 * length:,} tokens of context the loss rises by {listed(rises)}."
     )
 
 

@@ -42,13 +42,13 @@ class Preset:
 
 # The first is the smallest that tells schemes apart; after 100 steps its models know less than byte pairs.
 PRESETS = {
-    "30 seconds": Preset(
+    "short": Preset(
         {"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1},
         30.0,
         400,
         {"rope": 0.24, "alibi": 0.06},
     ),
-    "2 minutes": Preset(
+    "longer": Preset(
         {"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1},
         120.0,
         600,
