@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 # Charts and matrices of every page, with the four schemes that are shown by default.
 DRAWN = {
     "": (2, 0), "why_position": (0, 2), "encoding": (1, 6), "claims": (0, 0), "overview": (4, 0),
-    "similarity": (2, 4), "pca": (4, 0), "relative_offsets": (0, 3), "extrapolation": (2, 0),
+    "similarity": (2, 4), "pca": (4, 0), "relative_offsets": (0, 2), "extrapolation": (4, 0),
     "train": (1, 0), "context_planner": (0, 0), "check_my_encoding": (1, 2),
     "learn": (0, 4), "inside_model": (3, 0),
 }  # fmt: skip
