@@ -210,16 +210,22 @@ def by_length(
     # Few contexts or numbers of steps are measured: each has a tick, where its label has room.
     few = measure in ("context", "steps")
     ticks = tuple(sorted({*drawn["x"].tolist()})) if few else ()
-    parts = _Parts(bands=bands, chance="chance" in drawn, dots=dots_of(drawn))
+    has_early = bool(drawn["early"].any())
+    parts = _Parts(bands=bands, chance="chance" in drawn, early=has_early, dots=dots_of(drawn))
     return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, height, parts)
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Marks that a chart draws beside its lines. dots: columns of the frame, one of each trial."""
+    """Marks that a chart draws beside its lines.
+
+    early: crosses where a line ends inside the chart; an empty group of them would have no name for a
+    screen reader. dots: columns of the frame, one of each trial.
+    """
 
     bands: bool
     chance: bool
+    early: bool
     dots: tuple[str, ...]
 
 
@@ -266,7 +272,7 @@ def _by_length(
     stop = early.mark_point(shape="cross", filled=True, size=90, tooltip=None)
     layers = [
         line.encode(y=y, strokeDash=dash, opacity=pale, **own),
-        stop.encode(y="y:Q", **own),
+        *([stop.encode(y="y:Q", **own)] if parts.early else []),
         *([] if measure == "steps" else _boundary(measure)),
         readout(names, x, axes.x, form, "name"),
     ]
