@@ -66,7 +66,7 @@ def test_square_root_and_every_other_open_and_export_with_every_page(place: str)
     assert {"README.txt", "settings.json"} < {*exported(at)}
     if place == "relative_offsets":
         texts = [as_read(text.value) for text in at.main.markdown]
-        assert any("Matrix not computed: Square root." in text for text in texts)
+        assert any("Square root has no vectors to move." in text for text in texts)
         assert not any("No exact matrix" in text for text in texts)
     if place == "overview":
         comparison = at.main.table[0].value
