@@ -163,8 +163,8 @@ def test_a_plan_quotes_what_fine_tuning_gave_at_its_factor_or_the_next() -> None
         assert method(plan_preset("llama-3-8b", 16 * 8_192), name).fine_tuned is None
 
 
-def by_mean(factor: float) -> list[MeasuredRatio]:
-    """What was measured of every scaling at a factor, the lowest mean first."""
+def measured_by_mean(factor: float) -> list[MeasuredRatio]:
+    """The measured ratios of all scalings at a factor, the lowest mean first."""
     found = [
         one for kind in ("rope", "rope_linear", "rope_ntk") for one in measured_at(kind, factor)
     ]
@@ -187,7 +187,7 @@ def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:
         said = recommendation(plan_preset("llama-3-8b", factor * 8_192))
         assert "x16" in said
         assert all(mean in said for mean in means)
-    shown = [said.index(f"{one.low:.3g} to {one.high:.3g}") for one in by_mean(16)]
+    shown = [said.index(f"{one.low:.3g} to {one.high:.3g}") for one in measured_by_mean(16)]
     assert shown == sorted(shown)  # the least first, each with its range
     # Dynamic NTK has the frequencies of NTK-aware scaling at this length.
     longest = method(plan_preset("llama-3-8b", 524_288), "dynamic")

@@ -62,7 +62,7 @@ class Answer:
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and "" if
     no formula fits. published: whether that is against the published table, as the table's own formula has
     a mistake. notes: what was assumed, how near the formula comes. by_column: largest differences of each
-    column from the table's own formula.
+    column from the table's own formula, and from the published table where that is another.
     """
 
     headline: str
