@@ -115,16 +115,21 @@ def about(
             last=last,
             by_position=task.by_position(trained, last),
         )
-    several = any(curve.seeds > 1 for curve in curves)
-    bands = "; dots: single seeds; bands: lowest to highest seed" if several else ""
-    length = count_of(specification.train_length, "token")
-    cut = (
-        f"; thin lines: the same models with their text cut to the last {length}" if is_cut else ""
-    )
-    lines = f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}{cut}."
+    lines = about_lines(curves, is_cut=is_cut)
     if hardly:
         return lines
     return " ".join(part for part in (_lowest_loss(curves), lines, rules()) if part)
+
+
+def about_lines(curves: Sequence[Curve], *, is_cut: bool = True) -> str:
+    """Return what the lines, dots and bands of losses are; is_cut: as of `about`."""
+    several = any(curve.seeds > 1 for curve in curves)
+    bands = "; dots: single seeds; bands: lowest to highest seed" if several else ""
+    length = count_of(curves[0].specification.train_length, "token")
+    cut = (
+        f"; thin lines: the same models with their text cut to the last {length}" if is_cut else ""
+    )
+    return f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}{cut}."
 
 
 def beyond_loss(recall: Sequence[Curve] = ()) -> str:

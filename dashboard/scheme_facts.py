@@ -3,7 +3,8 @@
 import functools
 import re
 
-from posenc.latex import Notation, formula
+from posenc.fields import rules
+from posenc.latex import Notation, Writer, formula, symbols
 from posenc.models import MODELS
 from posenc.schemes import SchemeConfig
 from posenc.schemes.base import Head, Scheme
@@ -41,6 +42,23 @@ def compact_formula(
     text = text.replace("}, \\mathrm{pos}", r"}{,}\mathrm{pos}").replace(" = -", r" =\!-")
     text = re.sub(r"\\frac\{1\}\{\{?b\}?\^\{([^{}]*)\}\}", r"b^{-\1}", text)  # a line less high
     return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"
+
+
+def symbol_words(config: SchemeConfig, notation: Notation = "pos, i") -> str:
+    """Return what the letters of a scheme's formula mean, in Markdown with LaTeX."""
+    text, write = config.formula(Writer(config, notation)), Writer(config, notation)
+    letters = {write.position: "Position"}
+    if write.key in text:
+        letters = {write.position: "Position of the query", write.key: "Position of the key"}
+    if re.search(rf"[_2({{,]{write.pair}\b", text):
+        letters[write.pair] = "Number of the pair, from 0"
+    if re.search(r"_\{?h\b|,h\}", text):
+        letters["h"] = "Number of the head, from 1"
+    labels = {name: rule.label for name, rule in rules(config).items()}
+    labels["rotary_dim"] = "Rotated features of a head"
+    for field, symbol in symbols(config, notation).items():
+        letters[symbol] = labels.get(field, field)
+    return "\n".join(f"- ${letter}$: {words}" for letter, words in letters.items())
 
 
 @functools.cache

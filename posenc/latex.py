@@ -6,7 +6,7 @@ is written with the `Writer` of one notation, so that no config knows any letter
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from posenc.errors import SchemeArgumentError
@@ -85,7 +85,7 @@ class Writer:
         """The two features of a pair of a vector whose width is a field of the config."""
         if layout == "interleaved":
             return f"2{self.pair}", f"2{self.pair}+1"
-        half = str(getattr(self.config, field) // 2) if self.numbers else f"{_SYMBOLS[field]}/2"
+        half = str(getattr(self.config, field) // 2) if self.numbers else f"{self.value(field)}/2"
         return self.pair, f"{self.pair}+{half}"
 
     def angle(self, field: str) -> str:
@@ -166,6 +166,27 @@ def formula(
     """
     write = Writer(config, notation, numbers, head)
     return config.formula(write)
+
+
+@dataclass(frozen=True)
+class _Noting(Writer):
+    """A writer that notes the fields whose symbols it writes, in their order in the formula."""
+
+    noted: list[str] = field(default_factory=list)
+
+    def value(self, field: str) -> str:
+        self.noted.append(field)
+        return super().value(field)
+
+
+def symbols(config: Formulated, notation: Notation = "pos, i") -> dict[str, str]:
+    """Return the fields that the formula of a scheme names, each with its symbol in LaTeX.
+
+    config and notation: as of `formula`. Raises SchemeArgumentError for an unknown notation.
+    """
+    write = _Noting(config, notation)
+    config.formula(write)
+    return {name: _SYMBOLS[name] for name in write.noted}
 
 
 def number(value: float) -> str:

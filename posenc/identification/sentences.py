@@ -43,8 +43,8 @@ def headline(result: Identification, *, count: bool = True) -> str:
     if result.hypothesis is None or result.arrangement is None:
         return (
             f"No known formula makes this {result.rows:,} x {result.width:,} table: the nearest sinusoidal "
-            f"table or rotary cache, from positions {EARLIEST_START} to {LATEST_START:,}, differs from it "
-            f"by {min(1.0, result.residual):.0%} of its size."
+            f"table or rotary cache, its first row at any position from {EARLIEST_START} to "
+            f"{LATEST_START:,}, differs from it by {min(1.0, result.residual):.0%} of its size."
         )
     named = ("padding", "positions")
     faults = sum(deviation.kind not in named for deviation in result.deviations)

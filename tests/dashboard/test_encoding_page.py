@@ -10,13 +10,14 @@ import pytest
 from mpmath import mp
 
 from dashboard import compare
-from dashboard.blocks import Chart, Clocks, Data, Formula, Matrices, Page, Table
+from dashboard.blocks import Chart, Clocks, Data, Formula, Matrices, Page, Table, Text
 from dashboard.components.clock.faces import encode
 from dashboard.pages.encoding import data as encoding
 from dashboard.pages.encoding.options import PLACES, SUMS, WAVELENGTHS, WORKED
 from dashboard.pages.encoding.page import Options, page
 from dashboard.settings import Setting
 from posenc.analysis import STARTS, content_and_position
+from posenc.latex import Notation
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard.called_pages import (
     block_of,
@@ -191,6 +192,26 @@ def test_worked_example_and_formulas_follow_the_setting() -> None:
     for width in (8, 96, 24):
         assert f"{{16}}^{{2k/{width}}}" in formulas
     assert r"2^{-8 \cdot 3/4} = 0.015625" in formulas
+
+
+@pytest.mark.parametrize(
+    ("notation", "letters"),
+    [
+        ("pos, i", [{r"\mathrm{pos}", "L", "d"}, {r"\mathrm{pos}", "i", "b", "d"},
+                    {r"\mathrm{pos}", "i", "b", "r"}, {r"\mathrm{pos}", r"\mathrm{pos}'", "h", "n"}]),
+        ("t, k", [{"t", "L", "d"}, {"t", "k", "b", "d"}, {"t", "k", "b", "r"}, {"t", "t'", "h", "n"}]),
+    ],
+)  # fmt: skip
+def test_help_of_a_formula_says_what_its_letters_mean(
+    notation: Notation, letters: list[set[str]]
+) -> None:
+    shown = page(Setting(), Options(notation=notation))
+    helps = [one.help for one in shown.all_blocks if isinstance(one, Text) and one.help][:4]
+    explained = [dict(re.findall(r"\$(.+?)\$: (.+)", text)) for text in helps]
+    assert [{*found} for found in explained] == letters
+    assert explained[0]["L"] == "Rows of the table"
+    assert explained[2]["r"] == "Rotated features of a head"
+    assert explained[3]["h"] == "Number of the head, from 1"
 
 
 def test_wavelengths_are_those_of_the_pairs_and_stand_once_in_the_data() -> None:

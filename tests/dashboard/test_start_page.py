@@ -97,8 +97,9 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
     held, degraded = (f"{np.log(times):.3f} nats" for times in (1.05, 1.1))
     words = [block for block in shown.all_blocks if isinstance(block, Text)]
-    (rules,) = [text for text in words if text.text.startswith("Uses more context: ")]
+    (rules,) = [text for text in words if "Uses more context: " in text.text]
     assert rules.text == (
+        "Thin lines: text cut to the training length. "
         "Uses more context: loss more than 0.010 nats lower at the end, by an interval over seeds. "
         f"Holds: at most {held} higher. Degrades: at most {degraded} higher. "
         f"Breaks: more than {degraded} higher."

@@ -3,6 +3,7 @@
 import cmath
 import math
 import re
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 from posenc import SCHEMES, Scheme, SchemeConfig, encoding, formula, position_vectors
 from posenc.analysis import STARTS, content_and_position, draw_tokens, row_norm, token_deviation
 from posenc.errors import NoPositionKernel, PositionOutOfRange, SchemeArgumentError
-from posenc.latex import Notation, Writer
+from posenc.latex import Notation, Writer, symbols
+from posenc.latex import number as latex_number
 from posenc.scheme_numbers import Encoding
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.base import NoneConfig
@@ -240,6 +242,20 @@ def test_written_frequency_has_the_value_of_the_pair(config: RopeConfig) -> None
     rate = config.frequency_formula(Writer(config, numbers=True))[0]
     for pair, theta in enumerate(inv_freq.tolist()):
         assert worked_out(rate, i=pair) == pytest.approx(theta, rel=1e-12)
+
+
+@pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
+def test_symbols_are_the_fields_whose_numbers_a_formula_can_show(config: SchemeConfig) -> None:
+    text, named = formula(config), symbols(config)
+    for field, symbol in named.items():
+        assert symbol in text
+        assert latex_number(getattr(config, field)) in formula(config, numbers=True)
+    if isinstance(config, RopeConfig | SinusoidalConfig):
+        assert "base" in named
+    given: Any = config
+    other = replace(given, base=2 * given.base) if hasattr(config, "base") else config
+    changes = formula(other, numbers=True) != formula(config, numbers=True)
+    assert changes == ("base" in named)
 
 
 @pytest.mark.parametrize("clockwise", [False, True])

@@ -37,8 +37,8 @@ class Options(UploadOptions):
     table: str = fields.Word(
         pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS_NAME)),
         in_words=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
-        label="Try an example",
-        help="The broken ones stand first. Examples have the sidebar's sizes. Your uploads come last.",
+        label="Table",
+        help="Examples, the broken ones first, of the sidebar's sizes; then your uploads.",
     ).field(next(iter(EXAMPLES)))
     vectors: str = upload_field("Queries and keys")
     rotated: str = upload_field("Rotated queries and keys")

@@ -23,7 +23,7 @@ from dashboard.components.clock import Face
 from dashboard.pages.encoding import data, sentences, tabs
 from dashboard.pages.encoding.data import Encodings
 from dashboard.pages.encoding.options import MATRIX, SUMS, WAVELENGTHS, WORKED, Options
-from dashboard.scheme_facts import compact_formula
+from dashboard.scheme_facts import compact_formula, symbol_words
 from dashboard.settings import Setting
 from posenc.analysis import embedding_sum, spectrum
 from posenc.scheme_numbers import encoding
@@ -55,8 +55,14 @@ def page(setting: Setting, options: Options) -> Page:
         for kind, scheme in read.schemes.items()
     }
     cards: dict[str, list[Block]] = {
-        kind: [Text(f"**{SCHEMES[kind].label}**", help=SCHEMES[kind].summary), Formula(formula)]
-        for kind, formula in formulas.items()
+        kind: [
+            Text(
+                f"**{SCHEMES[kind].label}**",
+                help=f"{SCHEMES[kind].summary}\n\n{symbol_words(scheme.config, options.notation)}",
+            ),
+            Formula(formulas[kind]),
+        ]
+        for kind, scheme in read.schemes.items()
     }
     menu = Drawer(
         "formulas",

@@ -158,8 +158,9 @@ def _step(options: Options) -> tuple[Lesson, Controls, list[Block], Definition]:
         case "2":
             lesson = data.add(options.wave_base)
             return lesson, Controls(("wave_base",)), _table(lesson), Definition(
-                r"x_t + p_t,\quad p_t^{(2k)} = \sin \omega_k t,\ p_t^{(2k+1)} = \cos \omega_k t",
-                "The table is added to the token vectors.",
+                r"x_t + p_t,\quad p_t^{(2k)} = \sin \omega_k t,\ p_t^{(2k+1)} = \cos \omega_k t,"
+                r"\quad \omega_k = b^{-2k/d}",
+                "The table is added to the token vectors. Base b sets how fast its d dimensions slow down.",
                 (sinusoidal_table,),
             )  # fmt: skip
         case "3":

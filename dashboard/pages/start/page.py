@@ -186,8 +186,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             "heading",
             help="The models were trained beforehand; they do not follow the sliders. "
             f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
-            f"mean of {run_results.seeds(measured)}. The dashed line is their training length. A thin line "
-            "is the same model with its text cut to that length.",
+            f"mean of {run_results.seeds(measured)}. The dashed line is their training length.",
         ),
         Chart(
             key="loss",
@@ -199,5 +198,9 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             columns=loss.COLUMNS,
             stage=STAGE,
         ),
-        Text(run_results.rules(), "caption", help=run_results.rules_in_percent()),
+        Text(
+            f"Thin lines: text cut to the training length. {run_results.rules()}",
+            "caption",
+            help=run_results.rules_in_percent(),
+        ),
     ]

@@ -247,7 +247,10 @@ def _example(kinds: tuple[str, ...]) -> list[Block]:
         return []
     title = run_descriptions.title(curves[0].specification)
     return [
-        Text(f"Example, models that come with posenc: {title}.", "caption"),
+        Text(
+            f"Example, models that come with posenc: {title}. {run_results.about_lines(curves)}",
+            "caption",
+        ),
         run_charts.by_length("trained", curves),
     ]
 
