@@ -564,7 +564,9 @@ def test_shipped_tables_of_the_protocol_have_every_trial_of_their_schemes() -> N
         assert count == len(plan.part(part).trials) * len(plan.part(part).varied)
 
 
-@pytest.mark.parametrize(("schemes", "name"), [(("rope",), CODE), (("rope", "t5"), RELATIVE)])
+@pytest.mark.parametrize(
+    ("schemes", "name"), [(("rope", "t5"), CODE), (("rope", "cope"), RELATIVE)]
+)
 def test_page_opens_on_the_models_that_the_other_pages_show(
     schemes: tuple[str, ...], name: str
 ) -> None:

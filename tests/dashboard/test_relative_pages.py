@@ -20,7 +20,7 @@ from posenc.checkpoints.sources import RESULTS
 from tests.dashboard import pages
 from tests.dashboard.called_pages import panel_values, words_of
 from tests.dashboard.pages import SCHEME_PAGES, as_read, captions, charts, headline, visit
-from tests.dashboard.shipped_runs import shipped_runs
+from tests.dashboard.shipped_runs import CODE, runs_of
 from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -175,9 +175,8 @@ def test_page_draws_the_trained_parameters_and_not_a_start() -> None:
     """KERPLE's logarithm by hand: the mean over heads of (1 + r2 k)^(-r1), which is 1 at k = 0."""
     (run,) = [
         run.run_id
-        for run in shipped_runs()
+        for run in runs_of(CODE)
         if (run.specification.scheme.kind, run.specification.seed) == ("kerple_log", 0)
-        and (RESULTS / f"{run.run_id}.safetensors").exists()
     ]
     with safe_open(RESULTS / f"{run}.safetensors", "pt") as file:
         logs = (file.get_tensor(f"scheme.log_{name}").double().numpy() for name in ("r1", "r2"))
