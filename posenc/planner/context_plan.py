@@ -206,7 +206,7 @@ class ContextPlan(Shown):
         methods = {
             method.method.kind: method
             for method in sorted(self.methods, key=lambda each: NAMES.index(each.method.name))
-            if not (plain and self.own_length and method.method is LARGER_BASE)
+            if not (plain and self.own_length and method.method.name == LARGER_BASE.name)
         }
         standings = [method.standing for method in methods.values()]
         stretch = self.methods[0].factor if self.methods else 1.0

@@ -22,13 +22,22 @@ Training = Literal["none", "light", "continued"]  # light: up to about 2 billion
 class Report:
     """The largest factor at which a source read a longer context by a method, and after which training.
 
-    amount: of the training, in steps or tokens as the source gives it; "" without training.
+    amount: of the training, in steps or tokens as the source gives it; "" without training. preset: name in
+    MODELS of the model of whose family alone this is reported, "" where it is taken to hold of others.
     """
 
     factor: float
     training: Training
     amount: str = ""
     source: str
+    preset: str = ""
+
+    def holds_of(self, model: ModelConfig) -> bool:
+        """Return whether it is reported of a model, whose config.json holds no name."""
+        if not self.preset:
+            return True
+        preset = MODELS[self.preset]
+        return _looks_like(model, preset) and model.main.scheme == preset.read().main.scheme
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +59,11 @@ class Evidence:
     source: str = ""
     reports: tuple[Report, ...] = ()
     measured_as: str = ""
+
+    def of(self, model: ModelConfig) -> "Evidence":
+        """Return it with the reports that hold of a model."""
+        reports = tuple(report for report in self.reports if report.holds_of(model))
+        return dataclasses.replace(self, reports=reports)
 
     @property
     def untrained_to(self) -> float:

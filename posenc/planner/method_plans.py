@@ -186,6 +186,7 @@ def _factor_of_makers(extension: Extension, kind: str) -> float | None:
 
 def _method_plan(extension: Extension, method: Method, config: RopeConfig) -> MethodPlan:
     """Return one method's plan, not ranked yet."""
+    method = replace(method, evidence=method.evidence.of(extension.plan.model))
     evidence = extension.plan.evidence
     text, reach, length = extension.plan.target, extension.plan.reach, extension.trained_length
     longer, factor = reach > length, reach / length

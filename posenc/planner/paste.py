@@ -166,7 +166,7 @@ def _servers(
 
 def _compared_base(plan: ContextPlan, method: MethodPlan) -> Fact | None:
     """Return which larger base the plan's comparisons had, where the block has another one."""
-    if method.method is not LARGER_BASE:
+    if method.method.name != LARGER_BASE.name:
         return None
     studies = [
         study for pair in plan.comparisons for study in pair.comparisons

@@ -286,8 +286,10 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
 
 def test_what_the_recommendation_begins_with_is_pasted_first() -> None:
     """Past its own scaling as configured, then this scaling at a larger factor; else by rank."""
-    own = data.read(Setting(model="llama-3.1-8b"), Options(context=524_288))
-    assert [*own.scaled][:3] == ["As configured", "Llama 3 scaling", "YaRN"]
+    own = data.read(Setting(model="llama-3.1-8b"), Options(context=8_388_608))
+    assert [*own.scaled][:2] == ["As configured", "Llama 3 scaling"]
+    reported = data.read(Setting(model="llama-3.1-8b"), Options(context=524_288))
+    assert [*reported.scaled][:3] == ["As configured", "YaRN", "Llama 3 scaling"]
     plain = data.read(Setting(model="llama-3-8b"), Options(context=131_072))
     by_rank = [method.method.label for method in plain.plan.methods]
     assert [*plain.scaled] == [label for label in by_rank if label != "Unscaled"]
@@ -303,12 +305,19 @@ def test_headline_names_what_the_recommendation_does() -> None:
         ("llama-2-7b", 1_048_576, "Train and measure, since no source reports a method that works so far."),
         ("llama-3.1-8b", 262_144, "Measure it as configured first (made for 131,072 tokens); if that is "
          "not enough, fine-tune with YaRN."),
+        ("llama-3.1-8b", 524_288, "Measure it as configured first (made for 131,072 tokens); if that is "
+         "not enough, fine-tune with YaRN."),
     ):  # fmt: skip
         read = data.read(Setting(model=model), Options(context=context))
         lengths = "its trained length"
         if model == "llama-3.1-8b":  # trained on 131,072 tokens with the scaling of its config
-            past = "x2 the" if context > 131_072 else "within the"
-            lengths = f": {past} 131,072 that it reads with its own scaling"
+            lengths = ": within the 131,072 that it reads with its own scaling"
+            if context > 131_072:
+                times, all_times = context // 131_072, context // 8_192
+                lengths = (
+                    f": x{times} the 131,072 that it reads with its own scaling, x{all_times} the 8,192 "
+                    "before it"
+                )
         assert read.headline.endswith(f"{lengths}. {todo}")
         named = [method for one in read.advice for method in (one.method, *one.equal) if method]
         scaled = {method.method.label: method.method.words for method in read.plan.methods}
@@ -566,7 +575,7 @@ def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
     read = data.read(Setting(), SHORT)
     found = read.plan
     assert list(read.methods) == [column.title for column in COLUMNS]
-    assert list(read.methods["short texts, worst"]) == [one.short.worst for one in found.methods]
+    assert list(read.methods["logit change, worst"]) == [one.short.worst for one in found.methods]
     for method, row in zip(found.methods, plan_record(found)["methods"], strict=True):
         assert {column.key: column.value(method) for column in COLUMNS}.items() <= row.items()
         pairs = read.pairs[read.pairs["method"] == method.method.label]

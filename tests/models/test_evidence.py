@@ -48,7 +48,19 @@ def test_fine_tuning_is_the_least_that_a_source_reports_at_a_factor() -> None:
     assert [base.fine_tuning(factor) for factor in (8, 512, 513)] == ["light", "light", None]
     assert EVIDENCE["rope_llama3"].fine_tuning(16) == "continued"
     assert EVIDENCE["rope_ntk"].untrained_to == 2
-    assert (EVIDENCE["rope_yarn"].untrained_to, EVIDENCE["rope_yarn"].trained_to) == (2, 32)
+    yarn = EVIDENCE["rope_yarn"].of(MODELS["llama-2-7b"].read())
+    assert (yarn.untrained_to, yarn.trained_to) == (2, 32)
+
+
+def test_a_report_of_one_family_holds_of_no_other() -> None:
+    """Xu et al. 2025 trained Llama 3.1 with YaRN to x512; Llama 3 has its sizes, without its scaling."""
+    reached = {
+        name: EVIDENCE["rope_yarn"].of(MODELS[name].read()).trained_to
+        for name in ("llama-3.1-8b", "llama-3-8b", "llama-2-7b", "gpt-oss-20b")
+    }
+    assert reached == {
+        "llama-3.1-8b": 512, "llama-3-8b": 32, "llama-2-7b": 32, "gpt-oss-20b": 32,
+    }  # fmt: skip
 
 
 def test_amounts_of_training_are_those_that_statements_and_comparisons_give() -> None:

@@ -185,7 +185,10 @@ def _headline(planned: ContextPlan) -> str:
     if own is None:
         stretch = f"{as_factor(planned.reach / length)} its trained length"
     elif planned.reach > own:
-        stretch = f"{as_factor(planned.reach / own)} the {own:,} that it reads with its own scaling"
+        stretch = (
+            f"{as_factor(planned.reach / own)} the {own:,} that it reads with its own scaling, "
+            f"{as_factor(planned.reach / length)} the {length:,} before it"
+        )
     else:
         stretch = f"within the {own:,} that it reads with its own scaling"
     return f"{planned.name} to {planned.target:,} tokens: {stretch}. {todo[0].upper()}{todo[1:]}."
