@@ -111,6 +111,12 @@ def mask_words(fault: MaskFault) -> str:
             own = f"a window of {fault.expected:,} tokens" if fault.expected else "no window"
             length = count_of(fault.found, "token")
             return f"the text is cut into chunks of {length}, where the layer has {own}"
+        case "other chunks":
+            length = count_of(fault.found, "token")
+            return f"the text is cut into chunks of {length}, where the layer's have {fault.expected:,}"
+        case "no chunks":
+            length = count_of(fault.expected, "token")
+            return f"the text is not cut into chunks, where the layer's have {length}"
         case "window for chunks":
             return (
                 f"a window of {count_of(fault.found, 'token')} slides, where the layer has chunks of "

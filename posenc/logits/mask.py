@@ -11,7 +11,8 @@ from posenc.logits.rule import LogitRule, positions_of, visible
 
 MaskWord = Literal[
     "no causal mask", "causal mask", "sees later keys", "own key hidden", "from position 0",
-    "no window", "another window", "chunks", "window for chunks", "padding", "heads differ", "irregular",
+    "no window", "another window", "chunks", "no chunks", "other chunks", "window for chunks", "padding",
+    "heads differ", "irregular",
 ]  # fmt: skip
 
 
@@ -117,9 +118,9 @@ def _of_earlier(found: Mask, own: Mask) -> list[MaskFault]:
         each.chunk or (0 if each.earlier is None else each.earlier + 1) for each in (found, own)
     ]
     if found.earlier is None and found.chunk is None:
-        return [MaskFault("no window", 0, sizes[1])]
-    if found.chunk and not own.chunk:
-        return [MaskFault("chunks", *sizes)]
-    if own.chunk and not found.chunk:
+        return [MaskFault("no chunks" if own.chunk else "no window", 0, sizes[1])]
+    if found.chunk:
+        return [MaskFault("other chunks" if own.chunk else "chunks", *sizes)]
+    if own.chunk:
         return [MaskFault("window for chunks", *sizes)]
     return [MaskFault("another window", *sizes)]

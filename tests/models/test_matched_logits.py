@@ -272,6 +272,10 @@ MASKS: dict[str, tuple[dict[str, Any], Callable[[int, int], bool], str]] = {
                "The text is cut into chunks of 5 tokens, where the layer has a window of 5 tokens."),
     "slides": (WINDOW | {"chunked": True}, lambda q, k: q - 5 < k <= q,
                "A window of 5 tokens slides, where the layer has chunks of 5."),
+    "other chunks": (WINDOW | {"chunked": True}, lambda q, k: k <= q and k // 3 == q // 3,
+                     "The text is cut into chunks of 3 tokens, where the layer's have 5."),
+    "no chunks": (WINDOW | {"chunked": True}, lambda q, k: k <= q,
+                  "The text is not cut into chunks, where the layer's have 5 tokens."),
     "padding": ({}, lambda q, k: 2 <= k <= q,
                 "The first 2 keys are hidden from all queries, as padding is."),
 }  # fmt: skip
