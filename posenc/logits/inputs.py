@@ -70,6 +70,10 @@ def logit_input(
             f"The logits must be {heads:,} x {queries:,} x {keys:,} (heads, queries, keys), with one "
             f"column more for an attention sink, got {' x '.join(f'{size:,}' for size in found.shape)}."
         )
+    if queries > keys:
+        raise SchemeArgumentError(
+            f"The {queries:,} queries must be the last of the keys, got {keys:,} keys."
+        )
     check_values("logits", found)
     value_format, vector_format = format_of(found), max((q, k), key=_digits)
     values = found.double()

@@ -435,6 +435,8 @@ def test_logits_of_t5_show_their_buckets_beside_the_scale() -> None:
         ({"logits": torch.zeros(4, 6, 7)}, r"The logits must be 4 x 6 x 9 \(heads, queries, keys\)"),
         ({"logits": torch.full((4, 6, 9), math.nan)}, "got nan in head 0, query 0, key 0."),
         ({"logits": torch.full((4, 6, 9), -math.inf)}, "The logits hide every key from every query."),
+        ({"k": torch.zeros(4, 5, 16), "logits": torch.zeros(4, 6, 5)},
+         "The 6 queries must be the last of the keys, got 5 keys."),
         ({"logits": torch.zeros(2, 4, 6, 9)}, "The logits must be of one sequence, got a batch of 2"),
         ({"logits": torch.zeros(1).expand(4, 3_000, 3_000)}, "must be at most 8,388,608 numbers, got 36"),
     ],
