@@ -106,3 +106,8 @@ class LogitMatch:
     buckets: BucketsFound | None = None
     sink: float | None = None
     sink_missing: bool = False
+
+    @property
+    def sink_unexpected(self) -> bool:
+        """Whether there is a sink, which the rule has not."""
+        return self.sink is not None and not self.rule.sinks

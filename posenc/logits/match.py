@@ -258,7 +258,8 @@ class _Comparison:
         sink, sink_missing = self._sinks()
         return LogitMatch(
             rule=rule, first_head=self.first_head, given=given, predicted=predicted,
-            belongs=belongs and not masks and mask_value is None and not sink_missing,
+            belongs=belongs and not masks and mask_value is None and not sink_missing
+            and (sink is None or rule.sinks),
             up_to_rows=self.up_to_rows, explained=explained, vectors=(one.product.word,),
             scales=scales, scale_errors=errors, most=most, masks=masks, mask_value=mask_value,
             scale=scale, growth=growth, cap=cap, slopes=slopes, buckets=buckets, sink=sink,

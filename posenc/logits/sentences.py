@@ -56,24 +56,26 @@ def match_sentences(match: LogitMatch) -> list[str]:
         causes.append(
             "The weights of each query have the sum 1, where the layer's sinks take a part of it."
         )
+    if match.sink_unexpected:
+        causes += _sink_sentences(match)
     if not match.explained:
         those = f"the visible {what}" if causes else f"these {what}"
         causes.append(f"No known rule makes {those} of these queries and keys.")
     where = f"The visible {what} are the layer's."
     if match.most.amount > match.most.allowed:
         where = place_sentence(match.most, match.first_head, up_to_rows=match.up_to_rows)
-    return [*causes, where, *_sink_sentences(match)]
+    return [*causes, where, *([] if match.sink_unexpected else _sink_sentences(match))]
 
 
 def _sink_sentences(match: LogitMatch) -> list[str]:
+    """Return what is known of a sink, and that the layer has none where it has none."""
     if match.sink is None:
         return []
+    none = ", where the layer has none" if match.sink_unexpected else ""
     if match.given.is_weights:
-        whose = (
-            "as by a sink" if match.rule.sinks else "which the layer, without a sink, does not do"
-        )
-        return [f"Weights of a query lack up to {significant(match.sink)} to the sum 1, {whose}."]
-    return [f"The last column is one of sinks, at most {significant(match.sink)}."]
+        lacks = f"Weights of a query lack up to {significant(match.sink)} to the sum 1"
+        return [f"{lacks}, as by a sink{none}."]
+    return [f"The last column is one of sinks, at most {significant(match.sink)}{none}."]
 
 
 def vectors_sentence(match: LogitMatch) -> str:

@@ -316,6 +316,20 @@ def test_sinks_take_a_part_of_the_weights_or_a_column_of_logits() -> None:
     assert sentence.startswith("The weights of each query have the sum 1, where the layer's sinks")
 
 
+def test_sinks_of_a_layer_without_any_are_a_fault() -> None:
+    rule = rule_of_scheme(config_of("none"), 2, 16)
+    q, k = vectors(2, 12, 16), vectors(2, 12, 16, 1)
+    logits = torch.cat((loops(q, k, 0.25), torch.full((2, 12, 1), 1.5)), -1)
+    assert said(rule, q, k, logits) == [
+        "The last column is one of sinks, at most 1.5, where the layer has none.",
+        "The visible logits are the layer's.",
+    ]
+    first, second = said(rule, q, k, logits.softmax(-1)[..., :-1])
+    assert first.startswith("Weights of a query lack up to 0.")
+    assert first.endswith(" to the sum 1, as by a sink, where the layer has none.")
+    assert second == "The visible attention weights are the layer's."
+
+
 def test_weights_after_the_softmax_show_the_scale_too() -> None:
     rule = rule_of(GEMMA3_27B)
     q, k = vectors(32, 12, 128), vectors(16, 12, 128, 1)
