@@ -57,7 +57,7 @@ def print_bias(
         heads = found.shape[-3] if found.dim() > 2 else 1
         rules[""] = rule_of_scheme(AlibiConfig(heads=heads), heads, 1)
     matches = {name: match_bias(rule, found, first_head=first_head) for name, rule in rules.items()}
-    name = min(matches, key=lambda name: not matches[name].belongs)
+    name = min(matches, key=lambda name: (not matches[name].belongs, matches[name].masks_apart))
     _print(name, bias_sentences(matches[name]), bias_record(matches[name]), rules[name], as_json)
     return model is None or matches[name].belongs
 

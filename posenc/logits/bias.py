@@ -39,7 +39,8 @@ class BiasMatch:
     softmax does not show; exactly: without such constants. by_distance: whether it is made of head and
     distance alone, up to such constants. alone: whether the bias has one key where several are cached.
     by_key: whether it is ALiBi's slope times the key's position, which is ALiBi under a causal mask alone.
-    most, slopes, buckets, masks: where and how it differs.
+    most, slopes, buckets, masks: where and how it differs. masks_apart: the number of places that are
+    hidden here or by the rule, but not by both.
     """
 
     rule: LogitRule
@@ -55,6 +56,7 @@ class BiasMatch:
     slopes: SlopesFound | None = None
     buckets: BucketsFound | None = None
     masks: tuple[MaskFault, ...] = ()
+    masks_apart: int = 0
 
 
 def match_bias(
@@ -125,7 +127,7 @@ def match_bias(
         rule=rule, first_head=first_head, values=values, predicted=predicted,
         belongs=own.explains and not (buckets or masks or alone),
         exactly=exactly, by_distance=by_distance, most=place_of(own), alone=alone, by_key=by_key,
-        slopes=slopes, buckets=buckets, masks=masks,
+        slopes=slopes, buckets=buckets, masks=masks, masks_apart=int(((whole > HIDDEN) != expected).sum()),
     )  # fmt: skip
 
 

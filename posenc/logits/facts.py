@@ -12,7 +12,7 @@ from posenc.logits.inputs import LogitInput
 from posenc.logits.least_squares import Fit
 from posenc.logits.mask import MaskFault
 from posenc.logits.products import Product, ProductWord
-from posenc.logits.rule import LogitRule
+from posenc.logits.rule import LogitRule, positions_of, visible
 from posenc.logits.scales import GrowthFound, ScaleFound
 from posenc.logits.slopes import SlopesFound
 
@@ -111,3 +111,9 @@ class LogitMatch:
     def sink_unexpected(self) -> bool:
         """Whether there is a sink, which the rule has not."""
         return self.sink is not None and not self.rule.sinks
+
+    @property
+    def masks_apart(self) -> int:
+        """The number of keys of queries that are hidden here or by the rule, but not by both."""
+        expected = visible(self.rule, *positions_of(*self.given.values.shape[1:]))
+        return int((self.given.seen != expected).sum())

@@ -73,8 +73,13 @@ def match_logits(
 
 
 def nearest(matches: Mapping[str, LogitMatch]) -> str:
-    """Return the name of the match that belongs, else of one that is explained, else the first."""
-    return min(matches, key=lambda name: (not matches[name].belongs, not matches[name].explained))
+    """Return the name of the match that belongs, else of one that is explained, by the nearest mask."""
+
+    def distance(name: str) -> tuple[bool, bool, int]:
+        match = matches[name]
+        return not match.belongs, not match.explained, match.masks_apart
+
+    return min(matches, key=distance)
 
 
 class _Comparison:

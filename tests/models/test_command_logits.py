@@ -59,6 +59,35 @@ def test_without_a_config_logits_are_compared_with_a_layer_without_position(file
     assert "the softmax scale is 1/sqrt(128) by head_dim" in found.stdout
 
 
+def test_wrong_mask_is_compared_with_the_kind_of_layer_that_is_nearest(files: Path) -> None:
+    """Of two kinds, the window of 11 keys is that of the layers with 10."""
+    gemma2 = {
+        "model_type": "gemma2", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "head_dim": 16, "query_pre_attn_scalar": 16, "num_hidden_layers": 2, "sliding_window": 10,
+        "attn_logit_softcapping": None,
+    }  # fmt: skip
+    (files / "config.json").write_text(json.dumps(gemma2))
+    q, k = vectors(4, 20, 16), vectors(4, 20, 16, 1)
+    wide = loops(q, k, 0.25, see=lambda query, key: query - 11 < key <= query)
+    for name, array in {"q": q, "k": k, "wide": wide}.items():
+        np.save(files / f"{name}.npy", array.numpy())
+    found = identify(files, "--logits", "wide.npy", *VECTORS, *MODEL, "--rotated")
+    assert found.stdout.startswith("The window is off by 1: a query sees 11 keys up to its own,")
+    assert found.stdout.endswith("Compared with sliding_attention layers of the model.\n")
+
+
+def test_bias_of_both_directions_is_compared_with_the_encoder(files: Path) -> None:
+    t5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "num_heads": 4, "num_layers": 2}
+    (files / "config.json").write_text(json.dumps(t5))
+    offsets = torch.arange(40)[None, :] - torch.arange(40)[:, None]
+    every = vectors(4, 1, 79)[:, 0]  # a number of its own for each offset, where buckets have one
+    np.save(files / "bias.npy", every[:, offsets + 39].numpy())
+    found = identify(files, "--bias", "bias.npy", *MODEL)
+    assert found.exit_code == 1
+    assert "where the layer has 32 in both directions up to distance 128." in found.stdout
+    assert found.stdout.endswith("Compared with encoder layers of the model.\n")
+
+
 def test_bias_of_a_rank_is_that_of_its_heads(files: Path) -> None:
     bias = torch.tensor(slopes_of(112)[56:])[:, None, None] * torch.arange(-4.0, 1)
     save_file({"alibi": bias}, files / "bias.safetensors")
