@@ -20,7 +20,8 @@ from posenc.text import printable_name
 
 @click.command(
     name="inspect",
-    help="Describe how each layer of a model encodes position, from its config.json. - is stdin.",
+    help="Describe how each layer of a model encodes position, from the path of its config.json, - for "
+    "stdin, or the name of a model that posenc knows, such as llama-3.1-8b.",
 )
 @CONFIG
 @ASSUME

@@ -10,9 +10,10 @@ from posenc import limits
 from posenc.errors import PosencError
 from posenc.models import read_config
 from posenc.models.model_config import ModelConfig
+from posenc.models.presets import MODELS
 from posenc.text import printable_name
 
-CONFIG = click.argument("config", metavar="CONFIG.JSON")
+CONFIG = click.argument("config", metavar="MODEL_OR_CONFIG")
 ASSUME = click.option(
     "--assume",
     metavar="TYPE",
@@ -31,14 +32,18 @@ class UsageError(click.ClickException):
 
 
 def read_model(config: str, assume: str | None) -> tuple[ModelConfig, str]:
-    """Return a model and its name: that of the file, or of the folder of a config.json."""
+    """Return a model and its name: of a known model, of the file, or of the folder of a config.json."""
     if not config:
-        raise UsageError("CONFIG.JSON must name a file, or be - for stdin.")
+        raise UsageError("MODEL_OR_CONFIG must name a file or a model, or be - for stdin.")
+    preset = MODELS.get(config)
+    if preset is not None:
+        return preset.read(scaled=False), config
     stdin, path = config == "-", Path(config)
     if not (stdin or path.is_file()):
         fault = "is no regular file" if path.exists() else "does not exist"
         raise UsageError(
-            f"{printable_name(path.name)} {fault}: give the path of a config.json, or - for stdin."
+            f"{printable_name(path.name)} {fault}: give the path of a config.json, - for stdin, or the "
+            "name of a known model, such as llama-3.1-8b."
         )
     try:
         source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path

@@ -19,6 +19,7 @@ from posenc.cli.models import (
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
 from posenc.models.model_config import full_cache_note
+from posenc.models.presets import MODELS
 from posenc.planner import (
     METHODS,
     RANKING,
@@ -48,7 +49,9 @@ from posenc.text import joined, significant, with_advanced
 
 
 @click.command(
-    name="plan", help="Plan a longer context for a model, from its config.json. - is stdin."
+    name="plan",
+    help="Plan a longer context for a model: the path of its config.json, - for stdin, or the name of a "
+    "model that posenc knows, such as llama-3.1-8b, as published, without optional scaling.",
 )
 @CONFIG
 @click.option("--context", type=int, help="Tokens to read.")
@@ -97,6 +100,8 @@ def plan_context(
     if memory is None and (weights is not None or batch is not None):
         raise UsageError("--weights and --batch go with --memory.")
     model, name = read_model(config, assume)
+    if trained is None and config in MODELS:
+        trained = MODELS[config].trained_length
     budget = None
     if memory is not None:
         budget = memory_budget(

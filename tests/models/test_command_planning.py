@@ -41,6 +41,21 @@ def run(*words: str, text: str | None = None) -> Result:
     return CliRunner().invoke(command.main, list(words), input=text)
 
 
+def test_model_is_named_in_place_of_its_config() -> None:
+    """Without the scaling that its makers recommend for long texts; with the length it was trained on."""
+    llama = json.dumps(preset_config("llama-3.1-8b"))
+    memory = ["--memory", "24GiB", "--weights", "16GiB", "--json"]
+    by_name, by_config = (
+        json.loads(answer.output)
+        for answer in (run("plan", "llama-3.1-8b", *memory), run("plan", "-", *memory, text=llama))
+    )
+    assert by_name == by_config | {"name": "llama-3.1-8b"}
+    assert "YaRN" not in run("inspect", "qwen3-8b").output
+    context = ["--context", "16384", "--methods", "linear", "--json"]
+    mistral = json.loads(run("plan", "mistral-7b-v0.1", *context).output)
+    assert "trained on 8,192" in mistral["verdict"]
+
+
 @pytest.fixture
 def llama(tmp_path: Path) -> str:
     path = tmp_path / "Llama-3-8B" / "config.json"
