@@ -181,6 +181,19 @@ def test_longrope_of_another_class_needs_its_factor_in_transformers_4() -> None:
     assert read["transformers 4"].attention_factor == pytest.approx(expected)
 
 
+def test_vllm_starts_longrope_at_the_trained_length_only_where_the_config_has_it_beside_the_block() -> (
+    None
+):
+    """get_max_model_len asks the config for the key, which Phi-3's class alone has by itself."""
+    block: Config = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+    block |= {"original_max_position_embeddings": 4_096, "factor": 2.0}
+    within = LLAMA | {"rope_scaling": block}
+    beside = within | {"original_max_position_embeddings": 4_096}
+    for config, context, factors in ((within, 8_192, "long"), (beside, 4_096, "short")):
+        read = readings(config, 2_000)["vLLM"]
+        assert (read.context, read.served, read.factors) == (context, context, factors)
+
+
 @pytest.mark.parametrize("length", [None, 2, 2**20])
 @pytest.mark.parametrize("model", [name for name, preset in MODELS.items() if preset.config])
 def test_every_well_known_model_with_rope_has_readings_that_json_can_hold(

@@ -49,6 +49,7 @@ TYPES: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": ("phi3", GROUPS),
     "modernbert": ("modernbert", {}),
     "latent": ("deepseek_v3", LATENT),
+    "latent with biases": ("deepseek_v3", LATENT | {"attention_bias": True}),
     "latent without a query vector": ("deepseek_v3", LATENT | {"q_lora_rank": None}),
     "in halves and latent": ("minicpm3", LATENT),
 }  # fmt: skip
