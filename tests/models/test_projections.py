@@ -130,6 +130,7 @@ def test_a_planted_pair_of_head_3_of_layer_2_is_the_largest(case: str) -> None:
     model = model_of(*TYPES[case])
     first = read_from(model, 2)
     assert isinstance(first.scheme, RopeConfig)
+    assert first.scheme.dim == first.queries.shape[1]  # so that it can rotate them
     pair = min(5, first.scheme.rotary_dim // 2 - 1)
     half = first.scheme.layout == "half"
     features = [pair, pair + first.scheme.rotary_dim // 2] if half else [2 * pair, 2 * pair + 1]
