@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from posenc.analysis import PairNorms, cut_pairs, pair_norms, slow_pairs
-from posenc.checkpoints.sharded import hub_checkpoint, local_checkpoint
+from posenc.checkpoints.sharded import Checkpoint, hub_checkpoint, local_checkpoint
 from posenc.cli.models import UsageError, read_model
 from posenc.models import ModelConfig, Projections, read_projections
 from posenc.schemes.rope import RopeConfig
@@ -53,18 +53,23 @@ def rotary_pairs(
     opened = hub_checkpoint(checkpoint) if hub else local_checkpoint(checkpoint)
     records = []
     for layer in layers or rotating(model):
-        read = read_projections(opened, model, layer)
-        if not isinstance(read.scheme, RopeConfig):
-            raise UsageError(f"Layer {layer} does not rotate its queries and keys.")
-        norms = pair_norms(
-            read.queries, read.keys, read.scheme, query_bias=read.query_bias, key_bias=read.key_bias,
-            softmax_scale=read.softmax_scale,
-        )  # fmt: skip
-        records.append(record(read, norms, tokens))
+        records.append(of_layer(opened, model, layer, tokens))
         if not as_json:
             click.echo(sentences(records[-1]))
     if as_json:
         click.echo(json.dumps(records, indent=2))
+
+
+def of_layer(checkpoint: Checkpoint, model: ModelConfig, layer: int, length: int) -> dict[str, Any]:
+    """Return the numbers of a layer; its weights are gone before those of the next are read."""
+    read = read_projections(checkpoint, model, layer)
+    if not isinstance(read.scheme, RopeConfig):
+        raise UsageError(f"Layer {layer} does not rotate its queries and keys.")
+    norms = pair_norms(
+        read.queries, read.keys, read.scheme, query_bias=read.query_bias, key_bias=read.key_bias,
+        softmax_scale=read.softmax_scale,
+    )  # fmt: skip
+    return record(read, norms, length)
 
 
 def rotating(model: ModelConfig) -> Iterator[int]:

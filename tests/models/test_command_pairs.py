@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from posenc.__main__ import main
 from tests.library.crafted_files import file_of
+from tests.library.safetensors_checks import MEBIBYTE, peak_memory
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -58,6 +59,22 @@ def test_a_planted_pair_is_named_and_json_has_every_bound(folder: Path) -> None:
         if not turns
     )
     assert last["share_of_slow_pairs"] == pytest.approx(lost / sum(map(sum, last["bounds"])))
+
+
+def test_no_two_layers_are_in_memory_at_a_time(tmp_path: Path) -> None:
+    width, heads = 1_024, 16
+    config = CONFIG | {"hidden_size": width, "head_dim": width // heads}
+    config |= {"num_attention_heads": heads, "num_key_value_heads": heads}
+    tensors = {
+        f"model.layers.{layer}.self_attn.{part}_proj.weight": torch.ones(width, width)
+        for layer in range(3)
+        for part in ("q", "k")
+    }
+    (tmp_path / "model.safetensors").write_bytes(file_of(tensors))  # 8 MiB a layer
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    del tensors
+    command(tmp_path, "--layer", 0)  # modules and caches are not counted
+    assert peak_memory(lambda: command(tmp_path)) < 10 * MEBIBYTE
 
 
 def test_one_layer_and_another_length_are_taken(folder: Path) -> None:
