@@ -49,7 +49,9 @@ class _Linear(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights from `generator`, or from torch's own."""
+        """Draw the weights from `generator`, or from torch's own; none without storage."""
+        if self.weight.is_meta:  # to draw none there would import torch's compiler, for a second
+            return
         nn.init.normal_(self.weight, std=self.std, generator=generator)
         rows, factor = self.first_rows
         if factor != 1:
@@ -64,7 +66,9 @@ class _Embedding(nn.Embedding):
         self.to_empty(device="cpu")
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the vectors from `generator`, or from torch's own."""
+        """Draw the vectors from `generator`, or from torch's own; none without storage."""
+        if self.weight.is_meta:
+            return
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5, generator=generator)
 
 

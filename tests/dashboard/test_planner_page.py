@@ -289,7 +289,7 @@ def test_what_the_recommendation_begins_with_is_pasted_first() -> None:
     own = data.read(Setting(model="llama-3.1-8b"), Options(context=8_388_608))
     assert [*own.scaled][:2] == ["As configured", "Llama 3 scaling"]
     reported = data.read(Setting(model="llama-3.1-8b"), Options(context=524_288))
-    assert [*reported.scaled][:3] == ["As configured", "YaRN", "Llama 3 scaling"]
+    assert [*reported.scaled][:2] == ["As configured", "YaRN"]
     plain = data.read(Setting(model="llama-3-8b"), Options(context=131_072))
     by_rank = [method.method.label for method in plain.plan.methods]
     assert [*plain.scaled] == [label for label in by_rank if label != "Unscaled"]

@@ -1,5 +1,8 @@
 """Models that ship whole: their files, their losses, and what their layers receive."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +116,16 @@ def test_a_model_that_ships_has_the_loss_of_its_run(run_id: str) -> None:
         logits[:, -scored:].flatten(0, 1).double(), windows[:, -scored:].flatten()
     )
     assert float(loss) == pytest.approx(scores["as trained", length], abs=0.01)
+
+
+def test_a_model_is_built_without_torchs_compiler() -> None:
+    """Its import takes a second, for which the first picture of a page would wait."""
+    code = (
+        "import sys; from posenc.lab.shipped_models import shipped_model, shipped_models;"
+        "shipped_model(shipped_models()[0]); print('torch._dynamo' in sys.modules)"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert run.stdout.split() == ["False"]
