@@ -148,8 +148,8 @@ def beyond_loss(recall: Sequence[Curve] = ()) -> str:
     length = recall[0].specification.train_length
     end = max(point.x for _, point in ends)
     return (
-        f"{sentence} Recall at {recall_distances([curve for curve, _ in ends])}: {shares}; a rule that "
-        f"knows the question's position alone: {Recall.by_position(length, end):.0%}."
+        f"{sentence} Recall at {recall_distances([curve for curve, _ in ends])}: {shares}; guessing "
+        f"from the position of the question alone: {Recall.by_position(length, end):.0%}."
     )
 
 

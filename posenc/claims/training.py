@@ -62,6 +62,10 @@ def alike(sizes: Sizes) -> Verdict:
     ]
     if gap.low >= -HELD and gap.high <= HELD:
         status, says = Status.HOLDS_HERE, f"less than {HELD:.3f} either way"
+        if gap.low > 0 or gap.high < 0:
+            says += (
+                f", yet {'sinusoids are' if gap.low > 0 else 'a learned table is'} a little better"
+            )
     elif gap.low > HELD or gap.high < -HELD:
         status, says = Status.NOT_HERE, f"more than {HELD:.3f}"
     else:

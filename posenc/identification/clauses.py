@@ -221,7 +221,7 @@ def _deviation_clause(word: str, *values: Any) -> str:
         case "start", (first,):
             return f"row 0 stands for position {first:,}, not for 0"
         case "angles", (recipe,):
-            return f"computed with {recipe_words(recipe)}, where float64 would be exact"
+            return f"computed with {recipe_words(recipe)}, where float64 would be accurate"
         case "outliers", (rows, columns, width, largest, rest_follows):
             return _outliers(rows, columns, width, largest, rest_follows=rest_follows)
         case "difference", (low, largest, row, column, form, width):

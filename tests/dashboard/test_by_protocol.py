@@ -112,7 +112,7 @@ def test_page_without_runs_of_the_protocol_says_what_is_planned(
     found = shown()
     assert found.headline == "No model of the protocol is here yet, so no scheme has a rank."
     assert (
-        "The protocol ranks schemes on Text (4 schemes, 3 trials) and Flip-flop (3 "
+        "The protocol ranks schemes on Text (text) (4 schemes, 3 trials) and Flip-flop (3 "
         "schemes, 2 trials)." in said(found)
     )
     (controls,) = [block for block in found.all_blocks if isinstance(block, Controls)]
@@ -126,20 +126,21 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     add_text(store, protocol, LOSSES)
     near, far = shown(), shown("16")
     assert table(near) == {
-        "RoPE": {"Text, read at 16 tokens": "1 · 1.000"}, "ALiBi": {"Text, read at 16 tokens": "2 · 1.500"},
-        "NoPE": {"Text, read at 16 tokens": "3 · 2.000"},
-    }  # fmt: skip
-    assert {name: row["Text, read at 256 tokens"] for name, row in table(far).items()} == {
+        "RoPE": {"Text (text), read at 16 tokens": "1 · 1.000"},
+        "ALiBi": {"Text (text), read at 16 tokens": "2 · 1.500"},
+        "NoPE": {"Text (text), read at 16 tokens": "3 · 2.000"},
+    }
+    assert {name: row["Text (text), read at 256 tokens"] for name, row in table(far).items()} == {
         "ALiBi": "1 · 1.600", "NoPE": "2 · 2.500", "RoPE": "3 · 3.000",
     }  # fmt: skip
     assert [*table(near)] == ["RoPE", "ALiBi", "NoPE"]
     assert [*table(far)] == ["ALiBi", "NoPE", "RoPE"]
-    assert near.headline == "Text, read at 16 tokens: RoPE is clearly the best of 3 schemes."
+    assert near.headline == "Text (text), read at 16 tokens: RoPE is clearly the best of 3 schemes."
     words = said(near)
     for fact in (
         "3 trials each. No runs yet: Flip-flop. Not measured yet: T5 bias.",
-        "The largest changes of rank here, over all lengths: RoPE has rank 1 on Text, read at 16 tokens "
-        "and 3 on Text, read at 32 tokens",
+        "The largest changes of rank here, over all lengths: RoPE has rank 1 on Text (text), read at 16 "
+        "tokens and 3 on Text (text), read at 32 tokens",
     ):
         assert fact in words
     assert uses(Options(half="by protocol")).itself == ()
@@ -149,7 +150,7 @@ def test_a_scheme_that_is_measured_alone_has_no_rank(store: Store, protocol: Pro
     add_text(store, protocol, {"rope": (1.0, 3.0)})
     found = shown()
     assert found.headline == "Too few schemes are measured here for a rank."
-    assert table(found)["RoPE"]["Text, read at 16 tokens"] == "measured alone"
+    assert table(found)["RoPE"]["Text (text), read at 16 tokens"] == "measured alone"
     assert "Not measured yet: ALiBi, NoPE and T5 bias." in said(found)
 
 
@@ -165,18 +166,20 @@ def test_schemes_that_share_a_rank_and_lack_trials_are_told_so(
             store.add(Run(one, None, 1.0, scores, (1.0,)), {})
     near = shown()
     rows = table(near)
-    assert [rows[name]["Text, read at 16 tokens"] for name in ("RoPE", "ALiBi")] == ["1.000"] * 2
+    assert [rows[name]["Text (text), read at 16 tokens"] for name in ("RoPE", "ALiBi")] == [
+        "1.000"
+    ] * 2
     assert rows["ALiBi"]["Flip-flop, 80% ignored"] == "95% (1 of 2 trials)"
     assert rows["NoPE"]["Flip-flop, 80% ignored"] == "not learned (1 of 2 did)"
-    assert rows["NoPE"]["Text, read at 16 tokens"] == "not measured yet"
+    assert rows["NoPE"]["Text (text), read at 16 tokens"] == "not measured yet"
     assert near.headline == (
-        "Text, read at 16 tokens: no ranks, as 3 trials are too few to tell 2 schemes apart. "
+        "Text (text), read at 16 tokens: no ranks, as 3 trials are too few to tell 2 schemes apart. "
         "Flip-flop, 80% ignored: no ranks, as 2 trials are too few to tell 2 schemes apart."
     )
-    assert "Trials: Text 3, Flip-flop 2." in said(near)
+    assert "Trials: Text (text) 3, Flip-flop 2." in said(near)
     # Shares of ignored instructions are no length: they stand beside each.
     assert [*table(shown("4"))["RoPE"]] == [
-        "Text, read at 64 tokens", "Flip-flop, 10% ignored", "Flip-flop, 98% ignored",
+        "Text (text), read at 64 tokens", "Flip-flop, 10% ignored", "Flip-flop, 98% ignored",
     ]  # fmt: skip
 
 

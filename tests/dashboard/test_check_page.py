@@ -120,6 +120,9 @@ def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     errors = numbers(found, COLUMNS)["published table"]
     np.testing.assert_allclose(errors, np.abs(table - published).max(0), atol=1e-7)
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
+    np.testing.assert_allclose(table @ table.T, published @ published.T, atol=1e-12)
+    note = "changes no similarity of two positions"
+    assert [any(note in text for text in texts(one)) for one in (found, exact)] == [True, False]
 
 
 def test_corrected_code_is_there_for_what_is_or_may_be_wrong_alone() -> None:

@@ -518,7 +518,7 @@ def test_page_says_what_schemes_that_hold_their_loss_recall() -> None:
     (said_of_loss,) = [text for text in said(measured(comparison="")) if "not everything" in text]
     assert said_of_loss.endswith(
         f"Recall at distance {farthest}, trained up to 29: ALiBi {100 * sum(values) / 3:.0f}%; "
-        "a rule that knows the question's position alone: 42%."
+        "guessing from the position of the question alone: 42%."
     )
     for name in runs.comparisons(runs.shipped()):
         on_page = any("not everything" in text for text in said(measured(comparison=name)))

@@ -78,7 +78,7 @@ def test_directions_are_named_where_every_trial_agrees(store: Store) -> None:
         "From 12 to 24 steps of training, in every trial: at 16 tokens the loss falls for RoPE and ALiBi; "
         "at 64 tokens the loss rises for RoPE." in words
     )
-    assert "If steps changed nothing, 2 trials would agree in 50% of cases." in words
+    assert "By chance alone, 2 trials agree on a direction in 50% of cases." in words
     assert "At the training length, 16 tokens" in words
 
 

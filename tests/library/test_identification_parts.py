@@ -158,7 +158,7 @@ SWAPPED_CACHE = next(one for one in ARRANGEMENTS if one.order == "s+c" and one.f
         ("positions", (Cause("stuck", 40, (0,)),),
          "From row 40 on, every row stands for position 0, as where each decoding step counts anew."),
         ("start", (2,), "Row 0 stands for position 2, not for 0."),
-        ("angles", (RECIPES[5],), "Computed with bfloat16 angles, where float64 would be exact."),
+        ("angles", (RECIPES[5],), "Computed with bfloat16 angles, where float64 would be accurate."),
         ("outliers", ((30,), (), 32, 0.5, True),
          "Row 30 does not follow the formula (largest difference 0.5); all the rest does."),
         ("outliers", ((3, 4), (33,), 32, 0.5, False),

@@ -46,6 +46,10 @@ from posenc.text import count_of
 
 OF_CACHE = "cosines, then sines"
 PUBLISHED = "published table"
+SHIFTED = (
+    "A shift of all rows changes no similarity of two positions and no rotated logit, which depend on the "
+    "distance alone. It matters to weights that were trained with the published table."
+)
 FOUND_AND_EXPECTED = ("found in the table", "expected")
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
@@ -108,6 +112,8 @@ def _identified(name: str, setting: Setting) -> Answer:
         source, notes = f"{uploaded.source}: ", list(uploaded.table.notes)
     if error is None or (result.recipe is not None and result.recipe.low):
         notes.append(fit_sentence(result))  # else the largest error says the same
+    if {deviation.kind for deviation in result.deviations} == {"start"}:
+        notes.append(SHIFTED)
     values = record(result)
     scheme = (values["config"] or {}).get("kind")
     return Answer(

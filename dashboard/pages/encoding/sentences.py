@@ -43,7 +43,8 @@ def numbers(read: Encodings) -> str:
         trained = count_of(read.setting.train_length, "trained position")
         names = listed([SCHEMES[kind].label for kind in read.with_pairs])
         sentences.append(
-            f"{names} {verb} waves, one per pair of dimensions: {listed(turned)} repeat within {trained}."
+            f"{names} {verb} waves, one per pair of dimensions: {listed(turned)} make a full turn within "
+            f"{trained}."
         )
     sentences += [_without_pairs(read, kind) for kind in others if kind not in tables]
     return " ".join(sentences)

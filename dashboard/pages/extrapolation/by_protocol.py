@@ -35,8 +35,8 @@ from posenc.text import count_of
 MOST_FIRST = 4  # schemes that share the first rank and are named
 UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
 MOST_CHANGES = 3  # schemes whose change of rank is named
-CELLS = (
-    "A cell has the rank, 1 for the best, and the mean: loss in nats, or the share of correct answers. "
+CELLS = "A cell has the rank, 1 for the best, and the mean: loss in nats, or the share of correct answers."
+RULES = (
     "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
     "mean stands alone. A task is learned with 90% of the answers right in training; a scheme whose mean "
     "is below that has no rank. Left out: not planned for this task."
@@ -95,7 +95,7 @@ def page(setting: Setting, options: Options) -> Page:
         headline=headline(found, columns),
         blocks=(
             top,
-            Text(f"{CELLS} {about(found, columns)}", "caption"),
+            Text(f"{CELLS} {about(found, columns)}", "caption", help=RULES),
             Findings("ranks", pd.DataFrame(_rows(found, columns))),
             Text(" ".join(filter(None, (WHY, changes(found))))),
             Drawer(
@@ -166,7 +166,8 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
 
 def about(found: Ranks, columns: Sequence[int]) -> str:
     """Return how many trials the ranks have, and which parts have no column yet."""
-    trials = {part_name(c.part): c.trials for c in (found.columns[place] for place in columns)}
+    drawn = [found.columns[place] for place in columns if not never_learned(found, place)]
+    trials = {part_name(column.part): column.trials for column in drawn}
     counts = {*trials.values()}
     if len(counts) == 1:
         sentences = [f"{count_of(counts.pop(), 'trial')} each."]
@@ -176,7 +177,7 @@ def about(found: Ranks, columns: Sequence[int]) -> str:
     if waiting:
         sentences.append(f"No runs yet: {listed(list(map(part_name, waiting)))}.")
     if failed := [name(found.columns[place]) for place in columns if never_learned(found, place)]:
-        sentences.append(f"No scheme has learned {listed(failed)}.")
+        sentences.append(f"Without a column, because no scheme has learned it: {listed(failed)}.")
     missing = [
         SCHEMES[kind].label
         for kind, cells in found.rows.items()
@@ -262,7 +263,8 @@ def _words(found: Ranks, kind: str, place: int) -> str:
 def part_name(name: str) -> str:
     """Return what a part is called on the page: its task, or its text."""
     part = runs.protocol().part(name)
-    return TASKS[task_of(part)].label if part.text is None else name.capitalize()
+    task = TASKS[task_of(part)].label
+    return task if part.text is None else f"{task} ({name})"
 
 
 def _plan() -> str:

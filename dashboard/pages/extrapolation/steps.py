@@ -90,7 +90,7 @@ def about(curves: Sequence[Curve]) -> str:
     """Return what a point is."""
     least = min(curve.seeds for curve in curves)
     agree = (
-        f" If steps changed nothing, {least} trials would agree in {2 ** (1 - least):.0%} of cases."
+        f" By chance alone, {least} trials agree on a direction in {2 ** (1 - least):.0%} of cases."
     )
     return (
         "Mean of the trials that every number of steps has; dots are single trials. Each number of steps "

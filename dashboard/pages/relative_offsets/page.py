@@ -73,7 +73,8 @@ QUESTIONS = {
         "Does one matrix move every position?",
         r"$\varphi(i+k) = M_k\,\varphi(i)$ for every $i$",
         "error",
-        "Error: how far the moved vectors are from the true ones, relative to those. 0 is exact, 1 is as "
+        "Error: at positions to which no matrix was fitted, how far the moved vectors are from the true "
+        "ones, relative to those. 0 is exact, 1 is as "
         "bad as predicting zero, and unrelated vectors have about 1.41, the root of 2.",
         "a random table",
     ),
