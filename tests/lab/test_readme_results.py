@@ -221,7 +221,7 @@ def test_readme_sentences_about_losses_on_code() -> None:
     assert f"NoPE is lower at 32 tokens, {means.loc['NoPE'][32].mean():.3f})" in TEXT
     assert abs((means.loc["PoPE"] - means.loc["RoPE"])[64].mean()) > 2 * 0.005  # of the rerun
     rates = losses.groupby("scheme")["learning_rate"].first()
-    assert {*rates[rates == rates.max()].index} == {"Sinusoidal", "ALiBi"}
+    assert {*rates[rates == rates.max()].index} == {"Sinusoidal", "ALiBi", "Sandwich"}
     swept: Any = sweep_losses("code").pivot_table(
         index="scheme", columns="learning_rate", values="loss"
     )
@@ -234,6 +234,8 @@ def test_readme_sentences_about_losses_on_code() -> None:
     assert tenfold.min() < by_factor.loc["Sinusoidal", 1].min()
     twice, chosen = (swept.loc[["Sinusoidal", "ALiBi"], rate] for rate in (1.6e-2, 8e-3))
     both = [" and ".join(f"{loss:.3f}" for loss in each) for each in (twice, chosen)]
+    assert "Sandwich" in sweep_losses("code").query("learning_rate == 8e-3")["scheme"].to_numpy()
+    assert "Sandwich" not in sweep_losses("code").query("learning_rate > 8e-3")["scheme"].to_numpy()
     assert f"in the sweep are {both[0]}, and at the chosen rate {both[1]}:" in TEXT
 
 
