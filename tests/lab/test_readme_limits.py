@@ -1,0 +1,116 @@
+"""What the lab's README says of the limits of its results, read by pandas from the files that ship."""
+
+from pydoc_data.topics import topics
+from typing import Any
+
+import pytest
+
+from posenc.lab.corpus import library_code, library_prose
+from tests.lab.readme_tables import (
+    PARTS,
+    TEXT,
+    interval,
+    losses_by_context,
+    scores,
+    specification,
+    starred,
+    sweep_losses,
+)
+
+
+def at_64_on_other_bytes(part: str) -> Any:
+    """The loss of every trial at the positions 48 to 64 of long texts, which a context of 64 scores."""
+    losses = scores(part).query(
+        "measure == 'position' and variant == 'as trained' and x in (48, 56)"
+    )
+    return losses.pivot_table(index="scheme", columns="seed", values="value")
+
+
+def test_intervals_hold_for_the_bytes_that_were_scored() -> None:
+    outside: dict[str, tuple[list[str], int]] = {}
+    for part in PARTS:
+        own = losses_by_context(part).xs(64, axis=1, level="x").dropna()
+        other = at_64_on_other_bytes(part)
+        assert {*own.index} == {*other.index}
+        found = []
+        for label in own.index.drop("RoPE"):
+            _, low, high = interval(own.loc[label] - own.loc["RoPE"])
+            if not low <= (other.loc[label] - other.loc["RoPE"]).mean() <= high:
+                found.append(label)
+        outside[part] = found, len(own) - 1
+        assert (other.loc["ALiBi"] - other.loc["Sinusoidal"]).mean() > 0
+        if part == "code":
+            both = [(each.loc["Sinusoidal"] - each.loc["RoPE"]).mean() for each in (other, own)]
+            assert "(sinusoidal's is {:.3f}, not {:.3f})".format(*both) in TEXT
+    (on_code, of_code), (on_prose, of_prose) = (outside[part] for part in PARTS)
+    assert f"{len(on_code)} of the {of_code} differences from RoPE at 64 tokens on code lie" in TEXT
+    assert (len(on_prose), f"none of the {of_prose} on prose" in TEXT) == (0, True)
+
+
+def test_longer_training_texts_cost_loss_near_the_beginning() -> None:
+    """At the positions 32 to 64: models trained on 256 tokens against those trained on 64."""
+    facts = []
+    for scheme in ("RoPE", "ALiBi"):
+        means = []
+        for part, places in (("whole", {32}), ("code", {32, 40, 48, 56})):
+            losses = scores(part).query("measure == 'position' and variant == 'as trained'")
+            own = losses[(losses["scheme"] == scheme) & losses["x"].isin(places)]
+            means.append(own.groupby("seed")["value"].mean())
+        long, short = means
+        facts.append(interval((long - short).dropna()))
+    assert "is {:.3f} nats above RoPE trained on 64 ({:.3f} to {:.3f})".format(*facts[0]) in TEXT
+    assert "ALiBi {:.3f} ({:.3f} to {:.3f})".format(*facts[1]) in TEXT
+
+
+def test_what_models_read() -> None:
+    corpus = library_code()
+    for run in scores("code")["run_id"].unique():
+        made = specification(run)
+        assert made["model"] == {"layers": 3, "width": 128, "heads": 4}
+        read = made["steps"] * made["batch"] * made["train_length"]
+        assert f"read {read / 1e6:.1f} million bytes, {read / len(corpus.train):.0%} of the" in TEXT
+    prose = library_prose()
+    of_topics = sum(len(text.encode()) for text in topics.values())
+    assert "about four fifths of the prose is docstrings" in TEXT
+    assert 1 - of_topics / (len(prose.train) + len(prose.validation)) == pytest.approx(
+        0.8, abs=0.03
+    )
+
+
+def test_trials_that_chose_no_rate_agree_in_the_sign_of_every_difference() -> None:
+    at_64 = losses_by_context("code").xs(64, axis=1, level="x").dropna()
+    gaps = at_64.sub(at_64.loc["RoPE"]).drop("RoPE")
+    others: Any = gaps[[2, 3, 4]]
+    assert (others.mean(axis=1) * gaps.mean(axis=1) > 0).all()
+    assert (
+        f"PoPE's is {others.loc['PoPE'].mean():.3f} in place of {gaps.loc['PoPE'].mean():.3f}"
+        in TEXT
+    )
+    _, low, high = interval(others.loc["KERPLE power"])
+    assert f"KERPLE power's interval then reaches from {low:.3f} to {high:.3f}" in TEXT
+    tried = sweep_losses("code").groupby("scheme")["scheme_rate"].nunique()
+    chosen = scores("code").groupby("scheme")["scheme_rate"].first()
+    numbers = {6: "six", 9: "nine"}
+    of_both = numbers[(chosen == 10).sum()], numbers[(tried == 2).sum()]
+    assert "of which {} of {} chose the higher".format(*of_both) in TEXT
+
+
+def test_stars_that_another_processor_may_decide() -> None:
+    """Which differences lose it if all schemes that were made later are 0.005 nats lower at 64 tokens."""
+    means = losses_by_context("code")
+    gaps: dict[tuple[str, int], Any] = {}
+    for label in means.index.drop("RoPE"):
+        for x in (64, 128, 1024):
+            own = means.loc[label][x]
+            if not own.isna().all():
+                gaps[label, x] = own - means.loc["RoPE"][x]
+    first = {"NoPE", "Learned", "Sinusoidal", "RoPE", "ALiBi"}
+    shifted = {
+        (label, x): gap - (0.005 if x == 64 and label not in first else 0)
+        for (label, x), gap in gaps.items()
+    }
+    assert starred(gaps) - starred(shifted) == {("RNoPE", 64), ("KERPLE power", 64)}
+    near = {label: abs(gap.mean()) for (label, x), gap in gaps.items() if x == 64}
+    assert {label for label in near if near[label] < 2 * 0.005 and label not in first} == {
+        "Transformer-XL"
+    }
