@@ -247,11 +247,9 @@ def _example(kinds: tuple[str, ...]) -> list[Block]:
         return []
     title = run_descriptions.title(curves[0].specification)
     return [
-        Text(
-            f"Example, models that come with posenc: {title}. {run_results.about_lines(curves)}",
-            "caption",
-        ),
+        Text(f"Example, models that come with posenc: {title}.", "caption"),
         run_charts.by_length("trained", curves),
+        Text(run_results.about_lines(curves), "caption"),
     ]
 
 
