@@ -183,6 +183,19 @@ def test_schemes_that_share_a_rank_and_lack_trials_are_told_so(
     ]  # fmt: skip
 
 
+def test_task_that_no_scheme_learned_has_no_column_and_no_count_of_trials(
+    store: Store, protocol: Protocol
+) -> None:
+    add_sweep(store, protocol, "flip_flop")
+    for one in protocol.planned("flip_flop"):
+        scores = tuple(Score("flip_flop", TRAINED, x, 0.5, 400) for x in (10, 80, 98))
+        store.add(Run(one, None, 1.0, scores, (1.0,)), {})
+    words = said(shown())
+    assert "because no scheme has learned it: Flip-flop, 80% ignored." in words
+    assert "Trials" not in words
+    assert "trials each" not in words
+
+
 def test_a_paper_gets_methods_latex_and_every_cell(store: Store, protocol: Protocol) -> None:
     add_text(store, protocol, LOSSES)
     found = shown()

@@ -1,4 +1,4 @@
-"""What the lab's README says of the limits of its results, read by pandas from the files that ship."""
+"""The limits of the results that the lab's README names, computed by pandas from the files that ship."""
 
 from pydoc_data.topics import topics
 from typing import Any

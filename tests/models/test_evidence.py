@@ -52,7 +52,7 @@ def test_fine_tuning_is_the_least_that_a_source_reports_at_a_factor() -> None:
     assert (yarn.untrained_to, yarn.trained_to) == (2, 32)
 
 
-def test_a_report_of_one_family_holds_of_no_other() -> None:
+def test_training_that_is_reported_of_llama_3_1_alone_counts_for_no_other_model() -> None:
     """Xu et al. 2025 trained Llama 3.1 with YaRN to x512; Llama 3 has its sizes, without its scaling."""
     reached = {
         name: EVIDENCE["rope_yarn"].of(MODELS[name].read()).trained_to

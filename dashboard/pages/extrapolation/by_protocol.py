@@ -169,9 +169,10 @@ def about(found: Ranks, columns: Sequence[int]) -> str:
     drawn = [found.columns[place] for place in columns if not never_learned(found, place)]
     trials = {part_name(column.part): column.trials for column in drawn}
     counts = {*trials.values()}
+    sentences = []
     if len(counts) == 1:
         sentences = [f"{count_of(counts.pop(), 'trial')} each."]
-    else:
+    elif counts:
         sentences = [f"Trials: {', '.join(f'{part} {number}' for part, number in trials.items())}."]
     waiting = [part.name for part in ranked_parts(runs.protocol()) if part.name not in found.pairs]
     if waiting:
