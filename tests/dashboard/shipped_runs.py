@@ -8,9 +8,6 @@ from posenc.lab import Run, Store
 from posenc.lab.summary import comparison
 
 CODE = "language-64-8c2dbbee"  # the protocol's table of losses by context
-RELATIVE = (
-    "language-64-9df31a1c"  # the older runs at one rate, which the relative schemes have alone
-)
 RECALL_TASK = "recall-32-d89b5de4"
 
 

@@ -136,7 +136,7 @@ def test_script_of_a_table_of_one_row_ends_in_a_sentence() -> None:
     assert result.stderr.startswith("table must be rows by columns, with 2 rows or more")
 
 
-COMPARISONS = ("language-64-9df31a1c", "recall-32-d89b5de4", "copy-20-2311a456")
+COMPARISONS = ("language-64-8c2dbbee", "recall-32-d89b5de4", "copy-20-2311a456")
 
 
 @pytest.mark.parametrize("comparison", mostly(COMPARISONS, *COMPARISONS[:2]))

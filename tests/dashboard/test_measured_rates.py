@@ -21,7 +21,6 @@ from posenc.lab.summary import comparison
 from tests.dashboard.called_pages import chart, data, texts
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import as_read
-from tests.dashboard.shipped_runs import RELATIVE, shipped_runs
 from tests.lab.small_runs import sentences, small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -156,15 +155,14 @@ def test_rates_are_drawn_with_the_chosen_one_in_a_ring(store: Store) -> None:
     assert "learning rate" in svg
 
 
-def test_one_rate_has_no_picture_of_rates() -> None:
-    empty_page_caches()
-    found = page(Setting(schemes=("rope",)), Options(comparison=RELATIVE))
+def test_one_rate_has_no_picture_of_rates(store: Store) -> None:
+    scores = [Score("context", TRAINED, x, value, 8) for x, value in ((16, 2.0), (64, 2.5))]
+    add(store, small_spec("rope"), *scores)
+    found = page(Setting(schemes=("rope",)), Options(comparison=comparison(small_spec("rope"))))
     assert [block.key for block in found.all_blocks if isinstance(block, Chart)] == [
         "measured_context"
     ]
     assert not any("best learning rate" in text for text in said(found))
-    older = [run for run in shipped_runs() if comparison(run.specification) == RELATIVE]
-    assert {run.specification.learning_rate for run in older} == {2e-3}
 
 
 def test_rates_of_a_part_of_the_protocol_are_those_of_its_sweep(

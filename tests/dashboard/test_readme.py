@@ -10,25 +10,19 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.stats
 
 from posenc.checkpoints import minilm_table
 from posenc.lab import Recall
-from posenc.lab.evaluate import CLAMPED, TRAINED
-from posenc.lab.protocol_record import shipped_record
 from posenc.lab.tasks import TASKS, questions_of
 from tests.browser.screenshots import README_PICTURES
-from tests.dashboard.shipped_runs import shipped_runs
 from tests.lab.readme_tables import README as LAB_README
-from tests.lab.readme_tables import cells, rows_of_table
+from tests.lab.readme_tables import rows_of_table
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ["README.md", "posenc/README.md", "posenc/lab/README.md", "tests/README.md"]
 READMES += [".deploy/README.md", "dashboard/README.md"]
 README = (ROOT / "README.md").read_text()
-SEEDS = 3
 
 
 @pytest.mark.parametrize("name", [n for n in READMES if "```python" in (ROOT / n).read_text()])
@@ -83,52 +77,6 @@ def test_screenshots_are_the_pictures_of_the_readme() -> None:
     pictures = re.findall(r"!\[.+\]\(\.images/(\w+)\.png\)", README)
     assert sorted(pictures) == sorted(README_PICTURES)
     assert sorted(pictures) == sorted(path.stem for path in (ROOT / ".images").iterdir())
-
-
-def measured(
-    task: str, length: int, measure: str, *unnamed: str
-) -> dict[str, dict[int, list[float]]]:
-    """Return what the older shipped runs scored by label and x, in order of their seeds.
-
-    unnamed: variants, beside "as trained", that the label leaves out.
-    """
-    scores: dict[str, dict[int, list[float]]] = {}
-    of_protocol = {row.run_id for row in shipped_record()}
-    older = [run for run in shipped_runs() if run.run_id not in of_protocol]
-    for run in sorted(older, key=lambda run: run.specification.seed):
-        one = run.specification
-        for score in run.scores if (one.task, one.train_length) == (task, length) else ():
-            if score.measure == measure:
-                way = "" if score.variant in (TRAINED, *unnamed) else f", {score.variant}"
-                own = scores.setdefault(f"{one.scheme.label}{way}", {})
-                own.setdefault(score.x, []).append(score.value)
-    assert all(len(values) == SEEDS for own in scores.values() for values in own.values())
-    return scores
-
-
-def test_losses_are_those_of_the_shipped_runs() -> None:
-    ((head, rows),) = rows_of_table(r"scheme (?=\| \d)")
-    lengths = [int(cell.replace(",", "")) for cell in cells(head)]
-    losses = measured("language", lengths[0], "context", CLAMPED)
-    assert {row[0] for row in rows} == {*losses}
-    for label, *numbers in rows:
-        for length, number in zip(lengths, numbers, strict=True):
-            mean = np.mean(losses[label].get(length, np.nan))
-            assert number == ("" if np.isnan(mean) else f"{mean:.2f}"), (label, length)
-
-
-def signed(number: float) -> str:
-    return f"{number:+.3f}".replace("-", "\u2212")
-
-
-def test_losses_minus_rope_are_those_of_the_shipped_runs() -> None:
-    losses = measured("language", 64, "context")
-    ((_, rows),) = rows_of_table("loss at 64 minus RoPE's ")
-    for label, mean, interval, by_seed in rows:
-        gaps = np.subtract(losses[label][64], losses["RoPE"][64])
-        low, high = scipy.stats.t.interval(0.95, 2, gaps.mean(), scipy.stats.sem(gaps))
-        assert (mean, interval) == (signed(gaps.mean()), f"{signed(low)} to {signed(high)}"), label
-        assert by_seed == ", ".join(signed(gap) for gap in gaps), label
 
 
 def test_accuracy_of_a_rule_on_positions_alone_is_the_enumerated_one() -> None:

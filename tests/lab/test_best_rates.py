@@ -51,7 +51,7 @@ def test_names_of_the_shipped_comparisons_stay_as_links_have_them() -> None:
     """Links hold them; the rates of the models that ship are none of their defaults everywhere."""
     names = {comparison(run.specification) for run in shipped_runs()}
     assert names == {
-        "copy-20-2311a456", "language-128-b70f9478", "language-64-9df31a1c", "recall-32-d89b5de4",
+        "copy-20-2311a456", "language-128-b70f9478", "recall-32-d89b5de4",
         "language-64-8c2dbbee", "language-128-a3f03350", "flip_flop-64-4a710259",
         "language-256-36110a45", "language-64-c6dc1465",
         "language-64-bd833680", "language-64-0a27e265", "language-64-e429efbc",  # 300, 600 and 2,400 steps

@@ -159,11 +159,11 @@ def _sweep(options: Options) -> Button:
 def _measured(preset: Preset) -> str:
     """Say how many steps a preset takes, and what models of its sizes have shown."""
     length = preset.values["run_length"]
-    fits = f"Steps that fit in about {preset.seconds:.0f} seconds. " if preset.seconds else ""
     rises = [f"{rise:.2f} nats with {SCHEMES[kind].label}" for kind, rise in preset.rises.items()]
     return (
-        f"{fits}Models of these sizes, after {preset.measured_steps:,} steps: from {length} to "
-        f"{16 * length:,} tokens of context the loss rises by {listed(rises)}."
+        f"Steps that fit in about {preset.seconds:.0f} seconds. Models of these sizes, after "
+        f"{preset.measured_steps:,} steps: from {length} to {16 * length:,} tokens of context the loss "
+        f"rises by {listed(rises)}."
     )
 
 

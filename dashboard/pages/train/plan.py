@@ -29,13 +29,12 @@ MIN_STEPS = 20
 class Preset:
     """Sizes of models, and what was measured at these sizes.
 
-    values: of the controls. seconds: that all runs should take on this machine, None where `values` has
-    their steps. measured_steps: of the models whose `rises` in loss follow, in nats from the training
-    length to 16 times it, by scheme; seed 0, or the mean of all seeds.
+    values: of the controls. seconds: that all runs should take on this machine. measured_steps: of the
+    models whose `rises` in loss follow, in nats from the training length to 16 times it, by scheme; seed 0.
     """
 
     values: Mapping[str, Any]
-    seconds: float | None
+    seconds: float
     measured_steps: int
     rises: Mapping[str, float]
 
@@ -53,13 +52,6 @@ PRESETS = {
         120.0,
         600,
         {"rope": 1.22, "alibi": 0.03},
-    ),
-    # Those of 128 tokens have another batch size.
-    "as shipped (64 tokens)": Preset(
-        {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200},
-        None,
-        1_200,
-        {"rope": 2.37, "alibi": 0.02},
     ),
 }
 SCRIPT = """
@@ -182,11 +174,13 @@ def with_fitting_width(options: Options) -> Options:
 
 def preset_changes(setting: Setting, name: str) -> dict[str, Any]:
     """Return the options that a preset sets, one learning rate too. For its steps it times this machine."""
-    preset, steps = PRESETS[name], {}
-    if preset.seconds is not None:
-        steps = {"steps": _steps_within(preset.seconds, setting, preset.values)}
-    one = {"task": Language.kind, "run_rates": Options().run_rates}
-    return {**one, **preset.values, **steps}
+    preset = PRESETS[name]
+    return {
+        "task": Language.kind,
+        "run_rates": Options().run_rates,
+        **preset.values,
+        "steps": _steps_within(preset.seconds, setting, preset.values),
+    }
 
 
 def script(setting: Setting, options: Options) -> str:
