@@ -89,17 +89,26 @@ def slopes_by_head(_names: tuple[str, ...]) -> Spec:
 
 @functools.cache
 def differences(_names: tuple[str, ...], x_title: str) -> Spec:
-    """Return the largest difference by column, on a log scale. Frame: x, y."""
+    """Return the largest difference by column, on a log scale. Frame: x, y, function."""
+    functions, colours = ["sine", "cosine"], [theme.COLOURS["sinusoidal"], theme.GRAY]
+    legend = alt.Legend(title=None, orient="top", symbolSize=60)
     points = (
         alt.Chart()
-        .mark_circle(size=14, opacity=1, color=theme.COLOURS["sinusoidal"])
+        .mark_circle(opacity=1)
         .encode(
             x=alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False)),
             y=alt.Y(
                 "y:Q", title="largest error", scale=alt.Scale(type="log"),
                 axis=theme.powers_of_ten(),
             ),
-            tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g")],
+            color=alt.Color(
+                "function:N", scale=alt.Scale(domain=functions, range=colours), legend=legend
+            ),
+            # Thick and thin tell them apart in grey.
+            size=alt.Size(
+                "function:N", scale=alt.Scale(domain=functions, range=[24, 5]), legend=None
+            ),
+            tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g"), "function:N"],
         )
     )  # fmt: skip
     return theme.spec_of(alt.layer(points).properties(height=HEIGHT))

@@ -244,13 +244,19 @@ def error_column(frame: pd.DataFrame) -> str:
 
 
 def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the errors of columns as a chart has them: x, y; a log scale has no place for 0.
+    """Return the errors of columns as a chart has them: x, y, function; a log scale has no place for 0.
 
     Of very many columns the farthest of every few are drawn.
     """
     if frame.empty:
         return frame
-    marks = pd.DataFrame({"x": frame["x"].astype("int32"), "y": frame[error_column(frame)]})
+    marks = pd.DataFrame(
+        {
+            "x": frame["x"].astype("int32"),
+            "y": frame[error_column(frame)],
+            "function": frame["function"],
+        }
+    )
     if len(frame) > MOST_POINTS:
         marks = marks.loc[marks.groupby(marks["x"] * MOST_POINTS // len(frame))["y"].idxmax()]
     return marks[marks["y"] > 0].reset_index(drop=True)

@@ -35,7 +35,7 @@ from posenc.text import count_of
 MOST_FIRST = 4  # schemes that share the first rank and are named
 UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
 MOST_CHANGES = 3  # schemes whose change of rank is named
-CELLS = "A cell has the rank, 1 for the best, and the mean: loss in nats, or the share of correct answers."
+CELLS = "Rank 1 is the best. Means: loss in nats, or the share of correct answers."
 RULES = (
     "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
     "mean stands alone. A task is learned with 90% of the answers right in training; a scheme whose mean "
@@ -236,13 +236,24 @@ def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
     ]
     return [
         {"scheme": SCHEMES[kind].label}
-        | {name(found.columns[place]): _words(found, kind, place) for place in drawn}
+        | {head: words for place in drawn for head, words in _cells(found, kind, place).items()}
         for kind in sorted(kinds, key=order)
     ]
 
 
+def _cells(found: Ranks, kind: str, place: int) -> dict[str, str]:
+    """Return what a scheme has in a column: its rank, where the trials leave one, and its mean."""
+    column = found.columns[place]
+    mean = {name(column): _words(found, kind, place)}
+    if not has_different_ranks(found, place):
+        return mean
+    rank = found.rows[kind][place].rank
+    of = part_name(column.part) if column.loss else name(column)
+    return {f"{of}, rank": "" if rank is None else str(rank)} | mean
+
+
 def _words(found: Ranks, kind: str, place: int) -> str:
-    """Return a cell in words, with the trials where some are missing or did not learn the task."""
+    """Return a mean in words, with the trials where some are missing or did not learn the task."""
     column, cell = found.columns[place], found.rows[kind][place]
     if cell.state == State.LEFT_OUT:
         return "left out"
@@ -256,8 +267,7 @@ def _words(found: Ranks, kind: str, place: int) -> str:
         notes.insert(0, f"{cell.trials} of {count_of(column.trials, 'trial')}")
     words = str(cell)
     if cell.rank is not None and cell.mean is not None:
-        mean = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
-        words = f"{cell.rank} · {mean}" if has_different_ranks(found, place) else mean
+        words = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
     return f"{words} ({', '.join(notes)})" if notes else words
 
 

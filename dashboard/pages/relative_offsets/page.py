@@ -53,7 +53,8 @@ NO_VECTORS = ":gray-badge[no vectors]"
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 PHI = (
     r"$\varphi(i)$ is the vector of position i: the stored row (learned, sinusoidal), or unit content "
-    "after its rotation (RoPE)."
+    "after its rotation (RoPE). A pair of sinusoidal begins with its sine, as if it turned the other "
+    "way: its minus sign stands below the diagonal, that of RoPE above it."
 )
 WITHOUT_VECTORS = (
     "no vectors of positions. The numbers in Data are of vectors made here, with the same inner products; "
