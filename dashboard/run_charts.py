@@ -24,7 +24,7 @@ def by_length(
     def draw(kinds: tuple[str, ...]) -> theme.Spec:
         return loss.by_length(frame, kinds, measure, perplexity=perplexity)
 
-    columns = loss.COLUMNS | {"read": "read", "chance": ""} | loss.names(measure)
+    columns = loss.COLUMNS | {"read": "read", "chance": "", "by_position": ""} | loss.names(measure)
     columns |= {"y": "perplexity"} if perplexity else {}
     columns |= dict.fromkeys(loss.dots_of(frame), "")
     return Chart(

@@ -250,6 +250,7 @@ def _losses(curves: Sequence[Curve]) -> str:
 
 def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     loss, last = summary.at_training_length(curve, curves), curve.points[-1]
+    is_longer = last.x > curve.specification.train_length  # a table may end there
     own = curve.at(curve.specification.train_length)  # most variants have none
     row: dict[str, object] = {"scheme": summary.label(curve, curves)}
     if loss is not None:
@@ -265,9 +266,9 @@ def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
         }
     return row | {
         "evaluated to": last.x,
-        "loss at the end": last.mean,
-        "lowest seed": last.low,
-        "highest seed": last.high,
+        "loss at the end": last.mean if is_longer else None,
+        "lowest seed": last.low if is_longer else None,
+        "highest seed": last.high if is_longer else None,
         "seeds": curve.seeds,
     }
 
@@ -368,7 +369,7 @@ def _at_every_x(curves: Sequence[Curve], task: type[Questions]) -> str:
 def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
     in_training, at_the_end = ACCURACIES
     longer = questions_of(curve.specification.task).longer
-    rate = summary.solve_rate(curve)
+    rate, last = summary.solve_rate(curve), curve.points[-1]
     return {
         "scheme": summary.label(curve, curves),
         in_training: _accuracy(curve),
@@ -376,7 +377,7 @@ def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
         if longer and summary.judged(curve, curves)
         else None,
         "solved in training": None if rate is None else str(rate),
-        "evaluated to": curve.points[-1].x,
-        at_the_end: curve.points[-1].mean,
+        "evaluated to": last.x,
+        at_the_end: last.mean if last.x > farthest(curve.specification) or not longer else None,
         "seeds": curve.seeds,
     }

@@ -26,6 +26,7 @@ from dashboard.charts.theme import (
 from dashboard.run_results import farthest
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
+from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import TASKS, Questions, questions_of
 
@@ -161,7 +162,23 @@ def frame(
         chance = questions_of(measure).chance(specification.train_length, int(boundary))
         if chance >= LEAST_CHANCE:
             drawn["chance"] = chance
+        by_position = _by_position(specification, drawn["x"], chance)
+        if by_position.notna().any():
+            drawn["by_position"] = by_position
     return drawn
+
+
+def _by_position(
+    specification: Specification, x: "pd.Series[float]", chance: float
+) -> "pd.Series[float]":
+    """Return the accuracy of a rule on positions alone past training, where it is not that of guessing.
+
+    Nor is it drawn where it is always right, as on copying.
+    """
+    task, length = questions_of(specification.task), specification.train_length
+    past = (x > farthest(specification)) | (not task.longer)
+    accuracy = x.map({each: task.by_position(length, int(each)) for each in x[past].unique()})
+    return accuracy.where(accuracy.between(chance + LEAST_CHANCE, 1 - LEAST_CHANCE))
 
 
 def _free_height(
@@ -211,7 +228,13 @@ def by_length(
     few = measure in ("context", "steps")
     ticks = tuple(sorted({*drawn["x"].tolist()})) if few else ()
     has_early = bool(drawn["early"].any())
-    parts = _Parts(bands=bands, chance="chance" in drawn, early=has_early, dots=dots_of(drawn))
+    parts = _Parts(
+        bands=bands,
+        chance="chance" in drawn,
+        by_position="by_position" in drawn,
+        early=has_early,
+        dots=dots_of(drawn),
+    )
     return _by_length(kinds, (*reads,), names, ticks, measure, perplexity, height, parts)
 
 
@@ -225,6 +248,7 @@ class _Parts:
 
     bands: bool
     chance: bool
+    by_position: bool
     early: bool
     dots: tuple[str, ...]
 
@@ -290,6 +314,11 @@ def _by_length(
     if parts.chance:
         guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
         layers.append(guess.encode(y="min(chance):Q"))
+    if parts.by_position:
+        rule = alt.Chart().mark_line(
+            aria=False, tooltip=None, strokeDash=[6, 3], strokeWidth=1, color="gray"
+        )
+        layers.append(rule.encode(x=x, y="min(by_position):Q"))
     named = f"isValid(datum.label) && {WIDE}"
     ends = alt.Chart().transform_filter(f"{named} && !datum.early")
     inside = alt.Chart().transform_filter(f"{named} && datum.early")

@@ -69,7 +69,8 @@ class Setting:
         low=2.0,
         high=limits.MAX_BASE,
         label="Base",
-        help="Sets how slowly the slowest pair rotates. Learned and ALiBi have no pairs, so no base.",
+        help="Sets the frequencies: with a larger base all pairs but the first turn more slowly. Learned "
+        "and ALiBi have no pairs, so no base.",
     ).field(10000.0)
     length: int = fields.IntRange(
         low=2,

@@ -162,6 +162,11 @@ def exp_of_log(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.HOLDS if log_error < power_error else Status.FALSE,
         (
+            Number(
+                "error of a frequency by exp of log over that by power",
+                log_error / power_error if power_error else None,
+                "times",
+            ),
             Number("largest error of a frequency by exp of log", log_error, "of its value"),
             Number("largest error of a frequency by power", power_error, "of its value"),
             Number("largest cosine error by exp of log", log_cosine),

@@ -53,8 +53,8 @@ def alike(sizes: Sizes) -> Verdict:
         Number("loss, sinusoidal", sinusoidal, "nats"),
     )
     reached = (
-        f"Models ({_model(curves['learned'])}) reach {learned:.3f} nats with a learned table and "
-        f"{sinusoidal:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}. "
+        f"{_other_length(sizes, length)}Models ({_model(curves['learned'])}) reach {learned:.3f} nats "
+        f"with a learned table and {sinusoidal:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}. "
     )
     rates = [
         rate_text(curve.specification.learning_rate, curve.specification.scheme_rate)
@@ -124,11 +124,11 @@ def extrapolates(sizes: Sizes, kind: str) -> Verdict:
             Number(f"change at {judged.x:,}, lowest", change.low if several else None, "nats"),
             Number(f"change at {judged.x:,}, highest", change.high if several else None, "nats"),
         ),
-        f"Models with {NAMES[kind]} ({base}, {_model(curve)}) have a loss of {loss:.4f} nats at "
-        f"{count_of(length, 'token')} and {last.mean:.4f} at {last.x:,}, {_seeds(curve.seeds)}. The loss "
-        f"changes by {change.mean:+.4f} nats at {judged.x:,} tokens{interval}: {says}. "
-        f"Perplexity {passes} and ends at {figure(times)} times. The loss on text "
-        "says nothing of copying and recall at longer lengths, which other models here measure.",
+        f"{_other_length(sizes, length)}Models with {NAMES[kind]} ({base}, {_model(curve)}) have a loss of "
+        f"{loss:.4f} nats at {count_of(length, 'token')} and {last.mean:.4f} at {last.x:,}, "
+        f"{_seeds(curve.seeds)}. The loss changes by {change.mean:+.4f} nats at {judged.x:,} "
+        f"tokens{interval}: {says}. Perplexity {passes} and ends at {figure(times)} times. The loss on "
+        "text says nothing of copying and recall at longer lengths, which other models here measure.",
     )
 
 
@@ -242,6 +242,14 @@ def _same_scheme(sizes: Sizes, info: "RunInfo") -> bool:
     asked = sizes.config(run.kind)
     names = {*asked.own_rules()} - {"layout"} | ({"base"} & {*asked.sizes_used})
     return all(getattr(run, name) == getattr(asked, name) for name in names)
+
+
+def _other_length(sizes: Sizes, length: int) -> str:
+    """Say that models of another training length than that asked for decide, "" where it is the same."""
+    if length == sizes.train_length:
+        return ""
+    asked = count_of(sizes.train_length, "token")
+    return f"Too few models here were trained on {asked}; these were trained on {length:,}. "
 
 
 def _model(curve: "Curve") -> str:

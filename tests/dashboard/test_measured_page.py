@@ -473,8 +473,12 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
     assert reached.dropna().to_dict() == {"RoPE": 15, "RoPE, NTK-aware": 255}
     (about,) = [text for text in said(shown) if "guessing among" in text]
     assert (
-        "Past 13 tokens, a rule that knows the question's position alone is right in 43.8%" in about
+        "a rule that knows the question's position alone: past 13 tokens it is right in 43.8%"
+        in about
     )
+    rule = frame.set_index("x")["by_position"]
+    assert rule[rule.index <= 13].isna().all()
+    assert rule[rule.index > 13].round(3).to_list() == [0.438] * (rule.index > 13).sum()
 
 
 def test_half_correct_of_a_variant_is_that_of_a_loop_over_the_shipped_runs() -> None:

@@ -115,8 +115,11 @@ def test_trials_that_share_a_seed_are_counted_once_and_named(store: Store) -> No
             Score("context", TRAINED, 64, 9.0, 8),
         )
     empty_page_caches()
-    alike = "with the initial weights, or the order of the data, of another trial."
-    assert f"Not counted: 2 models {alike}" in said(shown(name))
+    alike = (
+        "Not counted: 2 models that have the initial weights, or the order of the data, of one that is "
+        "counted, so that they are no trials of their own."
+    )
+    assert alike in said(shown(name))
     (rope, _) = (curve for curve in runs.curves(runs.comparisons(runs.all_ids())[name], "context"))
     assert rope.seeds == 2
 

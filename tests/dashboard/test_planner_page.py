@@ -303,10 +303,10 @@ def test_headline_names_what_the_recommendation_does() -> None:
         ("qwen2.5-7b", 131_072, "Use YaRN without training, as its makers recommend."),
         ("llama-3.1-8b", 131_072, "Use its own scaling as it is."),
         ("llama-2-7b", 1_048_576, "Train and measure, since no source reports a method that works so far."),
-        ("llama-3.1-8b", 262_144, "Measure it as configured first (made for 131,072 tokens); if that is "
-         "not enough, fine-tune with YaRN."),
-        ("llama-3.1-8b", 524_288, "Measure it as configured first (made for 131,072 tokens); if that is "
-         "not enough, fine-tune with YaRN."),
+        ("llama-3.1-8b", 262_144, "Measure it as configured for comparison (made for 131,072 tokens), "
+         "then fine-tune with YaRN."),
+        ("llama-3.1-8b", 524_288, "Measure it as configured for comparison (made for 131,072 tokens), "
+         "then fine-tune with YaRN."),
     ):  # fmt: skip
         read = data.read(Setting(model=model), Options(context=context))
         lengths = "its trained length"

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from posenc.checkpoints.sources import RESULTS
+from posenc.lab.tasks import Recall
 from tests.lab.readme_tables import (
     PARTS,
     TEXT,
@@ -530,6 +531,7 @@ def test_differences_between_four_runs_and_their_reruns_on_another_processor() -
     recall = both[both["measure"] == "recall"]
     assert {*recall["kind"]} == {"rope", "alibi", "learned"}
     near, far = (100 * recall[rows]["gap"].max() for rows in (recall["x"] <= 29, recall["x"] > 29))
+    assert f"by up to {far:.3g} percentage points there" in Recall.about
     by_depth = 100 * both[both["measure"].str.startswith("recall at depth")]["gap"].max()
     assert (
         f"differ by up to {near:.3g} points at trained distances and {far:.3g} past them, and by up to "

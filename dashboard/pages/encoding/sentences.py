@@ -12,6 +12,7 @@ from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
+BLENDED = 256  # columns from which a matrix beside another has more than pixels
 # What schemes do at each place, of several schemes and of one.
 _CHANGE = "changed"
 ACTS = {
@@ -117,6 +118,11 @@ def grids(read: Encodings) -> str:
             f"In {listed(waves)} a column is a wave down the positions; those of slow pairs hardly change "
             "from row to row."
         )
+        if max(len(shown[kind].features) for kind in shown if kind in read.with_pairs) > BLENDED:
+            parts.append(
+                "Cells smaller than a pixel blend: a sine of 0 beside a cosine of 1 looks like one half. "
+                "Drag to zoom."
+            )
     if tables:
         parts.append(f"In {listed(tables)} every position has a row of its own, by no formula.")
     if biases:

@@ -215,18 +215,17 @@ def changes(found: Ranks) -> str:
 
 
 def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
-    """Return the table, sorted by the rank and the mean in its first column, without a rank by the next.
+    """Return the table, sorted by the mean of what has a rank in its first column, else by the next.
 
     A column in which no scheme has learned the task, and a scheme that was not measured, stand below it.
     """
     drawn = [place for place in columns if not never_learned(found, place)]
 
-    def order(kind: str) -> list[tuple[bool, int, float]]:
+    def order(kind: str) -> list[tuple[bool, float]]:
         keys = []
         for place in drawn:
             rank, mean = found.rows[kind][place].rank, found.rows[kind][place].mean or 0.0
-            ranks = 0 if rank is None else rank.first + rank.last
-            keys.append((rank is None, ranks, mean if found.columns[place].loss else -mean))
+            keys.append((rank is None, mean if found.columns[place].loss else -mean))
         return keys
 
     kinds = [

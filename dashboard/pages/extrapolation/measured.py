@@ -308,8 +308,8 @@ def _notes(
         texts.append(Text(sentence, "warning"))
     if alike := runs.sharing_seeds(shown):
         sentence = (
-            f"Not counted: {count_of(alike, 'model')} with the initial weights, or the order of the data, "
-            "of another trial."
+            f"Not counted: {count_of(alike, 'model')} that have the initial weights, or the order of the "
+            "data, of one that is counted, so that they are no trials of their own."
         )
         texts.append(Text(sentence, "caption"))
     for kind in trained:

@@ -92,7 +92,8 @@ QUESTIONS = {
         "Does the logit fall in a straight line?",
         r"$\ell(k) = a - s\,k$ for every $k$",
         "R²",
-        r"R²: how well a straight line fits the logit $\ell$ by distance. Yes means exactly 1.",
+        r"R²: how well a straight line fits the logit $\ell$ by distance, which is not divided by lengths "
+        "of vectors as position similarity is. Yes means exactly 1.",
         "random noise",
     ),
 }
@@ -187,9 +188,9 @@ def page(setting: Setting, options: Options) -> Page:
         guide=GUIDE,
         definition=Definition(
             r"\varphi(i + k) = M_k\,\varphi(i), \qquad M_a M_b = M_{a+b}",
-            "Sinusoidal and RoPE: a block rotation, one angle per pair. ALiBi: each head's vectors gain "
-            "a dimension per position, and the shift moves them along. Learned: no closed form; one "
-            "matrix is fitted to half the positions and scored on the other half.",
+            "Sinusoidal and RoPE: a block rotation, one angle per pair. Learned: no closed form; one "
+            "matrix is fitted to half the positions and scored on the other half. ALiBi has no vectors; "
+            "those with its inner products gain a dimension per position, and the shift moves them along.",
             (rotation.pair_matrix, alibi.expanding_shift, linear_map.verify_map),
         ),
         script=lambda: data.script(setting, options.offset, options.second),

@@ -36,8 +36,8 @@ class FlipFlop(Questions):
     about: ClassVar[str] = (
         "Instructions write, read or ignore a bit; a read asks for the bit that was written last (Liu et "
         "al. 2023, arXiv 2306.00946). In training {farthest}% of the instructions are ignored. The dotted "
-        "line is guessing. At {last}%, a rule that repeats a bit by its place alone, often the first one, "
-        "is right in {by_position:.1%} of cases."
+        "line is guessing. The dashed line is a rule that repeats a bit by its place alone, often the "
+        "first one: at {last}% it is right in {by_position:.1%} of cases."
     )
 
     WRITE: ClassVar[int] = 2
