@@ -117,6 +117,12 @@ def last_row(setting: Setting) -> str:
     return ""
 
 
+HEIGHTS = (
+    "Every line starts at 1: compare how it falls. Its height is a cosine of rows (learned, sinusoidal), "
+    "an expected logit (RoPE) or a factor on the attention weight (ALiBi and other biases)."
+)
+
+
 def similarity_definition(*functions: Callable[..., Any]) -> Definition:
     """Return the definition of position similarity, which pages share."""
     return Definition(

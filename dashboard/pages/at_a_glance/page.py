@@ -43,7 +43,7 @@ GUIDE = (
     "kernel of a pair follows from its distance. Where rows of a table are added to token vectors, their "
     "products with those vectors depend on the absolute position.\n\n"
     "A curve is the mean similarity of all pairs at a distance. Its band is the range. Content is fixed; "
-    "only position varies. Compare shapes, not heights. The dashed line is the training length of the "
+    f"only position varies. {notes.HEIGHTS} The dashed line is the training length of the "
     "sidebar.\n\n"
     "Distances and norms are in the unit of each scheme's vectors; values are the vectors' entries. "
     "The shift-invariance error is the spread of similarity along diagonals over its overall spread: "

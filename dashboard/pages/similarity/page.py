@@ -26,8 +26,8 @@ FROM_ZERO = Scale(0.0, 1.0, "sequential", "position similarity")
 FROM_MINUS_ONE = Scale(-1.0, 1.0, "diverging", "position similarity")
 GUIDE = (
     "Content is fixed; only position varies. Row i, column j is the position similarity of "
-    "query i and key j: 1 is identical, 0 unrelated, below 0 opposed. Compare shapes, not "
-    "heights. If every diagonal of a matrix has one colour, only the distance matters. Cells "
+    "query i and key j: 1 is identical, 0 unrelated, below 0 opposed. "
+    f"{notes.HEIGHTS} If every diagonal of a matrix has one colour, only the distance matters. Cells "
     "without a value are hatched: a learned table ends at its last row. The dashed line is "
     "the training length. Click a cell to pin it; the link holds the pinned cell."
 )

@@ -49,7 +49,7 @@ NATS = (
 )
 GUIDE = (
     "Each line of the left picture shows how position similarity changes when query and key "
-    "move apart. Content is fixed; only position varies. Compare shapes, not heights. A line "
+    f"move apart. Content is fixed; only position varies. {notes.HEIGHTS} A line "
     "that falls and stays low favours near tokens. Where a line rises again, some far "
     "positions look like near ones. RoPE acts on the width of one head, sinusoidal on the "
     "whole model: at equal width their lines coincide. The right picture shows small trained "

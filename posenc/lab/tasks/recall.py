@@ -42,7 +42,8 @@ class Recall(Questions):
         "Training on {length} tokens shows distances up to {farthest}. The dotted line is guessing "
         "among the four values. The dashed line is a rule that knows the question's position alone: past "
         "{farthest} tokens it is right in {by_position:.1%} of cases. Three of the models that ship, "
-        "trained again with other instructions of the processor, changed by up to 2.5 percentage points there."
+        "trained again with other instructions of the processor, changed by up to 2.5 percentage points "
+        "there."
     )
 
     PAIRS: ClassVar[int] = 4
