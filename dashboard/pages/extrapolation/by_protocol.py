@@ -35,11 +35,14 @@ from posenc.text import count_of
 MOST_FIRST = 4  # schemes that share the first rank and are named
 UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
 MOST_CHANGES = 3  # schemes whose change of rank is named
-CELLS = "Rank 1 is the best. Means: loss in nats, or the share of correct answers."
+CELLS = (
+    "Rank 1 is the best. Means: loss in nats, or the share of correct answers, which is 90% or more in "
+    "training where a task is learned."
+)
 RULES = (
     "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
-    "mean stands alone. A task is learned with 90% of the answers right in training; a scheme whose mean "
-    "is below that has no rank. Left out: not planned for this task."
+    "mean stands alone. A scheme that has not learned a task has no rank. Left out: not planned for this "
+    "task."
 )
 GUIDE = (
     "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "

@@ -213,13 +213,11 @@ def _picture(
             picture = run_charts.by_length(f"measured_{measure}", lines, perplexity=perplexity)
         pictures.append(picture)
     beside = pictures if len(pictures) == 1 else [Columns([[each] for each in pictures])]
-    about = Text(
-        plain(run_results.about(curves, hardly, is_cut="context" in measures)),
-        "caption",
-        help=run_results.rules_in_percent() if language and not hardly else "",
-    )
+    about = run_results.about(curves, hardly, is_cut="context" in measures)
+    if language and not hardly:
+        about += f" {run_results.rules_in_percent()}"
     beyond = [] if hardly else _beyond_loss(curves)
-    return [*beside, *beyond, *([Controls(asked)] if asked else []), about]
+    return [*beside, *beyond, *([Controls(asked)] if asked else []), Text(plain(about), "caption")]
 
 
 def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
