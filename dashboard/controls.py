@@ -214,10 +214,7 @@ def _presets(names: frozenset[str]) -> None:
             help="Sets the numbers of a well-known model. The schemes and all other controls stay.",
             on_click=_take_preset,
         )
-    row.button(
-        "Reset", key="reset", icon=":material/restart_alt:", on_click=session.change,
-        args=(state.DEFAULTS,),
-    )  # fmt: skip
+    row.button("Reset", key="reset", icon=":material/restart_alt:", on_click=session.reset)
 
 
 @session.callback

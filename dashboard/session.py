@@ -125,6 +125,14 @@ def change(changes: Changes) -> None:
 
 
 @callback
+def reset() -> None:
+    """Give the setting and the controls of the page their defaults; uploads stay, as all that no link holds."""
+    kind = st.session_state[_KIND]
+    own = {n: value for n, value in fields.defaults(kind).items() if n not in state.unlinked(kind)}
+    change(state.DEFAULTS | own)
+
+
+@callback
 def take(name: str, key: str) -> None:
     """Give a field what its widget holds: a value, several words as a list, or a text."""
     rule, held = rule_of(name), st.session_state[key]

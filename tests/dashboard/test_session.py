@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import all_pages, controls, render, session, tools
 from dashboard.blocks import Changes, Chart, Matrices, Page, Text, Uses
+from dashboard.pages.pca import options as pca
 from dashboard.settings import PRESETS, Setting
 from dashboard.settings.stops import STOPS
 from dashboard.state import RULES, State, with_changes
@@ -304,6 +306,19 @@ def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch
     bert = setting(drawn(at.run()))  # AppTest presses it after the page is made
     assert bert == Setting().replace(**PRESETS["bert"].changes)
     assert [toast.value for toast in at.toast]
+
+
+def test_reset_gives_the_controls_of_this_page_their_defaults_and_keeps_the_rest() -> None:
+    at = drawn(visit("relative_offsets", {"base": "500", "offset": "9", "schemes": "rope"}))
+    own, others = replace(options(at), dense=True), pca.Options(plot=pca.SECOND)
+    at.session_state["_state"] = replace(
+        state(at), options={"relative_offsets": own, "pca": others}
+    )
+    at.button(key="reset").click().run()
+    assert pages.link_of(drawn(at)) == {}
+    assert (setting(at), options(at).offset) == (Setting(), 1)
+    assert options(at).dense  # which no link holds, as uploads
+    assert state(at).options["pca"] == others
 
 
 def test_hidden_control_keeps_its_value_in_the_address() -> None:
