@@ -126,7 +126,7 @@ def change(changes: Changes) -> None:
 
 @callback
 def reset() -> None:
-    """Give the setting and the controls of the page their defaults; uploads stay, as all that no link holds."""
+    """Give the setting and the controls of the page their defaults; what no link holds stays."""
     kind = st.session_state[_KIND]
     own = {n: value for n, value in fields.defaults(kind).items() if n not in state.unlinked(kind)}
     change(state.DEFAULTS | own)
