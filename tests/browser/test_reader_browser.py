@@ -59,5 +59,5 @@ def test_icons_say_nothing_help_and_grids_are_named_once_and_closed_claims_are_r
     ).first  # within a canvas, where a search by role does not look
     expect(grid).to_have_attribute("aria-label", "All measured schemes")
     go(page, "claims")
-    false = page.locator("summary").filter(has_text="False.")
+    false = page.locator("summary").filter(has_text="False:")
     expect(false.first).to_have_css("opacity", "1")  # closed: as dark as text

@@ -68,7 +68,7 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     numbers = {row["id"]: row for row in data_of(shown, "Claims").to_dict("records")}
     for name, verdict in verdicts.items():
         word = data.OUTCOMES[verdict.status].word
-        assert f" **{word}.** {CLAIMS[name].sentence}" in found[name]
+        assert f" **{word}:** \u201c{CLAIMS[name].sentence}\u201d" in found[name]
         row = numbers[name]
         assert row["state"] == str(verdict.status)
         if verdict.decides:

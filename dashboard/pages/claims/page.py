@@ -125,7 +125,7 @@ def _groups(setting: Setting, verdicts: Mapping[str, Verdict], options: Options)
 def _line(claim: Claim, verdict: Verdict, setting: Setting, options: Options) -> Drawer:
     """Return a claim in a line: verdict, claim and deciding number; it opens to its evidence."""
     outcome, number = data.OUTCOMES[verdict.status], verdict.decides
-    title = f":material/{outcome.icon}: **{outcome.word}.** {plain(claim.sentence)}"
+    title = f":material/{outcome.icon}: **{outcome.word}:** \u201c{plain(claim.sentence)}\u201d"
     if number is not None:
         name = number.name[0].upper() + number.name[1:]
         title += f" {plain(name)}: **{unbroken(plain(number.text))}**"
