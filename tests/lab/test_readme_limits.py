@@ -90,6 +90,10 @@ def test_trials_that_chose_no_rate_agree_in_the_sign_of_every_difference() -> No
         f"PoPE's is {others.loc['PoPE'].mean():.3f} in place of {gaps.loc['PoPE'].mean():.3f}"
         in TEXT
     )
+    of_pope = interval(others.loc["PoPE"])
+    assert "and excludes 0 ({:.3f} to {:.3f})".format(*of_pope[1:]) in TEXT
+    breaking = others.loc["Stick-breaking"].mean(), gaps.loc["Stick-breaking"].mean()
+    assert "stick-breaking's is {:.3f} in place of {:.3f}".format(*breaking) in TEXT
     _, low, high = interval(others.loc["KERPLE power"])
     assert f"KERPLE power's interval then reaches from {low:.3f} to {high:.3f}" in TEXT
     tried = sweep_losses("code").groupby("scheme")["scheme_rate"].nunique()
@@ -99,22 +103,55 @@ def test_trials_that_chose_no_rate_agree_in_the_sign_of_every_difference() -> No
     assert "of which {} of {} chose the higher".format(*of_both) in TEXT
 
 
-def test_stars_that_another_processor_may_decide() -> None:
-    """Which differences lose it if all schemes that were made later are 0.005 nats lower at 64 tokens."""
+def gaps_from_rope() -> dict[tuple[str, int], Any]:
+    """The differences of the table on code: by scheme as it was read and length, one for each trial."""
     means = losses_by_context("code")
-    gaps: dict[tuple[str, int], Any] = {}
-    for label in means.index.drop("RoPE"):
-        for x in (64, 128, 1024):
-            own = means.loc[label][x]
-            if not own.isna().all():
-                gaps[label, x] = own - means.loc["RoPE"][x]
-    first = {"NoPE", "Learned", "Sinusoidal", "RoPE", "ALiBi"}
-    shifted = {
-        (label, x): gap - (0.005 if x == 64 and label not in first else 0)
-        for (label, x), gap in gaps.items()
+    return {
+        (label, x): means.loc[label][x] - means.loc["RoPE"][x]
+        for label in means.index.drop("RoPE")
+        for x in (64, 128, 1024)
+        if not means.loc[label][x].isna().all()
     }
-    assert starred(gaps) - starred(shifted) == {("Sandwich", 64)}
+
+
+def test_stars_and_intervals_that_another_processor_may_decide() -> None:
+    """If all schemes that were made later are 0.005 nats lower, or higher, at 64 tokens."""
+    gaps, first = gaps_from_rope(), {"NoPE", "Learned", "Sinusoidal", "RoPE", "ALiBi"}
+
+    def shifted(by: float) -> dict[tuple[str, int], Any]:
+        return {
+            (label, x): gap + (by if x == 64 and label not in first else 0)
+            for (label, x), gap in gaps.items()
+        }
+
+    lost = starred(gaps) - starred(shifted(-0.005))
+    gained = starred(shifted(0.005)) - starred(gaps)
+    assert lost == {("Sandwich", 64)}
+    assert {label for label, x in gained if x == 64} == {"FoX", "RNoPE"}
+    assert interval(gaps["Shaw", 64])[2] > 0 > interval(shifted(-0.005)["Shaw", 64])[2]
     near = {label: abs(gap.mean()) for (label, x), gap in gaps.items() if x == 64}
     assert {label for label in near if near[label] < 2 * 0.005 and label not in first} == {
         "p-RoPE", "Transformer-XL", "SSMax on RoPE", "xPos", "CoPE",
     }  # fmt: skip
+
+
+def test_stars_that_the_schemes_made_last_have_taken() -> None:
+    last = {"Stick-breaking", "xPos", "CoPE", "p-RoPE", "SSMax", "SSMax on RoPE"}
+    gaps = gaps_from_rope()
+    before = {key: gap for key, gap in gaps.items() if key[0] not in last}
+    assert f"({len(before)} differences), RNoPE, KERPLE power and FoX had stars at 64" in TEXT
+    assert starred(before) - starred(gaps) == {
+        ("RNoPE", 64), ("KERPLE power", 64), ("FoX", 64),
+        ("Sinusoidal", 128), ("NoPE", 128), ("RoPE, position interpolation", 128),
+    }  # fmt: skip
+
+
+def test_settings_of_schemes_are_those_of_the_files() -> None:
+    runs = scores("code").groupby("scheme")["run_id"].first()
+    made = {label: specification(run)["scheme"] for label, run in runs.items()}
+    assert (
+        f"Shaw clips distances at {made['Shaw']['clip']}, T5 bias at {made['T5 bias']['max_distance']}, "
+        f"CoPE counts to {made['CoPE']['counted']}, p-RoPE turns "
+        f"{made['p-RoPE']['partial_rotary_factor']:.0%} of the pairs, and xPos has the scale "
+        f"{made['xPos']['scale_base']:.0f}" in TEXT
+    )
