@@ -63,9 +63,8 @@ def alike(sizes: Sizes) -> Verdict:
     if gap.low >= -HELD and gap.high <= HELD:
         status, says = Status.HOLDS_HERE, f"less than {HELD:.3f} either way"
         if gap.low > 0 or gap.high < 0:
-            says += (
-                f", yet {'sinusoids are' if gap.low > 0 else 'a learned table is'} a little better"
-            )
+            better = "sinusoids are" if gap.low > 0 else "a learned table is"
+            says += f", yet {better} a little better at these rates"
     elif gap.low > HELD or gap.high < -HELD:
         status, says = Status.NOT_HERE, f"more than {HELD:.3f}"
     else:
@@ -75,7 +74,8 @@ def alike(sizes: Sizes) -> Verdict:
     return Verdict(
         status,
         numbers,
-        f"{reached}Each has the learning rate that was best for it in a sweep: {rates[0]} and {rates[1]}. "
+        f"{reached}Each has the learning rate that was best for it in a sweep with fewer steps: {rates[0]} "
+        f"and {rates[1]}. "
         f"Learned minus sinusoidal is {gap.mean:+.4f} nats{interval}: {says}. Vaswani et al. 2017, "
         "table 3, found nearly the same results with both in translation models.",
     )

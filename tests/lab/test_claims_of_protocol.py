@@ -76,7 +76,7 @@ def test_learned_and_sinusoidal_are_judged_by_the_interval_of_their_difference(
         f"is {mean:+.4f} nats (95% interval {interval.low:+.4f} to {interval.high:+.4f})"
         in found.sentence
     )
-    assert "best for it in a sweep: 0.002 and 0.002." in found.sentence
+    assert "best for it in a sweep with fewer steps: 0.002 and 0.002." in found.sentence
     assert "means of 5 seeds" in found.sentence
 
 

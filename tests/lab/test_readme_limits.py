@@ -9,8 +9,10 @@ from posenc.lab.corpus import library_code, library_prose
 from tests.lab.readme_tables import (
     PARTS,
     TEXT,
+    cells,
     interval,
     losses_by_context,
+    rows_of_table,
     scores,
     specification,
     starred,
@@ -60,6 +62,40 @@ def test_longer_training_texts_cost_loss_near_the_beginning() -> None:
         facts.append(interval((long - short).dropna()))
     assert "is {:.3f} nats above RoPE trained on 64 ({:.3f} to {:.3f})".format(*facts[0]) in TEXT
     assert "ALiBi {:.3f} ({:.3f} to {:.3f})".format(*facts[1]) in TEXT
+
+
+def test_rates_after_all_steps() -> None:
+    """Which rate is the best of each scheme, and by how much the tables' rate is above it."""
+    swept, short = sweep_losses("rates"), sweep_losses("code")
+    ((head, rows),) = rows_of_table("rates after 1,200 steps ")
+    rates = [float(cell) for cell in cells(head)[1:]]
+    assert {row[0] for row in rows} == {*swept["scheme"]}
+    above: dict[str, float] = {}
+    for label, first, *shown in rows:
+        own: Any = swept[swept["scheme"] == label].pivot_table(
+            index="seed", columns="learning_rate", values="loss"
+        )
+        chosen = scores("code").query(f"scheme == '{label}'")["learning_rate"].unique()
+        of_sweep = short[short["scheme"] == label].groupby("learning_rate")["loss"].mean()
+        assert [first] == [f"{rate:g}" for rate in chosen] == [f"{of_sweep.idxmin():g}"]
+        for rate, cell in zip(rates, shown, strict=True):
+            both = own.get(rate)
+            expected = (
+                "" if both is None else f"{both.mean():.3f} ({both.min():.3f}, {both.max():.3f})"
+            )
+            assert cell == expected, (label, rate)
+            assert both is None or len(both) == 2
+        assert {*own.idxmin(axis=1)} == {0.004}
+        above[label] = own[float(first)].mean() - own[0.004].mean()
+    assert above["RoPE"] == 0
+    by = f"{above['Sinusoidal']:.3f} and {above['ALiBi']:.3f} nats"
+    assert f"better for sinusoidal and ALiBi, by {by}, and the same for RoPE" in TEXT
+    assert f"at 64 tokens are {by} above what they reach at 0.004" in TEXT
+    means: Any = losses_by_context("code").xs(64, axis=1, level="x").mean(axis=1)
+    left = means["Sinusoidal"] - means["Learned"] - above["Sinusoidal"]
+    assert f"with which {left:.3f} of the difference would be left" in TEXT
+    assert 0 < means["ALiBi"] - means["Sinusoidal"] < above["Sinusoidal"]
+    assert f"ALiBi stays above RoPE by more ({means['ALiBi'] - means['RoPE']:.3f})" in TEXT
 
 
 def test_what_models_read() -> None:
