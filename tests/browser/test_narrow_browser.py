@@ -26,7 +26,7 @@ def test_no_control_of_a_tablet_or_a_phone_stands_alone_beside_a_full_line(visit
     page = tablet.open("claims")
     assert in_lines(page.locator(".st-key-verdict [role=radio]")) == [9]
     page = tablet.open("train")
-    assert in_lines(page.locator("[class*=st-key-preset_] button")) == [3]
+    assert in_lines(page.locator("[class*=st-key-preset_] button")) == [2]
     page = tablet.open("learn")
     assert in_lines(page.get_by_test_id("stMain").get_by_test_id("stSlider")) == [2]
     page = visitor(**SCREENS[390]).open("why_position")
