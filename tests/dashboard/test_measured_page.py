@@ -530,7 +530,7 @@ def test_page_without_recall_says_that_loss_leaves_use_of_distance_open(store: S
     assert said_of_loss.endswith("Recall and Copy show whether it still uses them.")
 
 
-def test_runs_that_no_part_of_the_protocol_has_are_one_learned_table_and_copying() -> None:
+def test_runs_outside_the_protocol_are_those_of_copying_and_one_learned_table() -> None:
     """Pages call that table trained; copying has three seeds of each of five schemes."""
     of_protocol = {row.run_id for row in shipped_record()}
     counts = Counter[tuple[Any, ...]]()

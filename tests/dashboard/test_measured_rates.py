@@ -158,7 +158,7 @@ def test_rates_are_drawn_with_the_chosen_one_in_a_ring(store: Store) -> None:
     assert "learning rate" in svg
 
 
-def test_one_rate_has_no_picture_of_rates(store: Store) -> None:
+def test_schemes_trained_at_one_rate_have_no_picture_of_rates(store: Store) -> None:
     scores = [Score("context", TRAINED, x, value, 8) for x, value in ((16, 2.0), (64, 2.5))]
     add(store, small_spec("rope"), *scores)
     found = page(Setting(schemes=("rope",)), Options(comparison=comparison(small_spec("rope"))))

@@ -171,7 +171,7 @@ def test_stars_and_intervals_that_another_processor_may_decide() -> None:
     }  # fmt: skip
 
 
-def test_stars_that_the_schemes_made_last_have_taken() -> None:
+def test_more_differences_have_stars_in_a_table_without_the_last_six_schemes() -> None:
     last = {"Stick-breaking", "xPos", "CoPE", "p-RoPE", "SSMax", "SSMax on RoPE"}
     gaps = gaps_from_rope()
     before = {key: gap for key, gap in gaps.items() if key[0] not in last}

@@ -12,7 +12,7 @@ from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
 
-BLENDED = 256  # columns from which a matrix beside another has more than pixels
+BLENDED = 256  # columns: of more, one is narrower than a pixel where matrices stand side by side
 # What schemes do at each place, of several schemes and of one.
 _CHANGE = "changed"
 ACTS = {
