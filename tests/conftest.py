@@ -100,11 +100,17 @@ def chromium(chromium_path: str) -> "Iterator[Browser]":
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the dashboard that is served once: its log, its runs and its work."""
+    return tmp_path_factory.mktemp("dashboard")
+
+
+@pytest.fixture(scope="session")
+def address(served_folder: Path) -> Iterator[str]:
     """The address of the dashboard, served once."""
     from tests.browser.browser import served
 
-    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
+    with served(served_folder / "log.txt") as found:
         yield found
 
 

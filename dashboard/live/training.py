@@ -12,6 +12,7 @@ from dashboard import session, training_text, training_time
 from dashboard.blocks import Changes
 from dashboard.charts.theme import COLOURS
 from dashboard.run_descriptions import description
+from dashboard.runs import all_ids
 from dashboard.server import identity, incidents, jobs, settings, uploaders
 from dashboard.server.jobs import Job, Progress
 from dashboard.server.training_process import server_process
@@ -117,19 +118,19 @@ def _start(runs: Sequence[Specification], key: str, steps: float, evaluations: f
         process.start_if_needed()
 
 
-def board(place: Any, _change: Callable[[Changes], None]) -> None:
-    """Draw every job, the same for every visitor."""
+def board(place: Any, _change: Callable[[Changes], None], *, finished: tuple[str, ...]) -> None:
+    """Draw every job, the same for every visitor. finished: ids of the runs that the page knows."""
     known = jobs.jobs(server_process().place)
     active = any(not job.error for job in known)
     place.header("In training", anchor=False)
     panel = st.fragment(_panel, run_every=POLL if active else IDLE_POLL)
     with place.container():
-        panel([job.name for job in known])
+        panel([job.name for job in known], finished)
 
 
 @incidents.show_errors()  # a fragment by itself has none around it
-def _panel(names: list[str]) -> None:
-    """Draw the jobs and how their process does. names: the jobs that the page around knows."""
+def _panel(names: list[str], finished: tuple[str, ...]) -> None:
+    """Draw the jobs and how their process does. names, finished: jobs and runs that the page knows."""
     process = server_process()
     try:
         process.start_if_needed()
@@ -139,8 +140,9 @@ def _panel(names: list[str]) -> None:
             icon=":material/warning:",
         )
     known = jobs.jobs(process.place)
-    if [job.name for job in known] != names:
-        st.rerun()  # a job ended or began: the page around draws its results
+    # A short job begins and ends between two looks at the jobs; its runs are there all the same.
+    if [job.name for job in known] != names or all_ids() != finished:
+        st.rerun()  # the page around draws its results
     if not known:
         st.caption("Nothing is being trained on this server.")
     if process.unwritable:

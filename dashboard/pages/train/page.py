@@ -75,7 +75,8 @@ def page(setting: Setting, options: Options) -> Page:
     """Return the page, which depends on the runs that are there, so that it is never cached."""
     fitting = with_fitting_width(options)
     planned, said = _planned(setting, fitting)
-    stored = {info.run_id for info in runs.read_infos(runs.all_ids())}
+    ids = runs.all_ids()
+    stored = {info.run_id for info in runs.read_infos(ids)}
     finished = [run for run in planned if run.run_id in stored]
     left = [run for run in planned if run.run_id not in stored]
     start = {"runs": left, "planned": len(planned), "text": fitting.training_text}
@@ -100,9 +101,9 @@ def page(setting: Setting, options: Options) -> Page:
         headline=f"Train one small model per scheme ({notes.names(setting.schemes)}) and evaluate it "
         "past its training length.",
         blocks=(
-            Columns((form, (Live("jobs"), *picture))),
+            Columns((form, (Live("jobs", {"finished": ids}), *picture))),
             *([] if hardly or not finished else _table(curves, runs.rates(infos))),
-            *_others(summary.comparison(finished[0]) if finished else ""),
+            *_others(ids, summary.comparison(finished[0]) if finished else ""),
         ),
         guide=GUIDE,
         definition=DEFINITION,
@@ -271,12 +272,15 @@ def _link(specifications: Sequence[Specification], label: str = "") -> list[Bloc
     ]
 
 
-def _others(linked: str) -> list[Block]:
-    """Return a link to every comparison trained on this server, without the one linked to above."""
+def _others(ids: tuple[str, ...], linked: str) -> list[Block]:
+    """Return a link to every comparison trained on this server, without the one linked to above.
+
+    ids: of all runs.
+    """
     shipped = set(runs.shipped())
     own = [
         [info.specification for info in infos]
-        for name, infos in runs.comparisons(runs.all_ids()).items()
+        for name, infos in runs.comparisons(ids).items()
         if name != linked and any(info.run_id not in shipped for info in infos)
     ]
     if not own:
