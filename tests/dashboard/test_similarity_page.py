@@ -107,7 +107,9 @@ def test_learned_table_is_blank_past_its_last_row() -> None:
 
 def test_a_first_token_without_a_logit_has_no_similarity() -> None:
     """SSMax multiplies the first query by ln 1 = 0, and a cosine with a vector of norm 0 is undefined."""
-    shown = page(Setting(length=12, schemes=("rope", "ssmax", "ssmax_rope")), Options())
+    shown = page(
+        Setting(length=12, schemes=("rope", "ssmax", "ssmax_rope")), Options(key_position=0)
+    )
     cell = "Query 0, key 0, distance 0: 1 (RoPE), undefined (SSMax and SSMax on RoPE)."
     assert cell in texts(shown)
 

@@ -29,6 +29,7 @@ WHERE = {
     "shaw": diagram.BIAS, "fire": diagram.BIAS, "cope": diagram.BIAS, "none": "",
     "ssmax": diagram.ROTATION, "fox": diagram.BIAS, "stick_breaking": diagram.WEIGHTS,
 }  # fmt: skip
+TABLE = 128  # rows of the trained table that pages show
 LENGTH, LONGEST = 64, 1_024  # of the shipped comparison of the four main schemes
 LOSS = means(CODE, "context")
 RECALL = means(RECALL_TASK, "recall")  # answers up to 29 tokens away in training
@@ -154,6 +155,16 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
     assert any(
         text.startswith("Badges ignore the sliders: 1 to 5 seeds at") for text in texts(shown)
     )
+
+
+def test_where_each_learned_table_ends_is_stated(shown: Page) -> None:
+    (ends,) = [text for text in texts(shown) if text.startswith("Each Learned line")]
+    assert ends == (
+        f"Each Learned line and badge ends with the table of its model: distance {TABLE - 1} here, "
+        f"{LENGTH} tokens in measured loss, distance {max(RECALL['learned'])} in recall."
+    )
+    without = page(Setting(schemes=("rope", "alibi")), Options())
+    assert not any(text.startswith("Each Learned line") for text in texts(without))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

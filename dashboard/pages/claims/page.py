@@ -156,10 +156,14 @@ def _evidence(claim: Claim, verdict: Verdict, sizes: Sizes) -> list[Block]:
         blocks.append(Table(_numbers(verdict), "numbers"))
     tested = f"How it is tested. The verdict depends on {plain(data.reads(claim))}."
     blocks.append(Text(tested, "caption"))
-    for function in (claim.test, *claim.steps):
-        code = inspect.getsource(function)
-        blocks.append(Code(code[code.index("def ") :], "python"))  # without its decorator
+    blocks.append(Drawer(f"claim_test_{claim.id}", "Code of the test", lambda: _code(claim)))
     return blocks
+
+
+def _code(claim: Claim) -> list[Block]:
+    """Return the functions that judge a claim, without their decorators."""
+    sources = map(inspect.getsource, (claim.test, *claim.steps))
+    return [Code(source[source.index("def ") :], "python") for source in sources]
 
 
 def _numbers(verdict: Verdict) -> pd.DataFrame:

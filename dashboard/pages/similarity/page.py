@@ -66,7 +66,7 @@ class Options:
         high=MAX_SHOWN_LENGTH - 1,
         label="Key",
         help="The position whose similarity to the query is stated below.",
-    ).field(0)
+    ).field(16)
     from_zero: bool = fields.Flag(
         label="Colours from 0 to 1",
         help="Negative similarity takes the colour of 0. Otherwise all matrices use -1 to 1.",

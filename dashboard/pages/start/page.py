@@ -90,7 +90,13 @@ def page(setting: Setting, options: Options) -> Page:
             *notes.warnings(similarities),
             *badges,
             Cards("cards", cards),
-            Columns((_similarity(setting, similarities), _loss(measured)), stage=True),
+            Columns(
+                (
+                    [*_similarity(setting, similarities), *_ends(similarities, curves, recalled)],
+                    _loss(measured),
+                ),
+                stage=True,
+            ),
             Row((*learn, *map(Link, LINKS)), border=True, spread=True),
         ),
         guide=GUIDE,
@@ -158,6 +164,23 @@ def _similarity(setting: Setting, similarities: Mapping[str, Similarity]) -> lis
         ),
         Controls(("base", "dim", "equal_width")),
     ]
+
+
+def _ends(
+    similarities: Mapping[str, Similarity],
+    losses: Mapping[str, Curve],
+    recalls: Mapping[str, Curve],
+) -> list[Text]:
+    """Say where each learned table on the page ends: they are tables of several models."""
+    shown = similarities.get("learned")
+    if shown is None or "learned" not in losses or "learned" not in recalls:
+        return []
+    loss, recall = losses["learned"].points[-1].x, recalls["learned"].points[-1].x
+    sentence = (
+        f"Each Learned line and badge ends with the table of its model: distance {shown.offsets[-1]:,} "
+        f"here, {loss:,} tokens in measured loss, distance {recall:,} in recall."
+    )
+    return [Text(sentence, "caption")]
 
 
 def by_distance_spec(kinds: tuple[str, ...]) -> Spec:
