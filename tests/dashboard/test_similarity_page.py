@@ -107,11 +107,22 @@ def test_learned_table_is_blank_past_its_last_row() -> None:
 
 def test_a_first_token_without_a_logit_has_no_similarity() -> None:
     """SSMax multiplies the first query by ln 1 = 0, and a cosine with a vector of norm 0 is undefined."""
-    shown = page(
-        Setting(length=12, schemes=("rope", "ssmax", "ssmax_rope")), Options(key_position=0)
-    )
-    cell = "Query 0, key 0, distance 0: 1 (RoPE), undefined (SSMax and SSMax on RoPE)."
-    assert cell in texts(shown)
+    setting = Setting(length=12, schemes=("rope", "ssmax", "ssmax_rope"))
+    (cell,) = [text for text in texts(page(setting, Options(key_position=1))) if "key 1" in text]
+    assert cell.startswith("Query 0, key 1, distance 1: 0.")
+    assert cell.endswith(" (RoPE), undefined (SSMax and SSMax on RoPE).")
+
+
+def test_a_query_and_a_key_are_asked_for_until_they_are_chosen() -> None:
+    """Every position is as similar to itself as can be, so that the pair 0, 0 says nothing."""
+    setting = Setting(length=12, schemes=("rope",))
+    ask = "Choose a query and a key, or click a cell: their similarity then stands here."
+    for options, asked in (
+        (Options(), True),
+        (Options(reference=1), False),
+        (Options(key_position=1), False),
+    ):
+        assert (ask in texts(page(setting, options))) == asked
 
 
 def test_query_past_the_positions_shown_is_the_last_one() -> None:

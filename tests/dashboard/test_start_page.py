@@ -63,7 +63,7 @@ def test_drawing_lights_the_part_on_which_a_scheme_acts(kind: str) -> None:
 def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -> None:
     assert [*cards(shown)] == [*KINDS[:4]]
     badges: list[tuple[str, str]] = []
-    for kind, (top, drawing, formula, summary) in cards(shown).items():
+    for kind, (top, drawing, formula, summary, *_) in cards(shown).items():
         assert isinstance(top, Row)
         assert isinstance(drawing, Drawing)
         assert theme.COLOURS[kind] in drawing.svg
@@ -158,13 +158,12 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
 
 
 def test_where_each_learned_table_ends_is_stated(shown: Page) -> None:
-    (ends,) = [text for text in texts(shown) if text.startswith("Each Learned line")]
+    (ends,) = [text for text in texts(shown) if text.startswith("Its tables end")]
     assert ends == (
-        f"Each Learned line and badge ends with the table of its model: distance {TABLE - 1} here, "
-        f"{LENGTH} tokens in measured loss, distance {max(RECALL['learned'])} in recall."
+        f"Its tables end: distance {TABLE - 1} below, {LENGTH} in loss, {max(RECALL['learned'])} in recall."
     )
     without = page(Setting(schemes=("rope", "alibi")), Options())
-    assert not any(text.startswith("Each Learned line") for text in texts(without))
+    assert not any(text.startswith("Its tables end") for text in texts(without))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

@@ -36,6 +36,7 @@ UNRELATED = (
     "standard deviation of $1/\\sqrt{d}$. Positions have more where some of their entries hardly change "
     "from one to the next, as slow waves do."
 )
+CHOOSE = "Choose a query and a key, or click a cell: their similarity then stands here."
 DEFINITION = notes.similarity_definition(similarity.cosine_curve, similarity.cosine_matrix)
 IMPORTS = """
 import posenc
@@ -66,7 +67,7 @@ class Options:
         high=MAX_SHOWN_LENGTH - 1,
         label="Key",
         help="The position whose similarity to the query is stated below.",
-    ).field(16)
+    ).field(0)
     from_zero: bool = fields.Flag(
         label="Colours from 0 to 1",
         help="Negative similarity takes the colour of 0. Otherwise all matrices use -1 to 1.",
@@ -120,7 +121,7 @@ def page(setting: Setting, options: Options) -> Page:
     from_one_position = [
         Text("From one position", "heading"),
         Controls(("reference", "key_position")),
-        Text(cell(rows, query, key), "caption", both="cell"),
+        Text(cell(rows, query, key) if query or key else CHOOSE, "caption", both="cell"),
         *chart(
             key="one_row",
             title=f"Position similarity of query {query:,} and each key",

@@ -79,6 +79,8 @@ def page(setting: Setting, options: Options) -> Page:
         kind: _card(setting.config(kind), where, curves.get(kind), recalled.get(kind))
         for kind, where in places.items()
     }
+    if "learned" in cards:
+        cards["learned"] += _ends(similarities, curves, recalled)
     badges = [Text(_badges(measured, recalls), "caption", help=NATS)] if measured else []
     learn = (Link("lessons"), Link("lessons", "Present in class", {"presenting": True}))
     return Page(
@@ -90,13 +92,7 @@ def page(setting: Setting, options: Options) -> Page:
             *notes.warnings(similarities),
             *badges,
             Cards("cards", cards),
-            Columns(
-                (
-                    [*_similarity(setting, similarities), *_ends(similarities, curves, recalled)],
-                    _loss(measured),
-                ),
-                stage=True,
-            ),
+            Columns((_similarity(setting, similarities), _loss(measured)), stage=True),
             Row((*learn, *map(Link, LINKS)), border=True, spread=True),
         ),
         guide=GUIDE,
@@ -172,14 +168,13 @@ def _ends(
     recalls: Mapping[str, Curve],
 ) -> list[Text]:
     """Say where each learned table on the page ends: they are tables of several models."""
-    shown = similarities.get("learned")
-    if shown is None or "learned" not in losses or "learned" not in recalls:
+    shown, loss = similarities.get("learned"), losses.get("learned")
+    recall = recalls.get("learned")
+    if shown is None or loss is None or recall is None:
         return []
-    loss, recall = losses["learned"].points[-1].x, recalls["learned"].points[-1].x
-    sentence = (
-        f"Each Learned line and badge ends with the table of its model: distance {shown.offsets[-1]:,} "
-        f"here, {loss:,} tokens in measured loss, distance {recall:,} in recall."
-    )
+    ends = shown.offsets[-1], loss.points[-1].x, recall.points[-1].x
+    below, in_loss, in_recall = (f"{end:,}" for end in ends)
+    sentence = f"Its tables end: distance {below} below, {in_loss} in loss, {in_recall} in recall."
     return [Text(sentence, "caption")]
 
 
