@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from dashboard.pages.extrapolation.page import Options, page
 from dashboard.pages.start.page import Options as StartOptions
 from dashboard.pages.start.page import page as start_page
 from dashboard.settings import Setting
+from posenc.checkpoints import sources
 from posenc.errors import StoreUnavailable
 from posenc.lab import Run, Score, Specification, Store, curves
 from posenc.lab.evaluate import CLAMPED, TRAINED
@@ -530,19 +530,14 @@ def test_page_without_recall_says_that_loss_leaves_use_of_distance_open(store: S
     assert said_of_loss.endswith("Recall and Copy show whether it still uses them.")
 
 
-def test_runs_outside_the_protocol_are_those_of_copying_and_one_learned_table() -> None:
-    """Pages call that table trained; copying has three seeds of each of five schemes."""
+def test_the_run_outside_the_protocol_has_the_table_that_pages_call_trained() -> None:
     of_protocol = {row.run_id for row in shipped_record()}
-    counts = Counter[tuple[Any, ...]]()
-    for run in shipped_runs():
-        if run.run_id in of_protocol:
-            continue
-        spec = run.specification
-        counts[spec.task, spec.train_length, spec.scheme.kind, spec.seed] += 1
-        assert run.stopped is None
-        assert run.scores
-    copies = product(["copy"], [20], KINDS, range(3))
-    assert counts == Counter([("language", 128, "learned", 0), *copies])
+    (run,) = [run for run in shipped_runs() if run.run_id not in of_protocol]
+    spec = run.specification
+    assert (spec.task, spec.train_length, spec.scheme.kind) == ("language", 128, "learned")
+    assert run.run_id == sources.TRAINED_TABLE
+    assert run.stopped is None
+    assert run.scores
 
 
 def test_shipped_tables_of_the_protocol_have_every_trial_of_their_schemes() -> None:

@@ -5,11 +5,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from posenc.__main__ import main
 from posenc.checkpoints.sources import RESULTS
 from posenc.lab.tasks import Recall
 from tests.lab.readme_tables import (
     PARTS,
+    README,
     TEXT,
     cells,
     interval,
@@ -23,13 +26,19 @@ from tests.lab.readme_tables import (
 )
 
 NUMBERS = {3: "Three", 10: "Ten", 11: "Eleven", 12: "Twelve"}
-RERUNS = Path(__file__).parent / "reruns"  # of four runs that ship, on another processor
+RERUNS = Path(__file__).parent / "reruns"  # of seven runs that ship, on another processor
 LEARNED = 0.9  # the mean accuracy in training from which a task is learned
 
 
 def percents(values: "pd.Series[float]") -> str:
     low, high = 100 * values.min(), 100 * values.max()
     return f"{values.mean():.0%} ({low:.0f} to {high:.0f})"
+
+
+def with_interval(values: "pd.Series[float]") -> str:
+    """The mean of differences of trials with its 95% interval; a zero has no sign."""
+    mean, low, high = (0.0 if abs(value) < 5e-4 else value for value in interval(values))
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
 
 
 def test_flip_flop_accuracies() -> None:
@@ -143,7 +152,17 @@ def test_counts_of_the_runs_that_ship() -> None:
     assert on_prose == 8
     assert f"five trials of {on_code} schemes on code and of eight on English prose" in TEXT
     assert f"five trials of each of {on_code} schemes" in TEXT
-    assert f"- {len([*RESULTS.glob('*.parquet')]) - len(of_protocol)} others" in TEXT
+    assert len([*RESULTS.glob("*.parquet")]) - len(of_protocol) == 1
+    assert "- One other, at 128 tokens and one learning rate, whose learned table" in TEXT
+    for part, schemes, told in (
+        ("recall", 15, "three trials of fifteen schemes on recall and of five on copying"),
+        ("copy", 5, "three trials of fifteen schemes on recall and of five on copying"),
+        ("flip_flop", 14, "eight trials of fourteen schemes on flip-flop"),
+    ):
+        trials = scores(part).groupby("scheme")["seed"].nunique()
+        assert len(trials) == schemes
+        assert [*trials.unique()] == [8 if part == "flip_flop" else 3]
+        assert told in TEXT
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -266,13 +285,20 @@ def test_no_scheme_uses_longer_text_and_few_hold(part: str) -> None:
     assert abs(changes["FoX"]).max() < 0.0001
     holds = [label for label, own in changes.items() if own.max() <= 0.049]
     holds.sort(key=lambda label: changes[label][1024])
-    rises = listed([f"{max(0, changes[label][1024]):.3f}" for label in holds])
-    assert f"{listed(holds)} hold: at 1,024 tokens their losses are {rises} nats higher" in TEXT
+    rises = listed(
+        [with_interval(means.loc[label][1024] - means.loc[label][64]) for label in holds]
+    )
+    assert (
+        f"{listed(holds)} hold: from 64 to 1,024 tokens their losses rise by {rises} nats" in TEXT
+    )
     degrades = [label for label, own in changes.items() if 0.049 < own.max() <= 0.095]
     assert degrades == {"code": ["Shaw"], "prose": []}[part]
     assert longer["Learned"].isna().all()
     if part == "code":
-        assert f"Shaw degrades by {changes['Shaw'][1024]:.3f}" in TEXT
+        rise = with_interval(means.loc["Shaw"][1024] - means.loc["Shaw"][64])
+        assert f"Shaw degrades by {rise}." in TEXT
+        above = with_interval(means.loc["RoPE, NTK-aware"][128] - means.loc["RoPE"][64])
+        assert f"sees 128 tokens is {above} nats above RoPE that sees only the last 64." in TEXT
 
 
 def test_readme_sentences_about_losses_on_prose() -> None:
@@ -335,10 +361,17 @@ def test_losses_after_fine_tuning() -> None:
     ends = {
         kind: [at[kind, x][x] for x in (256, 1024)] for kind in ("RoPE", yarn, llama, ntk, linear)
     }
-    rises = {
-        kind: [at[kind, x][x] - at[kind, x][64] for x in (256, 1024)]
-        for kind in ("RoPE", yarn, llama, ntk, linear)
-    }
+    by_trial = tuned.pivot_table(index=["scheme", "texts", "seed"], columns="x", values="value")
+
+    def rise(kind: str) -> str:
+        """The rise from 64 tokens to the length of fine-tuning, for both lengths."""
+        own = [by_trial.loc[kind, texts] for texts in (256, 1024)]
+        return " and ".join(
+            with_interval(each[x] - each[64]) for each, x in zip(own, (256, 1024), strict=True)
+        )
+
+    no_position: Any = scores("code").query("scheme == 'NoPE' and measure == 'context' and x == 64")
+    dropped = by_trial.loc["NoPE", 64][64] - no_position.set_index("seed")["value"]
     untuned = code.loc["RoPE", "as trained"]
     two = "{:.3f} and {:.3f}".format
     for fact in (
@@ -346,9 +379,9 @@ def test_losses_after_fine_tuning() -> None:
         f"1,024 after texts of 1,024; before, {two(untuned[256], untuned[1024])}.",
         f"(RoPE linear) is above it, with {two(*ends[linear])};",
         f"position interpolation, at a loss of {ends[linear][1]:.2f}.",
-        f"rises by {two(*rises[yarn])} nats with YaRN, {two(*rises[llama])} with Llama 3's scaling, "
-        f"{two(*rises[ntk])} with NTK-aware, {two(*rises[linear])} with position interpolation and "
-        f"{two(*rises['RoPE'])} without a scaling.",
+        f"rises by {rise(yarn)} nats with YaRN, {rise(llama)} with Llama 3's scaling, {rise(ntk)} with "
+        f"NTK-aware, {rise(linear)} with position interpolation and {rise('RoPE')} without a scaling.",
+        f"The difference in the same trials is {with_interval(dropped)}.",
         f"RoPE has {at['NoPE', 64][64]:.3f} at 64 tokens after these steps; NoPE from the start has "
         f"{code.loc['NoPE', 'as trained'][64]:.3f}",
         f"the same steps on texts of 64 tokens give {at['RoPE', 64][64]:.3f} there",
@@ -370,7 +403,10 @@ def test_losses_after_fine_tuning() -> None:
         f"{halved[0]:.3f}; after texts of 1,024 tokens {far}, {steps[1]:.3f} and {halved[1]:.3f}."
         in TEXT
     )
-    assert max(*rises[yarn], *rises[llama], *rises[linear]) < 0.0225
+    small = [
+        at[kind, x][x] - at[kind, x][64] for kind in (yarn, llama, linear) for x in (256, 1024)
+    ]
+    assert max(small) < 0.0225
     later: Any = fine_tuned_scores().query("variant == 'NTK-aware' and x == 1024 and texts == 256")
     ways = [by_x[1024] for (name, texts), by_x in at.items() if texts == 256]
     assert later["value"].mean() < min(ways)
@@ -533,7 +569,7 @@ def test_spread_by_seeds_of_the_weights_and_of_the_data() -> None:
         assert shown == [f"{each:.3f}" for each in (*parts, rest**0.5)], name
 
 
-def test_differences_between_four_runs_and_their_reruns_on_another_processor() -> None:
+def test_differences_between_seven_runs_and_their_reruns_on_another_processor() -> None:
     """Largest differences of scores between the files in reruns and those that ship, in nats and points."""
     again = [
         pd.read_parquet(path)
@@ -562,3 +598,56 @@ def test_differences_between_four_runs_and_their_reruns_on_another_processor() -
         f"differ by up to {near:.3g} points at trained distances and {far:.3g} past them, and by up to "
         f"{by_depth:.3g} points by depth in 512 tokens" in TEXT
     )
+    copied = both[both["measure"] == "copy"]
+    assert {*copied["kind"]} == {"learned", "sinusoidal", "alibi"}
+    near, far = (100 * copied[rows]["gap"].max() for rows in (copied["x"] <= 20, copied["x"] > 20))
+    assert f"by up to {near:.3g} points at trained lengths and {far:.3g} past them." in TEXT
+    assert "Seven runs of the protocol with the seed 0 were made again" in TEXT
+    assert len(again) == 7
+
+
+def test_copying_accuracies() -> None:
+    """Of whole strings of 10 to 30 letters; up to 20 occur in training."""
+    copied = scores("copy").query("measure == 'copy'")
+    label = named(copied)
+    ((head, rows),) = rows_of_table("copying accuracy ")
+    lengths = [int(cell) for cell in cells(head)[2:]]
+    assert {row[0] for row in rows} == {*label}
+    means: dict[str, Any] = {}
+    learned: dict[str, int] = {}
+    for name, rate, solved, *accuracies in rows:
+        own = copied[label == name]
+        by_trial: Any = own.pivot_table(index="seed", columns="x", values="value")
+        assert len(by_trial) == 3
+        means[name] = by_trial.mean()
+        assert [rate] == [f"{each:g}" for each in own["learning_rate"].unique()], name
+        assert accuracies == [percents(by_trial[x]) if x in by_trial else "" for x in lengths], name
+        if 20 in by_trial:
+            learned[name] = int((by_trial[20] >= LEARNED).sum())
+            assert solved == f"{learned[name]} of 3", name
+        else:  # a model that stands above, read in another way
+            assert solved == "", name
+    assert learned == {"NoPE": 0, "Learned": 0, "Sinusoidal": 0, "RoPE": 3, "ALiBi": 2}
+    rope, alibi, none, linear = (
+        means[name] for name in ("RoPE", "ALiBi", "NoPE", "RoPE, position interpolation")
+    )
+    for fact in (
+        f"RoPE copies {rope[20]:.0%} of the strings of 20 letters and ALiBi {alibi[20]:.0%};",
+        f"at 22 letters ALiBi copies {alibi[22]:.0%}, NoPE {none[22]:.0%} and RoPE {rope[22]:.0%}, and at "
+        f"24 NoPE has the highest mean of the five, {none[24]:.0%}.",
+        f"RoPE copies {linear[22]:.0%} at 22 and {linear[24]:.0%} at 24.",
+    ):
+        assert fact in TEXT, fact
+    assert means["Sinusoidal"][21] < 0.005
+    assert none[24] == max(means[name].get(24, 0) for name in learned)
+    assert max(own.get(40, 0) for own in means.values()) == 0
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_tables_of_losses_are_what_the_command_prints(part: str) -> None:
+    """Its notes, too: what past training is called, the rates, and the differences that can be found."""
+    name = {"code": "language-64-8c2dbbee", "prose": "language-64-c6dc1465"}[part]
+    words = ["runs", "--store", "shipped", "--table", "markdown", "--comparison", name]
+    printed = CliRunner().invoke(main, words).output.strip()
+    assert printed in README
+    assert f"--comparison {name}`" in TEXT
