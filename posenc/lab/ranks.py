@@ -77,7 +77,8 @@ class Rank:
 class Cell:
     """A scheme in a column. mean: of `trials` trials, nats or a share of 1, None where there is no value.
 
-    rank: None unless ranked. solved: how many trials learned the task, None for losses.
+    rank: None unless ranked. solved: how many trials learned the task, None for losses. better_than: the
+    schemes than which it is clearly better.
     """
 
     state: State
@@ -85,6 +86,7 @@ class Cell:
     trials: int = 0
     rank: Rank | None = None
     solved: SolveRate | None = None
+    better_than: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return str(self.state if self.rank is None else self.rank)
@@ -262,17 +264,18 @@ def _part_cells(own: RunsOfPart) -> tuple[dict[Column, dict[str, Cell]], int]:
         }
         for column in columns
     }
-    by_column_ranks, pairs = _ranked(values)
+    better_than, pairs = _better_than(values)
     cells: dict[Column, dict[str, Cell]] = {}
     for column in columns:
+        own_ranks = _ranks(better_than[column])
         for kind in part.schemes:
             curve = by_kind.get(kind)
-            rank = by_column_ranks[column].get(kind)
+            rank = own_ranks.get(kind)
             state = State.RANKED
             if rank is None:
                 state = _state(curve, every, has_stopped=kind in stopped)
             found = {} if curve is None else _values(curve, column)
-            if state == State.RANKED and len(by_column_ranks[column]) == 1:
+            if state == State.RANKED and len(own_ranks) == 1:
                 state, rank = State.ALONE, None
             solved = None if curve is None or column.loss else solve_rate(curve, every)
             cells.setdefault(column, {})[kind] = Cell(
@@ -281,6 +284,7 @@ def _part_cells(own: RunsOfPart) -> tuple[dict[Column, dict[str, Cell]], int]:
                 trials=len(found),
                 rank=rank,
                 solved=solved,
+                better_than=frozenset(better_than[column].get(kind, ())),
             )
     return cells, pairs
 
@@ -339,10 +343,10 @@ def _state(curve: Curve | None, every: Sequence[Curve], *, has_stopped: bool) ->
     return State.ENDS
 
 
-def _ranked(
+def _better_than(
     values: Mapping[Column, Mapping[str, Mapping[Trial, float]]],
-) -> tuple[dict[Column, dict[str, Rank]], int]:
-    """Return the ranks of the schemes of each column, and how many pairs of them were compared."""
+) -> tuple[dict[Column, dict[str, set[str]]], int]:
+    """Return the schemes than which each of a column is clearly better, and how many pairs there are."""
     gaps = {}
     for column, by_kind in values.items():
         for one, other in itertools.combinations(by_kind, 2):
@@ -351,20 +355,23 @@ def _ranked(
                 apart = [by_kind[one][trial] - by_kind[other][trial] for trial in trials]
                 gaps[column, one, other] = paired_mean(apart)
     corrected = dict(zip(gaps, holm([gap.p for gap in gaps.values()]), strict=True))
-    better: dict[Column, dict[str, int]] = {
-        column: dict.fromkeys(own, 0) for column, own in values.items()
+    found: dict[Column, dict[str, set[str]]] = {
+        column: {kind: set() for kind in own} for column, own in values.items()
     }
-    worse = {column: dict.fromkeys(own, 0) for column, own in values.items()}
     for (column, one, other), gap in gaps.items():
         if corrected[column, one, other] <= 1 - CONFIDENCE:
             one_wins = (gap.mean < 0) == column.loss
-            winner, loser = (one, other) if one_wins else (other, one)
-            better[column][loser] += 1
-            worse[column][winner] += 1
+            better, worse = (one, other) if one_wins else (other, one)
+            found[column][better].add(worse)
+    return found, len(gaps)
+
+
+def _ranks(better_than: Mapping[str, set[str]]) -> dict[str, Rank]:
+    """Return the ranks of the schemes of a column."""
+    worse_than = {
+        kind: sum(kind in others for others in better_than.values()) for kind in better_than
+    }
     return {
-        column: {
-            kind: Rank(first=1 + better[column][kind], last=len(own) - worse[column][kind])
-            for kind in own
-        }
-        for column, own in values.items()
-    }, len(gaps)
+        kind: Rank(first=1 + worse_than[kind], last=len(better_than) - len(better_than[kind]))
+        for kind in better_than
+    }

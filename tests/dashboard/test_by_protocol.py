@@ -143,8 +143,9 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     words = said(near)
     for fact in (
         "3 trials each. No runs yet: Flip-flop. Not measured yet: T5 bias.",
-        "The largest changes of rank here, over all lengths: RoPE has rank 1 on Text (text), read at 16 "
-        "tokens and 3 on Text (text), read at 32 tokens",
+        "Schemes that clearly change places here: between Text (text), read at 16 tokens and at 256 "
+        "tokens, 2 of 3 pairs of schemes, for example RoPE, better in the first, and NoPE, better in the "
+        "second.",
     ):
         assert fact in words
     assert uses(Options(half="by protocol")).itself == ()
@@ -177,8 +178,9 @@ def test_schemes_that_share_a_rank_and_lack_trials_are_told_so(
     assert rows["NoPE"]["Flip-flop, 80% ignored"] == "not learned (1 of 2 did)"
     assert rows["NoPE"]["Text (text), read at 16 tokens"] == "not measured yet"
     assert near.headline == (
-        "Text (text), read at 16 tokens: no ranks, as 3 trials are too few to tell 2 schemes apart. "
-        "Flip-flop, 80% ignored: no ranks, as 2 trials are too few to tell 2 schemes apart."
+        "Text (text), read at 16 tokens: no ranks, as a test of all pairs of 2 schemes needs more than "
+        "3 trials. Flip-flop, 80% ignored: no ranks, as a test of all pairs of 2 schemes needs more than "
+        "2 trials."
     )
     assert "Trials: Text (text) 3, Flip-flop 2." in said(near)
     # Shares of ignored instructions are no length: they stand beside each.

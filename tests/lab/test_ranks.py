@@ -154,6 +154,7 @@ def test_ranks_are_those_of_paired_t_tests_corrected_for_all_pairs_of_a_part(
             cell = found.rows[kind][place]
             assert cell.rank is not None
             assert (cell.rank.first, cell.rank.last) == (1 + lower, 3 - (len(names) - lower))
+            assert cell.better_than == {name for name in names if mean[name] > mean[kind]}
             assert (cell.mean, cell.trials) == (pytest.approx(mean[kind]), 4)
     assert row(found, "rope")["text 16 tokens"] == "1"
     assert row(found, "alibi") == {

@@ -1,6 +1,7 @@
 """The view "by protocol" of Extrapolation: ranks of all schemes by task, and what changes a rank."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pandas as pd
@@ -34,22 +35,22 @@ from posenc.text import count_of
 
 MOST_FIRST = 4  # schemes that share the first rank and are named
 UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
-MOST_CHANGES = 3  # schemes whose change of rank is named
 CELLS = (
-    "Rank 1 is the best. Means: loss in nats, or the share of correct answers, which is 90% or more in "
-    "training where a task is learned."
+    "Rank 1 is the best. Means: loss in nats, or the share of correct answers. A task is learned where "
+    "that share, on average over the trials, is 90% or more in training."
 )
 RULES = (
     "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
-    "mean stands alone. A scheme that has not learned a task has no rank. Left out: not planned for this "
-    "task."
+    "mean stands alone. A scheme that has not learned a task has no rank and no mean, but on copying, "
+    "where an answer is a whole string. In brackets: trials that learned it. Left out: not planned for "
+    "this task."
 )
 GUIDE = (
     "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "
     "tell it apart from the others. A single 1 is clearly the best. Each scheme has the learning "
     "rate that was best for it in a sweep. Runs of a trial share the weights at the start and the data. "
     "Text is ranked by loss, other tasks by the share of correct answers. A scheme that has not learned a "
-    "task in training has no rank. "
+    "task in training has no rank, but on copying. "
     "Flip-flop has no length past training: texts with other shares of ignored instructions stand beside "
     "each length."
 )
@@ -100,7 +101,7 @@ def page(setting: Setting, options: Options) -> Page:
             top,
             Text(f"{CELLS} {about(found, columns)}", "caption", help=RULES),
             Findings("ranks", pd.DataFrame(_rows(found, columns))),
-            Text(" ".join(filter(None, (WHY, changes(found))))),
+            Text(" ".join(filter(None, (WHY, changes(found, columns))))),
             Drawer(
                 "ranks_paper",
                 "For a paper: methods and LaTeX",
@@ -156,7 +157,7 @@ def headline(found: Ranks, columns: Sequence[int]) -> str:
             continue
         if not has_different_ranks(found, place):
             trials = count_of(found.columns[place].trials, "trial")
-            words = f"no ranks, as {trials} are too few to tell {ranked} schemes apart"
+            words = f"no ranks, as a test of all pairs of {ranked} schemes needs more than {trials}"
         elif len(first) > MOST_FIRST:
             words = f"{len(first)} of {ranked} schemes may be the best"
         elif len(first) > 1:
@@ -193,28 +194,74 @@ def about(found: Ranks, columns: Sequence[int]) -> str:
     return " ".join(sentences)
 
 
-def changes(found: Ranks) -> str:
-    """Return the schemes whose ranges of ranks lie farthest apart in two columns, "" for none."""
-    gaps = []
-    for kind, cells in found.rows.items():
-        ranked = [
-            (cell.rank, name(column))
-            for place, (column, cell) in enumerate(zip(found.columns, cells, strict=True))
-            if cell.rank is not None and has_different_ranks(found, place)
-        ]
-        if ranked:
-            best = min(ranked, key=lambda each: each[0].last)
-            worst = max(ranked, key=lambda each: each[0].first)
-            gaps.append((worst[0].first - best[0].last, SCHEMES[kind].label, best, worst))
-    gaps.sort(key=lambda gap: (-gap[0], gap[1]))
-    parts = [
-        f"{label} has rank {best[0]} on {best[1]} and {worst[0]} on {worst[1]}"
-        for gap, label, best, worst in gaps[:MOST_CHANGES]
-        if gap > 0
+def changes(found: Ranks, columns: Sequence[int]) -> str:
+    """Return how many pairs of schemes change places between two tasks, and between two lengths of a text.
+
+    columns: places of those at one length. Two schemes clearly change places where one is clearly better in
+    one column and clearly worse in the other.
+    """
+    ranked = [place for place in columns if has_different_ranks(found, place)]
+    pairs = [*itertools.combinations(ranked, 2), *_ends_of_texts(found)]
+    parts = []
+    for one, other in pairs:
+        swapped, compared = swaps(found, one, other)
+        if not compared:
+            continue
+        words = f"between {_of_both(found.columns[one], found.columns[other])}, "
+        if swapped:
+            better, worse = (SCHEMES[kind].label for kind in swapped[0])
+            words += (
+                f"{len(swapped)} of {count_of(compared, 'pair')} of schemes, for example {better}, better "
+                f"in the first, and {worse}, better in the second"
+            )
+        else:
+            words += f"none of {count_of(compared, 'pair')} of schemes"
+        parts.append(words)
+    return f"Schemes that clearly change places here: {'; '.join(parts)}." if parts else ""
+
+
+def _ends_of_texts(found: Ranks) -> Iterator[tuple[int, int]]:
+    """Iterate over the texts: the places of the column of training and of that of the longest context."""
+    parts: dict[str, list[int]] = {}
+    for place, column in enumerate(found.columns):
+        if column.loss and has_different_ranks(found, place):
+            parts.setdefault(column.part, []).append(place)
+    for places in parts.values():
+        first, last = (
+            each(places, key=lambda place: found.columns[place].x) for each in (min, max)
+        )
+        if first != last:
+            yield first, last
+
+
+def _of_both(one: Column, other: Column) -> str:
+    """Return the names of two columns, of which one text is named once."""
+    if one.part == other.part:
+        return f"{name(one)} and at {other.measure}"
+    return f"{name(one)} and {name(other)}"
+
+
+def swaps(found: Ranks, one: int, other: int) -> tuple[list[tuple[str, str]], int]:
+    """Return the pairs of schemes that clearly change places between two columns, and how many are in both.
+
+    The first of a pair is better in column `one`; the pairs that lie farthest apart there come first.
+    """
+    both = {
+        kind: (cells[one], cells[other])
+        for kind, cells in found.rows.items()
+        if cells[one].rank is not None and cells[other].rank is not None
+    }
+    pairs = [
+        (better, worse)
+        for better, worse in itertools.permutations(both, 2)
+        if worse in both[better][0].better_than and better in both[worse][1].better_than
     ]
-    return (
-        f"The largest changes of rank here, over all lengths: {'; '.join(parts)}." if parts else ""
-    )
+
+    def apart(pair: tuple[str, str]) -> float:
+        (before, _), (after, _) = both[pair[0]], both[pair[1]]
+        return abs((before.mean or 0.0) - (after.mean or 0.0))
+
+    return sorted(pairs, key=apart, reverse=True), len(both) * (len(both) - 1) // 2
 
 
 def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
@@ -260,8 +307,9 @@ def _words(found: Ranks, kind: str, place: int) -> str:
     if cell.state == State.LEFT_OUT:
         return "left out"
     learned = None
-    if cell.solved is not None and cell.solved.solved < cell.solved.trials:
-        learned = f"{cell.solved} learned it"
+    solved = cell.solved
+    if solved is not None and solved.solved < solved.trials and cell.state != State.ENDS:
+        learned = f"{solved} learned it"
     if cell.state == State.NOT_LEARNED and cell.solved is not None and cell.solved.solved:
         return f"not learned ({cell.solved} did)"
     notes = [learned] if learned and cell.state != State.NOT_LEARNED else []

@@ -1,7 +1,6 @@
 """The view "formula" of Extrapolation: why schemes hold or break past the training length."""
 
 from collections.abc import Mapping
-from functools import cache
 
 import altair as alt
 import numpy as np
@@ -304,7 +303,7 @@ def nearest_spec(kinds: tuple[str, ...]) -> theme.Spec:
     return lines.by_offset(kinds, "position", "distance / norm", band=False, height=HEIGHT)
 
 
-@cache
+@theme.cached_spec
 def turns_spec(kinds: tuple[str, ...]) -> theme.Spec:
     """Return full turns of each pair within the training length, log scale, with one turn marked.
 
