@@ -19,7 +19,7 @@ from posenc.schemes import SCHEMES
 
 ON_A_SERVER = ("train",)  # pages that show what a server does
 LEFT_OUT = (
-    "Controls, uploads, A/B and Train need the dashboard itself; all else is here, each part of a page in "
+    "Controls, uploads and Train need the dashboard itself; all else is here, each part of a page in "
     "a file of its own and all tabs under each other."
 )
 
@@ -140,7 +140,12 @@ def _parts(now: State, folder: str) -> dict[str, tuple[str, State]]:
 
 
 def about(now: State) -> str:
-    """Return what the numbers were made with: what differs from the defaults."""
-    parts = [f"{label} {text}" for label, text, _ in state.differences(now.setting, Setting())]
-    chosen = f"with {listed(parts)}, all else at its default" if parts else "at its defaults"
-    return f"Made by posenc {__version__} {chosen}."
+    """Return what the numbers were made with: what differs from the defaults, in A too if it is pinned."""
+    if now.a is None:
+        return f"Made by posenc {__version__} {_chosen(now.setting)}."
+    return f"Made by posenc {__version__}: A {_chosen(now.a)}; B {_chosen(now.setting)}."
+
+
+def _chosen(setting: Setting) -> str:
+    parts = [f"{label} {text}" for label, text, _ in state.differences(setting, Setting())]
+    return f"with {listed(parts)}, all else at its default" if parts else "at its defaults"

@@ -1,6 +1,5 @@
 """Lines by offset, position or component: a line per scheme, all values in one tooltip."""
 
-import functools
 import itertools
 
 import altair as alt
@@ -12,6 +11,7 @@ from dashboard.charts.theme import (
     Spec,
     boundary_name,
     boundary_rule,
+    cached_spec,
     in_order,
     line_style,
     readout,
@@ -31,7 +31,7 @@ AT_THE_RIGHT = 0.02  # of the width, within which lines end together
 CLOSE = 1 / 400  # of the range of all curves: less than the width of a line on any screen
 
 
-@functools.cache
+@cached_spec
 def by_offset(
     kinds: tuple[str, ...],
     x_title: str,

@@ -1,6 +1,5 @@
 """Charts of trained models by length: a line per scheme and variant, with names at the ends."""
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from dashboard.charts.theme import (
     Spec,
     boundary_name,
     boundary_rule,
+    cached_spec,
     readout,
     scheme_colour,
     scheme_dash,
@@ -259,7 +259,7 @@ def _boundary(measure: str) -> list[alt.Chart]:
     return [boundary_rule(), boundary_name(name)]
 
 
-@functools.cache
+@cached_spec
 def _by_length(
     kinds: tuple[str, ...],
     reads: tuple[str, ...],

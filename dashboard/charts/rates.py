@@ -1,13 +1,20 @@
 """Loss at the training length by learning rate: a line per scheme, its chosen rate in a ring."""
 
-import functools
 import math
 from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
 
-from dashboard.charts.theme import Spec, readout, scheme_colour, scheme_dash, scheme_points, spec_of
+from dashboard.charts.theme import (
+    Spec,
+    cached_spec,
+    readout,
+    scheme_colour,
+    scheme_dash,
+    scheme_points,
+    spec_of,
+)
 from posenc.lab.best_rates import TriedRates
 from posenc.schemes import SCHEMES
 
@@ -46,7 +53,7 @@ def by_rate(drawn: pd.DataFrame, kinds: tuple[str, ...]) -> Spec:
     return _by_rate(kinds, tuple(drawn["name"].unique()), tuple(sorted({*drawn["x"]})))
 
 
-@functools.cache
+@cached_spec
 def _by_rate(kinds: tuple[str, ...], names: tuple[str, ...], rates: tuple[float, ...]) -> Spec:
     axis = alt.Axis(values=[*rates], format="~g", grid=False)
     x = alt.X(

@@ -4,6 +4,7 @@ A specification depends on which schemes are shown and on nothing else, so a mov
 data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +24,8 @@ _ON_DARK = "luminance(background) < 0.2"
 QUIET: dict[str, str] = {"expr": f"{_ON_DARK} ? '{GRAYS[1]}' : '{GRAYS[0]}'"}
 
 Spec = dict[str, Any]
+# Keeps what a function of chosen schemes built: visitors can choose more sets of schemes than fit a memory.
+cached_spec = functools.lru_cache(maxsize=128)
 
 # A line in a legend, 30 pixels long, which shows its dashes; Vega's own is as long as it is high.
 LEGEND_LINE: dict[str, Any] = {"symbolType": "M-1,0L5,0", "symbolSize": 100, "labelOffset": 23}

@@ -66,8 +66,8 @@ class Writer:
     def page(self, page: Page) -> str:
         """Return a page without what stands around it in a file."""
         parts = [f"<h1>{html.escape(page.title)}</h1>", self.blocks(page.above)]
-        if page.headline:
-            parts.append(f"<p><strong>{inline(page.headline)}</strong></p>")
+        headlines = filter(None, (page.beside, page.headline))  # of A, then of B
+        parts += [f"<p><strong>{inline(text)}</strong></p>" for text in headlines]
         parts += [
             f'<p class="note">{inline(text)}</p>' for text in dict.fromkeys(page.reasons.values())
         ]

@@ -195,14 +195,6 @@ class Setting:
             device=device,
         )
 
-    def ignored_by(self, kind: str) -> tuple[str, ...]:
-        """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
-        used = {*(() if self.of_model(kind) else self.config(kind).uses)}
-        if self.equal_width and "equal_width" in used:
-            used.discard("heads")
-        labels = fields.rules(Setting)
-        return tuple(labels[name].label for name in ("dim", "base", "heads") if name not in used)
-
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
         return replace(self, **changes)

@@ -134,8 +134,25 @@ def test_a_folder_has_every_page_and_what_they_share_under_eight_megabytes(tmp_p
     assert "url=start.html" in (tmp_path / "index.html").read_text()
     assert "Learn in five steps</a>" in texts["start.html"]
     assert "Present in class" not in texts["start.html"]
-    assert all("Controls, uploads, A/B and Train need the dashboard" in texts[f"{folder}.html"]
+    assert all("Controls, uploads and Train need the dashboard" in texts[f"{folder}.html"]
                for folder in TITLES if folder != "train")  # fmt: skip
+
+
+def test_files_of_two_settings_have_the_sentences_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_pages, "TITLES", {"similarity": "Similarity"})
+    schemes = ("rope",)
+    b, a = (Setting(base=base, schemes=schemes) for base in (500.0, 90.0))
+    pinned = State(b, a)
+    text = html.unescape(all_pages.files(pinned)["similarity.html"])
+    of_both = all_pages.page_at(pinned, "similarity")
+    assert of_both.beside.startswith("A\\: base 90. ")
+    assert of_both.headline.startswith("B\\: base 500. ")
+    places = [text.index(f"<strong>{inline(each)}") for each in (of_both.beside, of_both.headline)]
+    assert places == sorted(places)
+    made = (
+        "A with Base 90 and Schemes RoPE, all else at its default; B with Base 500 and Schemes RoPE"
+    )
+    assert made in text
 
 
 def test_every_step_and_every_tab_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,6 @@ def test_model_replaces_the_config_of_its_scheme_alone(name: str) -> None:
     for kind in SCHEMES:
         is_own = own is not None and own.kind == kind
         assert chosen.config(kind) == (own if is_own else plain.config(kind))
-        assert not is_own or chosen.ignored_by(kind) == ("Model dimension", "Base", "Heads")
 
 
 def test_sizes_of_a_model_are_limited_as_those_of_a_setting() -> None:

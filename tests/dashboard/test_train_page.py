@@ -125,7 +125,7 @@ def rise(scores: Mapping[int, float], length: int) -> float:
 def test_help_of_a_preset_states_what_its_models_have_shown() -> None:
     shown = page(Setting(), SMALL)
     helps = {b.label: b.help for b in shown.all_blocks if isinstance(b, Button)}
-    assert helps["Short"] == (
+    assert helps["About 30 s"] == (
         "Steps that fit in about 30 seconds. Models of these sizes, after 400 steps: from 16 to 256 tokens "
         "of context the loss rises by 0.24 nats with RoPE and 0.06 nats with ALiBi."
     )

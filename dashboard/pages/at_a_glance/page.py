@@ -1,6 +1,5 @@
 """At a glance: the schemes compared in one table, and their similarity by distance."""
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -202,7 +201,7 @@ def headline(similarities: Mapping[str, Similarity], measured: Mapping[str, Prop
     return f"Position similarity {'. It '.join(parts)}."
 
 
-@functools.cache
+@theme.cached_spec
 def small_curve(kinds: tuple[str, ...]) -> Spec:
     """Return one scheme's curve by distance, small, on the axes of all that stand beside it.
 

@@ -1,7 +1,5 @@
 """Charts of the page Check my encoding: differences by column, and the position of each row."""
 
-import functools
-
 import altair as alt
 
 from dashboard.charts import theme
@@ -13,7 +11,7 @@ _WHOLE = alt.Axis(tickMinStep=1, format="d")
 _HEADS = alt.X("head:Q", title="head", scale=alt.Scale(nice=False), axis=_WHOLE)
 
 
-@functools.cache
+@theme.cached_spec
 def positions(_names: tuple[str, ...]) -> Spec:
     """Return the position found and expected by row. Frame: row, position, which."""
     names = [*FOUND_AND_EXPECTED]
@@ -65,7 +63,7 @@ def _found_and_expected(x: alt.X, y: alt.Y, form: str, *, points: bool) -> Spec:
     return theme.spec_of(alt.layer(encoded).properties(height=HEIGHT))
 
 
-@functools.cache
+@theme.cached_spec
 def logits_by_distance(_names: tuple[str, ...]) -> Spec:
     """Return the root mean square of logits by distance. Frame: distance, logit, which."""
     x = alt.X("distance:Q", title="distance to the key", scale=alt.Scale(nice=False), axis=_WHOLE)
@@ -73,21 +71,21 @@ def logits_by_distance(_names: tuple[str, ...]) -> Spec:
     return _found_and_expected(x, y, ".3g", points=False)
 
 
-@functools.cache
+@theme.cached_spec
 def scales_by_head(_names: tuple[str, ...]) -> Spec:
     """Return the softmax scale of each head. Frame: head, value, which."""
     y = alt.Y("value:Q", title="softmax scale", scale=alt.Scale(zero=True))
     return _found_and_expected(_HEADS, y, ".4g", points=True)
 
 
-@functools.cache
+@theme.cached_spec
 def slopes_by_head(_names: tuple[str, ...]) -> Spec:
     """Return the slope of each head. Frame: head, value, which."""
     y = alt.Y("value:Q", title="slope, in logits per position")
     return _found_and_expected(_HEADS, y, ".4g", points=True)
 
 
-@functools.cache
+@theme.cached_spec
 def differences(_names: tuple[str, ...], x_title: str) -> Spec:
     """Return the largest difference by column, on a log scale. Frame: x, y, function."""
     functions, colours = ["sine", "cosine"], [theme.COLOURS["sinusoidal"], theme.GRAY]

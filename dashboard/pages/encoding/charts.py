@@ -1,13 +1,12 @@
 """Charts of the page Encoding: constant specifications, into which its frames are poured."""
 
-import functools
-
 import altair as alt
 
 from dashboard.charts.theme import (
     COLOURS,
     HEIGHT,
     Spec,
+    cached_spec,
     decades,
     line_style,
     scheme_colour,
@@ -16,7 +15,7 @@ from dashboard.charts.theme import (
 )
 
 
-@functools.cache
+@cached_spec
 def slopes(_: tuple[str, ...]) -> Spec:
     """Return the slope of every head as a bar. Frame: scheme, head, slope."""
     bars = (
@@ -35,7 +34,7 @@ def slopes(_: tuple[str, ...]) -> Spec:
     return spec_of(bars.properties(height=HEIGHT))
 
 
-@functools.cache
+@cached_spec
 def wavelengths(kinds: tuple[str, ...]) -> Spec:
     """Return the wavelength of every pair, log scale, the training length as a dashed line.
 

@@ -1,6 +1,5 @@
 """Charts of the page Extend a model's context: one colour and stroke per method, unscaled grey."""
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +104,7 @@ PICTURES = {
 }
 
 
-@functools.cache
+@theme.cached_spec
 def lines(title: str, labels: tuple[str, ...]) -> theme.Spec:
     """Return the specification of a picture with these lines."""
     picture = PICTURES[title]

@@ -1,7 +1,5 @@
 """Charts of Inside a model: a line per head."""
 
-import functools
-
 import altair as alt
 
 from dashboard.charts import theme
@@ -18,7 +16,7 @@ _LEGEND = alt.Legend(
 )
 
 
-@functools.cache
+@theme.cached_spec
 def by_pair(names: tuple[str, ...], y_title: str) -> theme.Spec:
     """Return lines over rotary pairs, and where pairs begin that never complete a turn.
 
@@ -34,7 +32,7 @@ def by_pair(names: tuple[str, ...], y_title: str) -> theme.Spec:
     return _lines(names, x, y, "pair", "no full turn in training")
 
 
-@functools.cache
+@theme.cached_spec
 def by_distance(names: tuple[str, ...]) -> theme.Spec:
     """Return lines of attention weight over distance, and the training length. Frame: as `by_pair`."""
     x = alt.X("x:Q", title="query-key distance (tokens)", scale=alt.Scale(nice=False, zero=True))

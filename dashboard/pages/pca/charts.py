@@ -1,12 +1,10 @@
 """Charts of the PCA page: positions in the plane of two components, and explained variance."""
 
-import functools
-
 import altair as alt
 
 from dashboard.blocks import Drawing, Row
 from dashboard.charts.lines import line_spec
-from dashboard.charts.theme import GRAY, QUIET, Spec, in_order, spec_of
+from dashboard.charts.theme import GRAY, QUIET, Spec, cached_spec, in_order, spec_of
 from dashboard.pages.pca.data import SHARE
 
 # Plot area in CSS pixels: two fit in a row of a window 1,280 wide, beside the sidebar.
@@ -43,7 +41,7 @@ def legend() -> Row:
     return Row(drawings, key="positions_legend")
 
 
-@functools.cache
+@cached_spec
 def positions(across: str, up: str) -> Spec:
     """Return the path of positions in a plane: hollow past the training length, a few labelled.
 
@@ -89,7 +87,7 @@ def positions(across: str, up: str) -> Spec:
     return in_order(spec_of(layers.properties(width=WIDTH, height=HEIGHT, autosize="pad")))
 
 
-@functools.cache
+@cached_spec
 def explained(kinds: tuple[str, ...]) -> Spec:
     """Return cumulative variance by component, with SHARE marked. Frame: scheme, x, y."""
     x = alt.X("x:Q", title="component", axis=alt.Axis(tickMinStep=1))

@@ -1,6 +1,5 @@
 """Relative offsets: three separate claims, each with a control, each able to fail."""
 
-import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -346,7 +345,7 @@ def _fits(requests: Mapping[str, Request], offset: int) -> list[Block]:
     return [*blocks, Text(reasons, "caption")] if reasons else blocks
 
 
-@functools.cache
+@theme.cached_spec
 def map_errors(kinds: tuple[str, ...]) -> theme.Spec:
     """Return the error of one matrix per offset, on a log scale, with the random control as a thin line.
 

@@ -41,7 +41,7 @@ from dashboard.pages.train.plan import (
 )
 from dashboard.run_results import HardlyLearned
 from dashboard.settings import Setting
-from dashboard.text import listed, plain
+from dashboard.text import duration, listed, plain
 from posenc.errors import PosencError
 from posenc.lab import summary
 from posenc.lab.best_rates import TriedRates
@@ -131,7 +131,7 @@ def _presets(setting: Setting, options: Options) -> list[Block]:
     return [
         Button(
             f"preset_{name}",
-            name.capitalize(),
+            f"About {duration(preset.seconds)}",
             partial(preset_changes, setting, name),
             icon="check" if preset.values.items() <= vars(options).items() else "",
             help=_measured(preset),
