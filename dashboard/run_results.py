@@ -126,10 +126,10 @@ def about_lines(curves: Sequence[Curve], *, is_cut: bool = True) -> str:
     several = any(curve.seeds > 1 for curve in curves)
     bands = "; dots: single seeds; bands: lowest to highest seed" if several else ""
     length = count_of(curves[0].specification.train_length, "token")
-    cut = (
-        f"; thin lines: the same models with their text cut to the last {length}" if is_cut else ""
-    )
-    return f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}{cut}."
+    cut = f"; thin lines: the same models with their text cut to the last {length}."
+    if not is_cut:
+        cut = ". Cut text has no line here: its loss is measured by context, on other bytes."
+    return f"Lines: {f'mean of {seeds(curves)}' if several else 'one seed each'}{bands}{cut}"
 
 
 def beyond_loss(recall: Sequence[Curve] = ()) -> str:
@@ -148,8 +148,8 @@ def beyond_loss(recall: Sequence[Curve] = ()) -> str:
     length = recall[0].specification.train_length
     end = max(point.x for _, point in ends)
     return (
-        f"{sentence} Recall at {recall_distances([curve for curve, _ in ends])}: {shares}; guessing "
-        f"from the position of the question alone: {Recall.by_position(length, end):.0%}."
+        f"{sentence} Recall at {recall_distances([curve for curve, _ in ends])}: {shares}; a rule "
+        f"that knows the distance and compares no keys: {Recall.by_position(length, end):.0%}."
     )
 
 
@@ -303,6 +303,40 @@ def lowest_cut(curves: Sequence[Curve]) -> str:
         f"**{summary.label(best, curves)} that sees only the last {length:,} tokens has a loss of "
         f"{cut[best]:.2f}**, less than any of these models that sees {longest:,}: the lowest is "
         f"{summary.label(lowest, curves)}, {whole[lowest]:.2f}."
+    )
+
+
+def untrained_scaling(curves: Sequence[Curve]) -> str:
+    """Return how cutting the text compares with the best way to read twice as much without training.
+
+    Such a way is a scaling of RoPE, or a table whose last row is repeated. "" where none was read, or where
+    the difference may be 0.
+    """
+    length = curves[0].specification.train_length
+    plain = {
+        curve.specification: curve
+        for curve in curves
+        if curve.variant == TRAINED and curve.specification.fine_tuning is None
+    }
+    read = {
+        curve: loss
+        for curve in curves
+        if curve.variant != TRAINED
+        and curve.specification in plain
+        and (loss := curve.at(2 * length)) is not None
+    }
+    if not read:
+        return ""
+    best = min(read, key=read.__getitem__)
+    gap = summary.difference(best, plain[best.specification], 2 * length, length)
+    if gap is None or not gap.counts:
+        return ""
+    change = f"{abs(gap.mean):.2f} nats {'higher' if gap.mean > 0 else 'lower'}"
+    low, high = sorted((abs(gap.low), abs(gap.high)))
+    return (
+        f"**{summary.label(best, curves)}, not trained with it**, has a loss at {2 * length:,} tokens that "
+        f"is {change} than that of the same models with their text cut to {length:,} (95% interval "
+        f"{low:.2f} to {high:.2f})."
     )
 
 

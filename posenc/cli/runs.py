@@ -8,13 +8,13 @@ import click
 
 from posenc.checkpoints.file_store import reason, write_whole
 from posenc.checkpoints.sources import RESULTS
-from posenc.lab.best_rates import compared_runs, tried_rates
-from posenc.lab.evaluate import TRAINED
+from posenc.lab.best_rates import compared_runs, recorded_rates, tried_rates
 from posenc.lab.listing import csv_text, result_lines, run_lines, run_name
+from posenc.lab.parts import is_of_sweep, swept_part
 from posenc.lab.protocol import read_protocol
 from posenc.lab.protocol_record import read_record, shipped_record
 from posenc.lab.ranks import Ranks, ranks
-from posenc.lab.result_table import LENGTHS, TUNED_LENGTHS, ResultTable, result_table
+from posenc.lab.result_table import ResultTable, comparison_table
 from posenc.lab.runs import Run, Store
 from posenc.lab.summary import comparison, curves
 from posenc.lab.tasks import Language
@@ -136,10 +136,7 @@ def list_runs(
 
 
 def _table(store: Store, form: str, name: str | None, reference: str, *, fine_tuned: bool) -> str:
-    """Return the table of one comparison; without a name of the only one.
-
-    Fine-tuned models are a question of their own, whose differences are corrected apart.
-    """
+    """Return the table of one comparison; without a name of the only one."""
     groups: dict[str, list[Run]] = {}
     for run in store:
         if run.specification.task == Language.kind:
@@ -152,16 +149,16 @@ def _table(store: Store, form: str, name: str | None, reference: str, *, fine_tu
             f"--comparison must be one of those with losses by context: {known}."
         )
     runs = groups[name]
-    asked = [
-        curve
-        for curve in curves(compared_runs(runs), "context")
-        if (curve.specification.fine_tuning is not None) == fine_tuned
-        or (
-            curve.specification.scheme.kind == reference and curve.variant == TRAINED and fine_tuned
+    tried, protocol = tried_rates(runs), read_protocol()
+    if (part := swept_part(protocol, runs)) is not None:
+        swept = [run for run in store if is_of_sweep(part, run.specification)]
+        record = (*shipped_record(), *read_record(store))
+        tried += [*recorded_rates(record, part.name), *tried_rates(swept)]
+    return FORMS[form](
+        comparison_table(
+            curves(compared_runs(runs), "context"), reference, tried, fine_tuned=fine_tuned
         )
-    ]
-    lengths = TUNED_LENGTHS if fine_tuned else LENGTHS
-    return FORMS[form](result_table(asked, reference, lengths, tried_rates(runs)))
+    )
 
 
 @click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")

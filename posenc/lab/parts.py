@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc.lab.protocol import Part
+from posenc.lab.protocol import Part, Protocol
 from posenc.lab.runs import Run, RunInfo
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
@@ -76,6 +76,13 @@ def task_of(part: Part) -> str:
 def part_of(parts: Iterable[Part], info: Run | RunInfo) -> Part | None:
     """Return the first part whose table has a run, None for a run of no part."""
     return next((part for part in parts if is_of_table(part, info.specification)), None)
+
+
+def swept_part(protocol: Protocol, infos: Iterable[Run | RunInfo]) -> Part | None:
+    """Return the part whose sweep has chosen the rates of these runs, None for runs of no part."""
+    found = (part_of(protocol.parts.values(), info) for info in infos)
+    part = next((part for part in found if part is not None), None)
+    return None if part is None else protocol.part(part.like)
 
 
 @functools.cache

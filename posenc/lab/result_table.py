@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from posenc.errors import RunError
 from posenc.lab.best_rates import TriedRates, rate_text, scheme_of
 from posenc.lab.evaluate import TRAINED
+from posenc.lab.specification import Specification
 from posenc.lab.statistics import POWER, PairedMean, detectable, holm
 from posenc.lab.summary import (
     Curve,
@@ -191,6 +192,29 @@ class ResultTable(Shown):
             yield [row.name, str(row.trials), "" if row.effect is None else str(row.effect), *cells]
 
 
+def comparison_table(
+    every: Sequence[Curve],
+    reference: str = "rope",
+    rates: Sequence[TriedRates] = (),
+    *,
+    fine_tuned: bool = False,
+) -> ResultTable:
+    """Return the table of a comparison's curves by context, without the fine-tuned models or of them alone.
+
+    Fine-tuned models are a question of their own, whose differences are corrected apart; beside them stands
+    the reference. reference, rates: see `result_table`, as are the errors.
+    """
+    asked = [
+        curve
+        for curve in every
+        if (curve.specification.fine_tuning is not None) == fine_tuned
+        or (
+            fine_tuned and curve.variant == TRAINED and curve.specification.scheme.kind == reference
+        )
+    ]
+    return result_table(asked, reference, TUNED_LENGTHS if fine_tuned else LENGTHS, rates)
+
+
 def result_table(
     compared: Sequence[Curve],
     reference: str = "rope",
@@ -201,7 +225,8 @@ def result_table(
 
     reference: the kind of the scheme that differences are from; the curve of the scheme as trained. A
     fine-tuned model is compared with the reference after the same steps, where it is among the curves.
-    lengths: the contexts, in training lengths. rates: those that were tried for these schemes.
+    lengths: the contexts, in training lengths. rates: those that were tried for these schemes, among these
+    runs or in a sweep of a protocol.
     Raises RunError where the reference is not among the curves, or where there are two of it.
     """
     found = [
@@ -229,6 +254,7 @@ def result_table(
     several = [key for key, gap in gaps.items() if len(gap.by_trial) > 1]
     corrected = dict(zip(several, holm([gaps[key].p for key in several]), strict=True))
     tried = {each.scheme: len(each.rates) for each in rates}
+    swept = {each.kind: len(each.rates) for each in rates if each.scheme is None}
     rows = []
     for curve in compared:
         loss = at_training_length(curve, compared)
@@ -247,12 +273,12 @@ def result_table(
                 trials=curve.seeds,
                 learning_rate=spec.learning_rate,
                 scheme_rate=spec.scheme_rate,
-                rates=tried.get(scheme_of(spec), 1),
+                rates=max(tried.get(scheme_of(spec), 1), swept.get(_chosen_for(spec), 1)),
                 effect=None if loss is None else effect(curve, loss),
                 cells=tuple(cells),
             )
         )
-    rows.sort(key=lambda row: math.inf if row.cells[0] is None else row.cells[0].mean)
+    rows.sort(key=lambda row: [math.inf if cell is None else cell.mean for cell in row.cells])
     least = []
     for x in xs:
         paired = [
@@ -267,6 +293,12 @@ def result_table(
         differences=len(several),
         detectable=tuple(least),
     )
+
+
+def _chosen_for(specification: Specification) -> str:
+    """Return the kind of the scheme for which the rate was chosen: before a fine-tuning."""
+    tuning = specification.fine_tuning
+    return (specification.scheme if tuning is None else tuning.before).kind
 
 
 def _least(paired: Sequence[Sequence[float]], tests: int) -> float | None:

@@ -150,7 +150,7 @@ def test_files_of_two_settings_have_the_sentences_of_both(monkeypatch: pytest.Mo
     places = [text.index(f"<strong>{inline(each)}") for each in (of_both.beside, of_both.headline)]
     assert places == sorted(places)
     made = (
-        "A with Base 90 and Schemes RoPE, all else at its default; B with Base 500 and Schemes RoPE"
+        "A with schemes RoPE and base 90, all else at its default; B with schemes RoPE and base 500"
     )
     assert made in text
 

@@ -473,7 +473,7 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
     assert reached.dropna().to_dict() == {"RoPE": 15, "RoPE, NTK-aware": 255}
     (about,) = [text for text in said(shown) if "guessing among" in text]
     assert (
-        "a rule that knows the question's position alone: past 13 tokens it is right in 43.8%"
+        "a rule that knows the distance and compares no keys: past 13 tokens it is right in 43.8%"
         in about
     )
     rule = frame.set_index("x")["by_position"]
@@ -517,7 +517,7 @@ def test_page_says_what_schemes_that_hold_their_loss_recall() -> None:
     (said_of_loss,) = [text for text in said(measured(comparison="")) if "not everything" in text]
     assert said_of_loss.endswith(
         f"Recall at distance {farthest}, trained up to 29: ALiBi {100 * sum(values) / 3:.0f}%; "
-        "guessing from the position of the question alone: 42%."
+        "a rule that knows the distance and compares no keys: 42%."
     )
     for name in runs.comparisons(runs.shipped()):
         on_page = any("not everything" in text for text in said(measured(comparison=name)))

@@ -18,15 +18,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from posenc import RopeConfig
+from posenc import SCHEMES, RopeConfig
 from posenc.__main__ import main
+from posenc.checkpoints.sources import RESULTS
 from posenc.cli import train
 from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
+from posenc.lab.best_rates import recorded_rates
 from posenc.lab.corpus import TEXTS
 from posenc.lab.evaluate import evaluated_tokens, evaluation_lengths
+from posenc.lab.protocol_record import shipped_record
 from posenc.lab.result_table import result_table
 from posenc.lab.run_once import checkpoint_of, run_once
 from posenc.lab.specification import FineTuning
@@ -411,9 +415,15 @@ def test_runs_prints_a_table_of_one_comparison() -> None:
     assert CODE in names
     named = run("runs", *asked, "--comparison", CODE)
     assert named.exit_code == 0, named.output
-    table = result_table(shipped_curves(CODE))
+    table = result_table(shipped_curves(CODE), rates=recorded_rates(shipped_record(), "code"))
     assert named.stdout == table.to_markdown()
     assert "| RoPE, NTK-aware |" in named.stdout
+    record = pd.read_csv(RESULTS / "protocol.csv").query("part == 'code' and stage == 'sweep'")
+    rates = record[["scheme", "learning_rate", "scheme_rate"]].drop_duplicates()
+    tried = {SCHEMES[str(kind)].label: len(own) for kind, own in rates.groupby("scheme")}
+    printed = run("runs", "--table", "csv", "--store", "shipped", "--comparison", CODE).stdout
+    own = pd.read_csv(io.StringIO(printed)).set_index("scheme")["rates tried"]
+    assert own[[*tried]].to_dict() == tried
     for form in ("csv", "latex"):
         printed = run("runs", "--table", form, "--store", "shipped", "--comparison", CODE).stdout
         assert printed == (table.to_csv() if form == "csv" else table.to_latex())

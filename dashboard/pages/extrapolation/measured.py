@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from dashboard import notes, run_charts, run_descriptions, run_results, runs
+from dashboard import notes, run_charts, run_descriptions, run_results, run_tables, runs
 from dashboard.blocks import (
     Block,
     Columns,
     Controls,
     Data,
     Definition,
+    Drawer,
     Findings,
     Link,
     Page,
@@ -114,6 +115,7 @@ def page(setting: Setting, options: Options) -> Page:
             *_missing(asked, name),
             *(_picture(shown, drawn, curves, options, hardly) if curves else ()),
             *(_numbers(compared, shown, curves, hardly) if curves else ()),
+            *(_tables(compared, ids) if curves and not hardly else ()),
             *(rates.blocks(shown, ids) if curves else ()),
             *(steps.blocks(shown, beside, _farthest(curves)) if curves else ()),
             *(_notes(kinds, shown, curves) if shown else ()),
@@ -216,12 +218,15 @@ def _picture(
     about = run_results.about(curves, hardly, is_cut="context" in measures)
     if language and not hardly:
         about += f" {run_results.rules_in_percent()}"
-    beyond = [] if hardly else _beyond_loss(curves)
+    beyond = [] if hardly else _beyond_loss(curves, runs.curves(shown, curves[0].measure))
     return [*beside, *beyond, *([Controls(asked)] if asked else []), Text(plain(about), "caption")]
 
 
-def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
-    """Return whether cutting the text is better, what loss leaves open, and what models recall."""
+def _beyond_loss(curves: Sequence[Curve], every: Sequence[Curve]) -> list[Block]:
+    """Return whether cutting the text is better, what loss leaves open, and what models recall.
+
+    curves: those that are drawn. every: with those of variants, too.
+    """
     if curves[0].specification.task != Language.kind:
         return []
     holding = [
@@ -232,7 +237,11 @@ def _beyond_loss(curves: Sequence[Curve]) -> list[Block]:
     shipped = [info for infos in runs.comparisons(runs.shipped()).values() for info in infos]
     recall = [info for info in shipped if info.specification.task == Recall.kind]
     of_holding = runs.as_trained(runs.curves(runs.of_kinds(recall, holding), Recall.kind))
-    texts = run_results.lowest_cut(curves), run_results.beyond_loss(of_holding)
+    texts = (
+        run_results.lowest_cut(curves),
+        run_results.untrained_scaling(every),
+        run_results.beyond_loss(of_holding),
+    )
     return [Text(" ".join(text for text in texts if text))]
 
 
@@ -261,6 +270,33 @@ def _numbers(
         *data,
         Data(title="Measured classes", frame=table),
     ]
+
+
+def _tables(compared: Sequence[RunInfo], run_ids: tuple[str, ...]) -> list[Block]:
+    """Return the tables of a comparison with differences and intervals, in drawers.
+
+    run_ids: of all runs, among which those of a sweep may be.
+    """
+    blocks: list[Block] = []
+    for key, title, fine_tuned in (
+        ("intervals", "Table with differences and intervals", False),
+        ("tuned", "Table of fine-tuned models, with differences and intervals", True),
+    ):
+        make = partial(_table, compared, run_ids, key, fine_tuned=fine_tuned)
+        tuned = any(info.specification.fine_tuning is not None for info in compared)
+        if compared[0].specification.task == Language.kind and (tuned or not fine_tuned):
+            blocks.append(Drawer(f"{key}_drawer", title, make, icon="table_chart"))
+    return blocks
+
+
+def _table(
+    compared: Sequence[RunInfo], run_ids: tuple[str, ...], key: str, *, fine_tuned: bool
+) -> list[Block]:
+    rates = [*runs.rates(compared), *runs.swept(compared, run_ids)]
+    table = run_tables.table_of(runs.curves(compared, "context"), rates, fine_tuned=fine_tuned)
+    if table is None:
+        return [Text("One model alone has no difference.", "caption")]
+    return run_tables.blocks(key, table)
 
 
 def _details(compared: Sequence[RunInfo], shown: Sequence[RunInfo]) -> list[Block]:

@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from functools import partial
 
-import pandas as pd
-
 from dashboard import (
     notes,
     run_charts,
     run_descriptions,
     run_results,
+    run_tables,
     runs,
     training_text,
 )
 from dashboard.blocks import (
     Block,
     Button,
-    Code,
     Columns,
     Controls,
     Definition,
@@ -45,7 +43,6 @@ from dashboard.text import duration, listed, plain
 from posenc.errors import PosencError
 from posenc.lab import summary
 from posenc.lab.best_rates import TriedRates
-from posenc.lab.result_table import result_table
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Language
@@ -221,24 +218,12 @@ def _has_one_seed_each(curves: Sequence[Curve]) -> bool:
 
 def _table(curves: Sequence[Curve], rates: Sequence[TriedRates]) -> list[Block]:
     """Return the results of several schemes in a table: losses with paired intervals, or accuracies."""
-    kinds = [curve.specification.scheme.kind for curve in runs.as_trained([*curves])]
-    if len(kinds) < 2:
+    if len(runs.as_trained([*curves])) < 2:
         return []
     if curves[0].specification.task != Language.kind:
         return [Findings("trained_table", run_results.in_percent(run_results.table(curves)))]
-    reference = "rope" if "rope" in kinds else kinds[0]
-    table = result_table(runs.as_trained([*curves]), reference, rates=rates)
-    frame = pd.DataFrame([*table.short_rows()], columns=table.short_header())
-    return [
-        Findings("trained_table", frame),
-        Text(plain(" ".join(table.notes())), "caption"),
-        Drawer(
-            "trained_files",
-            "The table as CSV and LaTeX",
-            lambda: [Code(table.to_csv()), Code(table.to_latex())],
-            icon="article",
-        ),
-    ]
+    table = run_tables.table_of(curves, rates)
+    return [] if table is None else run_tables.blocks("trained", table)
 
 
 def _example(kinds: tuple[str, ...]) -> list[Block]:

@@ -40,8 +40,8 @@ class Recall(Questions):
     about: ClassVar[str] = (
         "Four key-value pairs stand at random places; one of the keys asks for its value. "
         "Training on {length} tokens shows distances up to {farthest}. The dotted line is guessing "
-        "among the four values. The dashed line is a rule that knows the question's position alone: past "
-        "{farthest} tokens it is right in {by_position:.1%} of cases. Three of the models that ship, "
+        "among the four values. The dashed line is a rule that knows the distance and compares no keys: "
+        "past {farthest} tokens it is right in {by_position:.1%} of cases. Three of the models that ship, "
         "trained again with other instructions of the processor, changed by up to 2.5 percentage points "
         "there."
     )
