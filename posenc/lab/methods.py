@@ -39,8 +39,8 @@ def methods(protocol: Protocol, name: str, store: Store) -> str:
         "Trials are pairs of seeds of the weights and of the order of the data: "
         f"{', '.join(f'{trial.seed}/{trial.data_seed}' for trial in part.trials)}; all schemes of a "
         "trial share both.",
-        f"{len(runs)} of {count_of(len(protocol.planned(name)), 'run')} are made"
-        f"{_stopped(runs)}, with {' and '.join(sorted({_versions(run) for run in runs}))} in "
+        f"{_made(len(runs), len(protocol.planned(name)))}{_stopped(runs)}, with "
+        f"{' and '.join(sorted({_versions(run) for run in runs}))} in "
         f"{count_of(first.threads, 'thread')} of {'a CPU' if first.device == 'cpu' else first.device}.",
         _spread(grid_deviations(protocol, name, store)),
         f"The protocol of this part, {name} {part.digest}, was written before the runs; its file says what "
@@ -113,6 +113,7 @@ def _rates(source: Part, runs: Sequence[Run]) -> str:
     assert sweep is not None
     learning = ", ".join(f"{rate:g}" for rate in sweep.learning_rates)
     factors = ", ".join(f"{factor:g}" for factor in sweep.scheme_rates)
+    own = f", and among {factors} times that for its own parameters" * (len(sweep.scheme_rates) > 1)
     chosen: dict[str, str] = {}
     labels: dict[str, str] = {}
     for run in runs:
@@ -132,10 +133,17 @@ def _rates(source: Part, runs: Sequence[Run]) -> str:
     ]
     more = f" (and {joined(further, 'and')})" if further else ""
     return (
-        f"Each scheme has the rate of the lowest {by} among {learning}{more}, and among {factors} times "
-        f"that for its own parameters, by {count_of(len(sweep.trials), 'trial')} at {sweep.share:.0%} of "
+        f"Each scheme has the rate of the lowest {by} among {learning}{more}{own}, "
+        f"by {count_of(len(sweep.trials), 'trial')} at {sweep.share:.0%} of "
         "the steps: " + ", ".join(f"{name} {rate}" for name, rate in chosen.items()) + "."
     )
+
+
+def _made(made: int, planned: int) -> str:
+    """Return how many of the planned runs are made."""
+    if made < planned:
+        return f"{made} of {planned} planned runs are made"
+    return "The planned run is made" if planned == 1 else f"All {planned} planned runs are made"
 
 
 def _stopped(runs: Sequence[Run]) -> str:

@@ -39,7 +39,10 @@ def test_table_compares_the_schemes_of_the_setting() -> None:
     ]  # fmt: skip
     assert [*rows["depends on offset only"][1:]] == ["table: yes; with content: no", "yes", "yes"]
     assert rows["depends on offset only"][0].startswith("no (error ")
-    assert rows["defined past the table"] == ["no, ends at 128", *3 * ("yes, no table",)]
+    assert rows["defined past the table"] == [
+        "no, ends at 128",
+        *3 * ("yes, computed for any position",),
+    ]
     assert rows["used by"][3] == "BLOOM-176B, MPT-7B, Falcon-RW-1B"
     assert "sin" in rows["formula"][1]
     assert "1706.03762" in rows["paper"][1]

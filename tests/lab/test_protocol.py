@@ -175,7 +175,7 @@ def test_the_paragraph_on_methods_names_what_decided_the_runs(protocol: Protocol
         "1 layer, width 16 and 2 heads", "4 sequences of 16 tokens a step", "for 8 steps",
         "fine-tuned for 2 steps of 32 or 64 tokens", "among 0.002, 0.01,",
         "by 2 trials at 50% of the steps",
-        f": RoPE {rates.learning_rate:g}.", "order of the data: 0/0;", "2 of 2 runs are made",
+        f": RoPE {rates.learning_rate:g}.", "order of the data: 0/0;", "All 2 planned runs are made",
         f"The protocol of this part, tuned {protocol.part('tuned').digest},",
         from_text("text.txt", sentences()).sha256[:12],
     ):  # fmt: skip

@@ -643,6 +643,12 @@ def test_copying_accuracies() -> None:
     assert max(own.get(40, 0) for own in means.values()) == 0
 
 
+def test_results_and_models_that_ship_stay_under_eight_megabytes() -> None:
+    folders = RESULTS, RESULTS.parent / "weights"
+    assert all(folder.is_dir() for folder in folders)
+    assert sum(file.stat().st_size for folder in folders for file in folder.rglob("*")) < 8_000_000
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_tables_of_losses_are_what_the_command_prints(part: str) -> None:
     """Its notes, too: what past training is called, the rates, and the differences that can be found."""

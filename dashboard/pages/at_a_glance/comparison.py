@@ -93,7 +93,7 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 "parameters": f"{parameters:,}" if parameters else "none",
                 "absolute or relative": KIND_OF[where if turns else ""],
                 "depends on offset only": offset_only,
-                "defined past the table": "yes, no table"
+                "defined past the table": "yes, computed for any position"
                 if end is None
                 else f"no, ends at {end:,}",
                 "loss past training": run_results.past_training(loss).text

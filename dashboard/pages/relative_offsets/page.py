@@ -177,7 +177,7 @@ def page(setting: Setting, options: Options) -> Page:
             Drawer(
                 "map_errors_open",
                 "Residual by offset",
-                lambda: _errors(requests, notes.sizes(setting)),
+                lambda: _errors(requests, without_vectors, notes.sizes(setting)),
                 icon="show_chart",
             ),
             Controls(("dense",)),
@@ -312,9 +312,15 @@ def _row(found: Verdict, made: bool) -> list[str]:
     return [YES if found.holds else NO, number(found.value), control]
 
 
-def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
+def _errors(
+    requests: Mapping[str, Request], without_vectors: tuple[str, ...], sizes: str
+) -> list[Block]:
     """Return the residual by offset; a matrix per offset takes long. sizes: what made it, in words."""
-    errors = {kind: results.map_errors(request) for kind, request in requests.items()}
+    errors = {
+        kind: results.map_errors(request)
+        for kind, request in requests.items()
+        if kind not in without_vectors
+    }
     blocks: list[Block] = []
     drawn = tuple(kind for kind, found in errors.items() if found.error.isfinite().any())
     if drawn:
@@ -329,6 +335,12 @@ def _errors(requests: Mapping[str, Request], sizes: str) -> list[Block]:
             sizes=sizes,
         )
         blocks.append(Text("Thin grey dashes: control, the mean of random tables.", "caption"))
+    if without_vectors:
+        names = notes.names(without_vectors)
+        verb = "has" if len(without_vectors) == 1 else "have"
+        blocks.append(
+            Text(f"{names} {verb} no vectors of positions to move, and no line.", "caption")
+        )
     wide = [kind for kind, found in errors.items() if len(found.offset) < len(OFFSETS)]
     if wide:
         names = notes.names(tuple(wide))
