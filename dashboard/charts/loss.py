@@ -21,7 +21,9 @@ from dashboard.charts.theme import (
     scheme_dash,
     scheme_points,
     scheme_text,
+    shown,
     spec_of,
+    where_shown,
 )
 from dashboard.run_results import farthest
 from posenc.lab import summary
@@ -35,6 +37,7 @@ LABEL_WIDTH = 0.12  # of the width of a chart: what a name inside it takes
 LEGEND_ROW = 24  # pixels that a row of a legend takes of the height
 # The chart is as wide as names at the ends of lines need, or is drawn where it has no screen to fit.
 WIDE = "!(containerSize()[0] < 480)"
+LABEL_LIMIT = f"{WIDE} ? 320 : 150"  # pixels of the name of a variant in the legend, two in a row
 DOT = "dot "  # begins the names of the columns of a frame that hold single trials
 LEAST_CHANCE = 0.01  # accuracy of guessing that a line shows
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
@@ -288,29 +291,41 @@ def _by_length(
         dashes = alt.Scale(
             domain=list(reads), range=[DASHES[i % len(DASHES)] for i in range(len(reads))]
         )
-        legend = alt.Legend(title=None, orient="bottom", columns=2, **LEGEND_LINE)
+        legend = alt.Legend(
+            title=None,
+            orient="bottom",
+            columns=2,
+            labelLimit=alt.ExprRef(LABEL_LIMIT),
+            **LEGEND_LINE,
+        )
         dash = alt.StrokeDash("read:N", scale=dashes, legend=legend)
-    pale = alt.when(f"datum.read == '{TRAINED}'").then(alt.value(1)).otherwise(alt.value(0.55))
+    chosen, style = shown(kinds, {"strokeDash": dash})
+    # A scheme that is hidden, then one that is read as it was trained, then the variants.
+    strength = alt.when(~chosen).then(alt.value(0))
+    strength = strength.when(f"datum.read == '{TRAINED}'").then(alt.value(1))
     line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point=scheme_points(kinds))
+    line = line.encode(y=y, strokeDash=dash, opacity=strength.otherwise(alt.value(0.55)), **own)
     early = alt.Chart().transform_filter("datum.early")
     stop = early.mark_point(shape="cross", filled=True, size=90, tooltip=None)
     layers = [
-        line.encode(y=y, strokeDash=dash, opacity=pale, **own),
-        *([stop.encode(y="y:Q", **own)] if parts.early else []),
+        line.add_params(chosen),
+        *([stop.encode(y="y:Q", opacity=style["opacity"], **own)] if parts.early else []),
         *([] if measure == "steps" else _boundary(measure)),
         readout(names, x, axes.x, form, "name"),
     ]
     if measure == "context":
         cut = alt.Chart().mark_line(strokeWidth=1, tooltip=None, aria=False)
-        layers.append(cut.encode(y="cut:Q", opacity=alt.value(0.7), **own))
+        layers.append(cut.encode(y="cut:Q", opacity=where_shown(chosen, alt.value(0.7)), **own))
     if parts.dots:
         dot = alt.Chart().transform_fold([*parts.dots], as_=["trial", "dot"])
         dot = dot.transform_filter("isValid(datum.dot)")
-        dot = dot.mark_circle(size=16, opacity=0.5, tooltip=None, aria=False)
-        layers.append(dot.encode(y="dot:Q", x=x, color=colour))
+        dot = dot.mark_circle(size=16, tooltip=None, aria=False)
+        opacity = where_shown(chosen, alt.value(0.5))
+        layers.append(dot.encode(y="dot:Q", x=x, color=colour, opacity=opacity))
     if parts.bands:
-        band = alt.Chart().mark_area(opacity=0.15, tooltip=None)
-        layers.insert(0, band.encode(y="low:Q", y2="high:Q", **own))
+        band = alt.Chart().mark_area(tooltip=None)
+        opacity = where_shown(chosen, alt.value(0.15))
+        layers.insert(0, band.encode(y="low:Q", y2="high:Q", opacity=opacity, **own))
     if parts.chance:
         guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
         layers.append(guess.encode(y="min(chance):Q"))
@@ -330,7 +345,9 @@ def _by_length(
         inside.mark_text(align="right", dx=-6, **look, **edge),
         inside.mark_text(align="right", dx=-6, **look),
     ]
-    layers += [text.encode(x=x, y="label_y:Q", text="label:N") for text in texts]
+    layers += [
+        text.encode(x=x, y="label_y:Q", text="label:N", opacity=style["opacity"]) for text in texts
+    ]
     rows = math.ceil(len(reads) / 2) if len(reads) > 1 else 0  # of the legend below
     layered = alt.layer(*layers).properties(height=height + rows * LEGEND_ROW)
     return spec_of(layered)

@@ -13,6 +13,7 @@ from dashboard.charts.theme import (
     scheme_colour,
     scheme_dash,
     scheme_points,
+    shown,
     spec_of,
 )
 from posenc.lab.best_rates import TriedRates
@@ -61,13 +62,17 @@ def _by_rate(kinds: tuple[str, ...], names: tuple[str, ...], rates: tuple[float,
     )
     y = alt.Y("y:Q", title="loss in training (nats)", scale=alt.Scale(zero=False))
     own = {"x": x, "color": scheme_colour(kinds), "detail": "name:N"}
-    faint = alt.when("datum.faint").then(alt.value(0.5)).otherwise(alt.value(1))
+    chosen, style = shown(kinds, {"strokeDash": scheme_dash(kinds)})
+    strength = alt.when(~chosen).then(alt.value(0)).when("datum.faint").then(alt.value(0.5))
     line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point=scheme_points(kinds))
+    line = line.encode(
+        y=y, strokeDash=style["strokeDash"], opacity=strength.otherwise(alt.value(1)), **own
+    )
     ring = alt.Chart().transform_filter("isValid(datum.chosen)")
     ring = ring.mark_point(size=220, strokeWidth=2, filled=False, tooltip=None)
     layers = [
-        line.encode(y=y, strokeDash=scheme_dash(kinds), opacity=faint, **own),
-        ring.encode(y="chosen:Q", **own),
+        line.add_params(chosen),
+        ring.encode(y="chosen:Q", opacity=style["opacity"], **own),
         readout(names, x, "learning rate", ".3~f", "name"),
     ]
     return spec_of(alt.layer(*layers).properties(height=HEIGHT))

@@ -101,8 +101,12 @@ def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter,
         name="shown", fields=["scheme"], bind="legend", toggle="true", value=every, clear=False,
         empty=False,
     )  # fmt: skip
-    strength = style.get("opacity", alt.value(1))
-    return chosen, style | {"opacity": alt.when(chosen).then(strength).otherwise(alt.value(0))}
+    return chosen, style | {"opacity": where_shown(chosen, style.get("opacity", alt.value(1)))}
+
+
+def where_shown(chosen: alt.Parameter, strength: Any) -> Any:
+    """Return an opacity: that one where a scheme is shown, none where it is hidden."""
+    return alt.when(chosen).then(strength).otherwise(alt.value(0))
 
 
 def readout(

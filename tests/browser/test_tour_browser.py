@@ -204,6 +204,27 @@ def test_ends_of_lines_have_names_on_a_wide_chart_and_a_legend_on_every_one(
     assert [names.filter(has_text=scheme).count() for scheme in schemes] == drawn_times
 
 
+@pytest.mark.parametrize(
+    "link",
+    mostly(
+        ["similarity", "extrapolation", "extrapolation?variants=true", "encoding?tab=Wavelengths"],
+        "extrapolation",
+    ),
+)
+def test_click_on_the_legend_hides_a_scheme_and_another_shows_it(visitor: Visit, link: str) -> None:
+    page = visitor().open(link)
+    for chart in [one for one in page.locator(".stVegaLiteChart").all() if one.is_visible()]:
+        label = chart.locator(".role-legend-label text").filter(has_text="RoPE").first
+        if not label.count():
+            continue
+        hidden = chart.locator(".role-mark [opacity='0']")
+        before = hidden.count()  # rules that follow a pointer
+        label.click()
+        expect(hidden.nth(before)).to_be_attached()
+        label.click()
+        expect(hidden).to_have_count(before)
+
+
 @pytest.mark.parametrize(("present", "band"), mostly([("false", 35), ("true", 47)], ("false", 35)))
 def test_saved_chart_has_a_title_that_is_not_on_the_page(
     visitor: Visit, tmp_path: Path, present: str, band: int

@@ -11,6 +11,7 @@ from dashboard.charts.theme import (
     line_style,
     scheme_colour,
     scheme_points,
+    shown,
     spec_of,
 )
 
@@ -40,6 +41,7 @@ def wavelengths(kinds: tuple[str, ...]) -> Spec:
 
     Frame: scheme, pair, place, wavelength, turns, share, trained.
     """
+    chosen, style = shown(kinds, line_style(kinds))
     line = (
         alt.Chart()
         .mark_line(point=scheme_points(kinds, size=6))  # lines that coincide stay in sight
@@ -64,8 +66,9 @@ def wavelengths(kinds: tuple[str, ...]) -> Spec:
                 alt.Tooltip("turns:Q", format=",.3~r", title="turns in training"),
                 alt.Tooltip("share:Q", format=".3~%", title="share of a turn in training"),
             ],
-            **line_style(kinds),
+            **style,
         )
+        .add_params(chosen)
     )
     trained = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
     trained = trained.encode(y="min(trained):Q", detail="trained:N")
