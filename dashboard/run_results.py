@@ -217,6 +217,12 @@ def at_base(curves: Sequence[Curve]) -> str:
     return f" at base {listed([f'{base:,.10g}' for base in bases])}" if bases else ""
 
 
+def sizes(curves: Sequence[Curve]) -> str:
+    """Return base and width of models, as a saved chart names them."""
+    width = f"width {curves[0].specification.model.width:,}"
+    return f"{width}{at_base(curves).replace(' at', ',')}"
+
+
 def nats(change: float) -> str:
     """Return a change of loss; its third decimal tells which side of a rule's limit it is on."""
     return f"{change:+.{2 if abs(change) >= 1 else 3}f} nats"

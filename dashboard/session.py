@@ -11,12 +11,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard import state
 from dashboard.blocks import Changes
 from dashboard.sentence_rule import Sentence, cut
-from dashboard.server import incidents, settings
+from dashboard.server import incidents, settings, streamlit_parts
 from dashboard.settings.field_text import read
 from dashboard.state import State
 from posenc import fields
@@ -37,8 +36,7 @@ def begin(page: str, kind: type) -> tuple[State, str | None]:
     """
     query = {name: st.query_params.get_all(name) for name in st.query_params}
     before: State | None = st.session_state.get(_STATE)
-    run = get_script_run_ctx()
-    back = run is not None and run.is_history_navigation
+    back = streamlit_parts.is_history_navigation()
     came = page != st.session_state.get(_PAGE) and not back
     st.session_state[_PAGE], st.session_state[_KIND] = page, kind
     if before is None or back or (query and came):

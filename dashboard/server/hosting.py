@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import streamlit as st
-from streamlit.runtime.pages_manager import PagesManager
 
-from dashboard.server import training_process
+from dashboard.server import streamlit_parts, training_process
 
 # Their import takes seconds, which the first visitor would wait for.
 SLOW_IMPORTS = (
@@ -29,9 +28,7 @@ OPEN_FILES = Path("/dev/fd")  # of this process; not on Windows
 @contextlib.asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Import what is slow and send small messages at once; when the server ends, let trainings save."""
-    # Until the first run calls `st.navigation`, Streamlit takes our folder `pages` for its older kind of
-    # app and tells whoever comes by a link that the page does not exist.
-    PagesManager.uses_pages_directory = False
+    streamlit_parts.ignore_pages_folder()
     for module in SLOW_IMPORTS:
         importlib.import_module(module)
     disable_nagle()

@@ -4,12 +4,10 @@ from collections import Counter
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from streamlit import runtime
-from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
-from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from dashboard import limits
-from dashboard.server import settings
+from dashboard.server import settings, streamlit_parts
+from dashboard.server.streamlit_parts import UploadedFileRec
 
 SWITCHED_OFF = "Uploads are switched off on this server."
 FULL = "The memory of this server is full of other visitors' files. Try again soon."
@@ -81,13 +79,7 @@ def most_held_bytes() -> int:
 
 def held_bytes(session: str | None = None) -> int:
     """Return the bytes of the files that one session, or all of them, uploaded and no page has dropped."""
-    manager = runtime.get_instance().uploaded_file_mgr if runtime.exists() else None
-    if not isinstance(manager, MemoryUploadedFileManager):
-        return 0
-    sessions = (
-        [manager.file_storage.get(session, {})] if session else [*manager.file_storage.values()]
-    )
-    return sum(_size(file) for files in sessions for file in [*files.values()])
+    return sum(map(_size, streamlit_parts.uploads(session)))
 
 
 def _size(file: UploadedFileRec) -> int:

@@ -298,7 +298,7 @@ def test_saved_figure_names_what_made_it(page: str, figure: str, words: tuple[st
 def test_saved_figure_of_measured_runs_says_what_its_bands_are() -> None:
     shown = extrapolation.page(Setting(), extrapolation.Options())
     (chart,) = [b for b in shown.all_blocks if isinstance(b, Chart) and b.key == "measured_context"]
-    assert (
-        chart.subtitle(shown.title) == "dots: single trials; band: lowest to highest; Extrapolation"
+    assert chart.subtitle(shown.title) == (
+        "width 128, base 10,000; dots: single trials; band: lowest to highest; Extrapolation"
     )
     assert (chart.frame["low"] < chart.frame["high"]).any()  # there are bands

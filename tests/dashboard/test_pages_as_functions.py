@@ -272,6 +272,20 @@ def test_panels_say_real_width_heads_and_rounding(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", TITLES)
+def test_saved_charts_name_what_made_them(folder: str) -> None:
+    """Base and dimension, the width of models, heads, or whose numbers they are."""
+    steps = [{"step": str(n)} for n in range(1, 6)] if folder == "lessons" else [{}]
+    for changes in steps:
+        now = State().changed(folder, all_pages.kind_of(folder), changes)
+        charts = [b for b in all_pages.page_at(now, folder).all_blocks if isinstance(b, Chart)]
+        for chart in charts:
+            if not folder.startswith("check"):  # what a visitor checks has no settings
+                assert re.search(r"base|dimension|width|heads|tokens|128x128", chart.sizes), (
+                    chart.key
+                )
+
+
+@pytest.mark.parametrize("folder", TITLES)
 def test_names_of_an_uploaded_table_are_no_markup(folder: str) -> None:
     for name in HOSTILE.values():
         rows = torch.from_numpy(np.random.default_rng(5).normal(size=(30, 12)).astype(np.float32))

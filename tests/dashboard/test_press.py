@@ -18,8 +18,8 @@ from tests.dashboard.pages import drawn, visit
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 DASHBOARD, LIBRARY = (str(Path(str(one.__file__)).parent) + "/" for one in (dashboard, posenc))
-# A reader follows a press through 146 functions in 34 files, which call the library 2,232 times.
-MOST_FUNCTIONS, MOST_FILES, MOST_LIBRARY_CALLS = 146, 34, 2_400
+# A reader follows a press through 147 functions in 35 files, which call the library 2,232 times.
+MOST_FUNCTIONS, MOST_FILES, MOST_LIBRARY_CALLS = 147, 35, 2_400
 
 
 def test_press_of_base_runs_through_few_functions() -> None:

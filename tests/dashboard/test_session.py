@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import all_pages, controls, render, session, tools
 from dashboard.blocks import Changes, Chart, Matrices, Page, Text, Uses
 from dashboard.pages.pca import options as pca
+from dashboard.server import streamlit_parts
 from dashboard.settings import PRESETS, Setting
 from dashboard.settings.stops import STOPS
 from dashboard.state import RULES, State, with_changes
@@ -208,7 +209,7 @@ def written(at: AppTest) -> str | None:
 
 def test_address_counts_at_back_and_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     at = drawn(visit("similarity", SMALL | {"base": "500"}))
-    real = session.get_script_run_ctx
+    real = streamlit_parts.get_script_run_ctx
 
     def going_back() -> Any:
         run = real()
@@ -216,7 +217,7 @@ def test_address_counts_at_back_and_forward(monkeypatch: pytest.MonkeyPatch) -> 
         run.is_history_navigation = True
         return run
 
-    monkeypatch.setattr(session, "get_script_run_ctx", going_back)
+    monkeypatch.setattr(streamlit_parts, "get_script_run_ctx", going_back)
     at.query_params.clear()
     at.query_params.update({"v": "1", "base": "700", "step": "2"})
     turn_to(at, "learn").run()

@@ -14,7 +14,7 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from dashboard import limits, visitor_files
-from dashboard.server import upload_limit
+from dashboard.server import streamlit_parts, upload_limit, uploaders
 from dashboard.server.settings import ServerSettingError
 from dashboard.server.upload_limit import LEAST, UploadLimit
 from dashboard.visitor_files import (
@@ -152,7 +152,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
     instance = SimpleNamespace(uploaded_file_mgr=made.manager)
     running = SimpleNamespace(exists=lambda: True, get_instance=lambda: instance)
-    monkeypatch.setattr(upload_limit, "runtime", running)
+    monkeypatch.setattr(streamlit_parts, "runtime", running)
     monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 10 * LEAST)
     monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 0)
     return made
@@ -212,3 +212,11 @@ def test_session_of_a_shared_server_has_a_quarter_of_the_room(
     server.manager.remove_session_files("ours")
     monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 8 * 2**20)
     assert server.put(("third", "a", 2**20), ("third", "b", 2**20)) == ["204"] * 2  # two always
+
+
+def test_table_of_a_shared_server_belongs_to_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimpleNamespace(session_id="ours")
+    monkeypatch.setattr(streamlit_parts, "get_script_run_ctx", lambda: run)
+    assert uploaders.owner() is None  # of the one person of a private server
+    monkeypatch.setenv("POSENC_PROFILE", "shared")
+    assert uploaders.owner() == "ours"

@@ -75,6 +75,28 @@ def test_no_file_runs_code_from_data_or_draws_html() -> None:
     assert {one.split()[0] for one in processes} == {"dashboard/server/training_process.py"}
 
 
+def test_undocumented_parts_of_streamlit_stand_in_one_file() -> None:
+    """Each with what breaks and the test that fails; app.py and __main__.py are named there."""
+    parts = "dashboard/server/streamlit_parts.py"
+    asking = {
+        path
+        for path, nodes in code().items()
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(
+            ("streamlit.runtime", "streamlit.web", "streamlit.elements")
+        )
+    }
+    assert asking == {parts, "dashboard/app.py", "dashboard/__main__.py"}
+    written = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py")))
+    functions = [node for node in code()[parts] if isinstance(node, ast.FunctionDef)]
+    assert functions
+    for function in functions:
+        named = re.findall(r"test_\w+", ast.get_docstring(function) or "")
+        assert named, function.name
+        assert all(f"def {test}(" in written for test in named), function.name
+
+
 def test_only_known_files_remove_files() -> None:
     assert {file for file, nodes in code().items() if removes_files(nodes)} == REMOVERS
 

@@ -4,10 +4,12 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from dashboard.server import hosting
+from tests.server.served_process import server, visiting
 
 
 def test_new_connections_of_the_server_and_no_other_send_at_once(
@@ -42,3 +44,11 @@ def test_new_connections_of_the_server_and_no_other_send_at_once(
         start()
         assert sends_at_once(ours)
         assert not sends_at_once(other)
+
+
+def test_first_visitor_by_a_link_is_told_of_no_missing_page(tmp_path: Path) -> None:
+    """Streamlit takes a folder named pages for pages of its own until a script has run."""
+    with server(tmp_path) as one, visiting(one, "similarity", "dim=64") as messages:
+        kinds = [message.WhichOneof("type") for message in messages]
+    assert "new_session" in kinds
+    assert "page_not_found" not in kinds

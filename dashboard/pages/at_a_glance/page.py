@@ -167,6 +167,7 @@ def _curves(
                 names=(kind,),
                 draw=small_curve,
                 columns={"x": "distance", "y": "mean", "last": "", "least": ""},
+                sizes=notes.sizes(setting),
             ),
             Text(sentence, "caption", both=kind),
         ]

@@ -24,7 +24,7 @@ def blocks(shown: Sequence[RunInfo], run_ids: tuple[str, ...]) -> list[Block]:
         tried, swept = runs.swept(shown, run_ids), True
     if not _several(tried):
         return []
-    frame = chart.frame(tried)
+    frame, specification = chart.frame(tried), shown[0].specification
     return [
         Text(TITLE, "heading"),
         Chart(
@@ -35,7 +35,7 @@ def blocks(shown: Sequence[RunInfo], run_ids: tuple[str, ...]) -> list[Block]:
             draw=lambda kinds: chart.by_rate(frame, kinds),
             columns=chart.COLUMNS,
             x="",
-            sizes=run_descriptions.title(shown[0].specification),
+            sizes=f"{run_descriptions.title(specification)}, width {specification.model.width:,}",
         ),
         Text(about(tried, swept=swept), "caption"),
     ]

@@ -7,6 +7,7 @@ from typing import ClassVar
 import altair as alt
 import numpy as np
 
+from dashboard import run_results, runs
 from dashboard.blocks import (
     Block,
     Button,
@@ -243,6 +244,7 @@ def _slopes(lesson: Lesson) -> list[Block]:
         Chart(
             key="lesson_slopes", title=lesson.title, frame=lesson.frame, names=(), draw=slopes,
             columns={"x": "distance", "y": "bias", "chosen": "", "label_y": ""},
+            sizes=f"{Setting().heads} heads",
         )
     ]  # fmt: skip
 
@@ -299,5 +301,6 @@ def _losses(lesson: Lesson) -> list[Block]:
             draw=draw,
             x="",
             columns=loss.COLUMNS,
+            sizes=run_results.sizes(runs.shipped_loss(data.MAIN)),
         )
     ]

@@ -170,6 +170,7 @@ def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, 
                     x="",
                     alt="; ".join(filter(None, (explained, fitted, note, DOTS)))
                     + f". {ends_spoken(own, plane)}",
+                    sizes=note,
                     listed=False,
                 )
             )

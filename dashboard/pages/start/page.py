@@ -214,6 +214,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             draw=by_length,
             x="",
             columns=loss.COLUMNS,
+            sizes=run_results.sizes(measured),
             stage=STAGE,
         ),
         Text(
