@@ -69,7 +69,7 @@ _MATRIX_FILES = [(matrix.FOLDER / f"{name}.js").read_text("utf-8") for name in m
 _FILES = {
     "matrix_code": "\n".join([f"const SHADE_BYTES = {_SHADES};", *_MATRIX_FILES]),
     "matrix_row": matrix.HAND_OVER,
-    "clock_code": (clock.FOLDER / "clock.js").read_text("utf-8"),
+    "clock_code": clock.SCRIPT,
     "clock_row": clock.HAND_OVER,
 }
 _STYLES = {"matrix": matrix.FOLDER / "matrix.css", "clock": clock.FOLDER / "clock.css"}

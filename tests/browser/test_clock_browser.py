@@ -1,13 +1,17 @@
 """The clocks in a bare page, whose time passes only where a test says so, and on the Encoding page."""
 
+import io
 import math
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.components.clock import Face, encode
@@ -19,6 +23,7 @@ from tests.browser.bare_page import box_of, bring_code, example_panels, readouts
 from tests.browser.browser import Visit, dial, row
 
 pytestmark = pytest.mark.browser
+SVG = "{http://www.w3.org/2000/svg}"
 
 SETTING = Setting(dim=64, heads=4, base=500.0, length=300, train_length=200)
 PAIRS = {"sinusoidal": (0, 10, 21, 31), "rope": (0, 2, 5, 7)}
@@ -237,3 +242,57 @@ def test_page_keeps_zoom_and_position_over_a_rerun(visitor: Visit) -> None:
     ((row_read, column_read, value),) = readouts(page, "encoding_entry")
     assert (row_read, column_read) == (i, j)
     assert bare_page.same_values(value, expected.item())
+
+
+def saved(page: Page, folder: Path) -> ElementTree.Element:
+    """Return the picture that the button saves."""
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save SVG").click()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return ElementTree.fromstring(path.read_bytes())
+
+
+def words_of(picture: ElementTree.Element) -> list[str]:
+    return [text.text or "" for text in picture.iter(f"{SVG}text")]
+
+
+def test_saved_clocks_show_what_the_page_shows_and_name_what_made_them(
+    page: Page, clock: Locator, tmp_path: Path
+) -> None:
+    clock.locator(".slider").fill("77")
+    picture = saved(page, tmp_path)
+    words = words_of(picture)
+    assert words[0] == "Position 77; training length 200"
+    for text in (
+        "sinusoidal",
+        "rope",
+        "<b>small</b>",
+        "turns in training",
+        "sin solid, cos dotted",
+    ):
+        assert text in words, text
+    cells = clock.locator("td.angle").all_inner_texts()
+    assert [word for word in words if word in cells] == cells
+    tips = [
+        (float(circle.get("cx", "nan")), -float(circle.get("cy", "nan")))
+        for circle in picture.iter(f"{SVG}circle")
+        if circle.get("cx")
+    ]
+    shown = [angle for face in hands(clock) for angle in face.values()]
+    assert [math.atan2(*tip) for tip in tips] == pytest.approx(shown)
+    text = ElementTree.tostring(picture, encoding="unicode")
+    assert "var(" not in text
+    assert "color(" not in text  # as browsers alone read it
+    assert "#0072b2" in text or "rgb(0, 114, 178)" in text
+    # Drawn by itself, it has the hands in the colour of the scheme.
+    path = tmp_path / "clocks.svg"
+    path.write_text(text)
+    alone = page.context.new_page()
+    alone.goto(path.as_uri())
+    width, height = (float(picture.get(name, 0)) for name in ("width", "height"))
+    drawn = Image.open(io.BytesIO(alone.screenshot())).convert("RGB")
+    alone.close()
+    colours = {pixel for _, pixel in drawn.getcolors(drawn.width * drawn.height) or []}
+    assert (0, 114, 178) in colours
+    assert width > height > 100

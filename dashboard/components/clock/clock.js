@@ -239,7 +239,10 @@ class Clock {
     this.mark = make("span", "mark", track);
     this.markText = make("span", "mark-text", track);
     this.position = make("div", "position", parent);
-    for (const element of [this.button, this.speed, this.slider]) {
+    this.saves = make("button", "save", parent, "Save SVG");
+    this.saves.type = "button";
+    this.saves.addEventListener("click", () => saveSvg(this));
+    for (const element of [this.button, this.speed, this.slider, this.saves]) {
       // Streamlit takes single letters as its own shortcuts.
       element.addEventListener("keydown", (event) => event.stopPropagation());
     }
@@ -247,6 +250,7 @@ class Clock {
 
   show(row) {
     Object.assign(this, { last: row.last, trained: row.trained });
+    this.name = row.name ?? this.name ?? "clocks"; // what is shown ahead of a slider has none
     this.root.setAttribute("aria-label", row.text);
     this.slider.max = row.last;
     const fraction = Math.min(row.trained / row.last, 1);
