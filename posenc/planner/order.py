@@ -52,6 +52,22 @@ def _order(plan: ContextPlan, numbers: bool) -> Iterator[str]:
         yield from (table.sentence for table in study_tables(plan))
 
 
+def single_study(plan: ContextPlan, kind: str) -> str:
+    """Return that one study alone puts a method in order, "" where several do or none."""
+    for training in get_args(Training):
+        decided = [
+            pair
+            for pair in plan.comparisons
+            if pair.training == training
+            and pair.verdict in ("first", "second")
+            and kind in (pair.first, pair.second)
+        ]
+        carriers = _distinct(each for pair in decided for each in pair.comparisons)
+        if len(carriers) == 1:
+            return _carried(carriers[0], plan.methods[0].factor)
+    return ""
+
+
 def _carried(study: Comparison, factor: float) -> str:
     """Return that one study carries the order, and that it is of another factor where it is."""
     numbers = _of_study(study) | {"training": _TRAININGS[study.training], "nearest": ""}

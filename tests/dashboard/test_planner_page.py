@@ -51,11 +51,13 @@ from posenc.planner import (
     RANKING_RULES,
     layer_notes,
     length_rows,
+    order_sentences,
     plan,
     recommendation,
     warnings_of,
 )
 from posenc.planner.evidence import Training
+from posenc.planner.methods import LARGER_BASE
 from posenc.planner.ranking import Readiness
 from posenc.planner.record import plan_record
 from posenc.planner.tables import COVERAGE
@@ -282,6 +284,24 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     assert read.why == (
         f"Without scaling, {unseen} of 64 pairs of features turn to angles that training never showed."
     )
+
+
+def test_page_says_first_that_one_study_alone_puts_the_method_in_order() -> None:
+    """Its factor and its model are others than those that are planned."""
+    alone = data.read(Setting(model="llama-3-8b"), Options(context=131_072))
+    decided = [
+        pair
+        for pair in alone.plan.comparisons
+        if LARGER_BASE.kind in (pair.first, pair.second) and pair.verdict in ("first", "second")
+    ]
+    assert {each.factor for pair in decided for each in pair.comparisons} == {8.0}
+    assert "at x8 on one base model, Llama-2-7B; no comparison that decides is known at x16." in (
+        alone.rests
+    )
+    assert alone.rests in alone.said
+    assert alone.rests in order_sentences(alone.plan, numbers=False)
+    own = data.read(Setting(model="llama-3.1-8b"), Options(context=524_288))
+    assert own.rests == ""  # its makers' lengths put the methods in order
 
 
 def test_what_the_recommendation_begins_with_is_pasted_first() -> None:

@@ -25,6 +25,7 @@ from posenc.planner import (
 )
 from posenc.planner.context_plan import MethodPlan
 from posenc.planner.methods import UNSCALED
+from posenc.planner.order import single_study
 from posenc.planner.ranking import Readiness
 from posenc.planner.recommendation import suggested
 from posenc.planner.scaling_effects import compare_pairs, kernel_at
@@ -64,7 +65,8 @@ _ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
 class PlannerRead:
     """A plan, and what the page makes of it; frames are empty where the model has no RoPE.
 
-    headline: what to do. why: what happens without scaling. assumed: what the trained length rests on.
+    headline: what to do. why: what happens without scaling. rests: the one study that puts the first method
+    before others, if it is one. assumed: what the trained length rests on.
     partial: what is computed on request alone.
     methods: one row each, ranked. pairs: method, pair, wavelength, inv_freq, ratio, turns. kernel: method,
     x, y. bound: frequencies, x, y (the lowest B(k) of each step).
@@ -73,6 +75,7 @@ class PlannerRead:
     plan: ContextPlan
     headline: str
     why: str
+    rests: str
     advice: tuple[Advice, ...]
     assumed: str
     partial: str
@@ -84,7 +87,7 @@ class PlannerRead:
     @property
     def said(self) -> str:
         """The sentences that stand over the advice."""
-        return " ".join(filter(None, (self.headline, self.why, self.assumed)))
+        return " ".join(filter(None, (self.headline, self.why, self.rests, self.assumed)))
 
     @property
     def scaled(self) -> dict[str, MethodPlan]:
@@ -160,6 +163,7 @@ def _read(
         plan=planned,
         headline=_headline(planned),
         why=_why(planned),
+        rests=single_study(planned, begins.method.kind) if (begins := suggested(planned)) else "",
         advice=advice_of(planned),
         assumed=" ".join(assumed),
         partial="" if every or planned.trained is None else _partial(planned),

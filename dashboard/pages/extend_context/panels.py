@@ -66,7 +66,7 @@ def advice(read: PlannerRead) -> list[Block]:
     """Return a recommendation for each amount of training."""
     defaults = len(read.plan.model.assumed)
     hint = f"The config leaves out {count_of(defaults, 'value')}: see {ABOUT}." if defaults else ""
-    why = " ".join(filter(None, (read.why, read.assumed, hint)))
+    why = " ".join(filter(None, (read.why, read.rests, read.assumed, hint)))
     above: list[Block] = [Text(plain(why), "caption")] if why else []
     methods = {method.method.label: method for method in read.plan.methods}
     cells: dict[str, list[Block]] = {}
