@@ -73,19 +73,19 @@ QUESTIONS = {
         "Does one matrix move every position?",
         r"$\varphi(i+k) = M_k\,\varphi(i)$ for every $i$",
         "error",
-        r"$\varphi(i)$: the vector of position $i$. Error: at positions to which no matrix was fitted, how "
-        "far the moved vectors are from the true ones, relative to those. 0 is exact, 1 is as bad as "
-        "predicting zero, and unrelated vectors have about 1.41, the root of 2.",
+        "Error: at positions to which no matrix was fitted, how far the moved vectors are from the true "
+        "ones, relative to those. 0 is exact, 1 is as bad as predicting zero, and unrelated vectors have "
+        r"about 1.41, the root of 2. $\varphi(i)$ is the vector of position $i$.",
         "a random table",
     ),
     ALONE: (
         "Does similarity depend on the distance alone?",
         r"$K(i, i+k) = f(k)$ for every $i$",
         "spread",
-        r"$K(i, j)$: the similarity of positions $i$ and $j$, not divided by lengths of vectors. Spread: "
-        "how much similarities at the same distance differ, relative to all of them. 0 means that the "
-        "distance alone counts. Positions without content are compared here; with content, a table "
-        "that is added brings in the absolute position.",
+        "Spread: how much similarities at the same distance differ, relative to all of them. 0 means that "
+        "the distance alone counts. Positions without content are compared here; with content, a table "
+        r"that is added brings in the absolute position. $K(i, j)$ is the similarity of positions $i$ and "
+        "$j$, not divided by lengths of vectors.",
         "a random table",
     ),
     STRAIGHT: (
