@@ -12,6 +12,18 @@ MUTANTS_OF_PAGES = (
            "if not changed and (state.differing(b, a) or", "if not changed and (",
            ("pages_as_functions.py::"
             "test_a_model_that_is_extended_is_compared_by_model_and_never_by_the_base_of_other_pages",)),
+    Mutant("schemes that keep their places said to change them",
+           "dashboard/pages/extrapolation/by_protocol.py",
+           "and better in both[worse][1].better_than", "and worse in both[better][1].better_than",
+           ("by_protocol",)),
+    Mutant("a scaling compared with whole text, not with cut text", "dashboard/run_results.py",
+           "plain[best.specification], 2 * length, length)", "plain[best.specification], 2 * length)",
+           ("interval_tables",)),
+    Mutant("the sentence of A left out of the files", "dashboard/gallery/page_html.py",
+           "(page.beside, page.headline)", "(page.headline,)", ("gallery.py::"
+           "test_files_of_two_settings_have_the_sentences_of_both",)),
+    Mutant("a clock saved with the colours of a page", "dashboard/components/clock/save.js",
+           "COLOURS.has(name) ? plainColour(value) : value", "value", ("clock_browser",)),
     Mutant("the difference of matrices the other way round", "dashboard/compare.py",
            "for panel in (b, a)))", "for panel in (a, b)))", ("compare",)),
     Mutant("what the base leaves alone, said twice", "dashboard/all_pages.py",
