@@ -203,6 +203,9 @@ class Renderer:
         # What differs from stop to stop is in the rows, or beside the chart: for another specification or
         # `alt` Streamlit makes a new chart, while rows are poured into the one that is there.
         spec = theme.titled(spec, chart.title, theme.OF_FIRST_ROW, projected=self.presenting)
+        # A line under the title that is wider than the plot would make the picture smaller.
+        if spec.get("autosize") == "pad":
+            spec["title"]["limit"] = spec["width"]
         spec |= {"data": {"name": "source"} | spec.get("data", {})}
         rows = chart.drawn
         subtitles = [chart.subtitle(self.title), *[""] * len(rows)][: len(rows)]

@@ -238,11 +238,7 @@ def titled(spec: Spec, title: str, below: Sequence[str] | Spec, *, projected: bo
         "subtitleColor": QUIET,
         "anchor": "start", "frame": "bounds", "offset": 6,
     }  # fmt: skip
-    taller = {"height": spec["height"] + height}
-    if (
-        spec.get("autosize") == "pad"
-    ):  # a line wider than the plot would make the whole picture wider
-        taller, text = {}, text | {"limit": spec["width"]}
+    taller = {} if spec.get("autosize") == "pad" else {"height": spec["height"] + height}
     config = {**spec.get("config", {})}
     for part in ("axis", "legend", "header"):  # Streamlit's own has 3.7:1 on white
         config[part] = {"labelColor": QUIET, "titleColor": QUIET} | config.get(part, {})
