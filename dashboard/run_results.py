@@ -212,15 +212,20 @@ def seeds(curves: Sequence[Curve]) -> str:
 
 def at_base(curves: Sequence[Curve]) -> str:
     """Return at which base models were trained: " at base 10,000", "" where none has a base."""
-    schemes = (curve.specification.record["scheme"] for curve in curves)
-    bases = sorted({scheme["base"] for scheme in schemes if "base" in scheme})
-    return f" at base {listed([f'{base:,.10g}' for base in bases])}" if bases else ""
+    bases = _bases(curves)
+    return f" at {bases}" if bases else ""
 
 
 def sizes(curves: Sequence[Curve]) -> str:
-    """Return base and width of models, as a saved chart names them."""
+    """Return width and base of models, as a saved chart names them."""
     width = f"width {curves[0].specification.model.width:,}"
-    return f"{width}{at_base(curves).replace(' at', ',')}"
+    return ", ".join(filter(None, (width, _bases(curves))))
+
+
+def _bases(curves: Sequence[Curve]) -> str:
+    schemes = (curve.specification.record["scheme"] for curve in curves)
+    bases = sorted({scheme["base"] for scheme in schemes if "base" in scheme})
+    return f"base {listed([f'{base:,.10g}' for base in bases])}" if bases else ""
 
 
 def nats(change: float) -> str:

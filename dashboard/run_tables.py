@@ -26,8 +26,7 @@ def table_of(
         for curve in curves
         if curve.variant == TRAINED and curve.specification.fine_tuning is None
     ]
-    tuned = any(curve.specification.fine_tuning is not None for curve in curves)
-    if not kinds or curves[0].specification.task != Language.kind or (fine_tuned and not tuned):
+    if not kinds or curves[0].specification.task != Language.kind:
         return None
     try:
         table = comparison_table(

@@ -39,7 +39,7 @@ def methods(protocol: Protocol, name: str, store: Store) -> str:
         "Trials are pairs of seeds of the weights and of the order of the data: "
         f"{', '.join(f'{trial.seed}/{trial.data_seed}' for trial in part.trials)}; all schemes of a "
         "trial share both.",
-        f"{_made(len(runs), len(protocol.planned(name)))}{_stopped(runs)}, with "
+        f"{_number_made(len(runs), len(protocol.planned(name)))}{_stopped(runs)}, with "
         f"{' and '.join(sorted({_versions(run) for run in runs}))} in "
         f"{count_of(first.threads, 'thread')} of {'a CPU' if first.device == 'cpu' else first.device}.",
         _spread(grid_deviations(protocol, name, store)),
@@ -139,7 +139,7 @@ def _rates(source: Part, runs: Sequence[Run]) -> str:
     )
 
 
-def _made(made: int, planned: int) -> str:
+def _number_made(made: int, planned: int) -> str:
     """Return how many of the planned runs are made."""
     if made < planned:
         return f"{made} of {planned} planned runs are made"

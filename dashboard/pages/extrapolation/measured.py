@@ -277,16 +277,20 @@ def _tables(compared: Sequence[RunInfo], run_ids: tuple[str, ...]) -> list[Block
 
     run_ids: of all runs, among which those of a sweep may be.
     """
-    blocks: list[Block] = []
-    for key, title, fine_tuned in (
-        ("intervals", "Table with differences and intervals", False),
-        ("tuned", "Table of fine-tuned models, with differences and intervals", True),
-    ):
-        make = partial(_table, compared, run_ids, key, fine_tuned=fine_tuned)
-        tuned = any(info.specification.fine_tuning is not None for info in compared)
-        if compared[0].specification.task == Language.kind and (tuned or not fine_tuned):
-            blocks.append(Drawer(f"{key}_drawer", title, make, icon="table_chart"))
-    return blocks
+    if compared[0].specification.task != Language.kind:
+        return []
+    tables = {"intervals": ("Table with differences and intervals", False)}
+    if any(info.specification.fine_tuning is not None for info in compared):
+        tables["tuned"] = ("Table of fine-tuned models, with differences and intervals", True)
+    return [
+        Drawer(
+            f"{key}_drawer",
+            title,
+            partial(_table, compared, run_ids, key, fine_tuned=fine_tuned),
+            icon="table_chart",
+        )
+        for key, (title, fine_tuned) in tables.items()
+    ]
 
 
 def _table(
