@@ -1,6 +1,7 @@
 """The start and the end of a server: what it does before its first visitor and after its last one."""
 
 import contextlib
+import gc
 import importlib
 import os
 import socket
@@ -31,6 +32,10 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     streamlit_parts.ignore_pages_folder()
     for module in SLOW_IMPORTS:
         importlib.import_module(module)
+    # What was imported stays until the end. Left to the collector, every full collection would look
+    # through it, 300,000 objects in 170 ms, while all visitors wait.
+    gc.collect()
+    gc.freeze()
     disable_nagle()
     yield
     training_process.stop_all()

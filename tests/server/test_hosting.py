@@ -1,7 +1,9 @@
 """What the server does before its first visitor."""
 
 import asyncio
+import gc
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,17 +14,36 @@ from dashboard.server import hosting
 from tests.server.served_process import server, visiting
 
 
-def test_new_connections_of_the_server_and_no_other_send_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture(autouse=True)
+def own_collector() -> Iterator[None]:
+    """Give this process its objects back, which a server that starts takes from the collector."""
+    yield
+    gc.unfreeze()
+
+
+def start() -> None:
+    """Start what a server does before its first visitor, and end it."""
+
     async def serve() -> None:
         async with hosting.lifespan(None):  # type: ignore[arg-type]
             pass
 
-    def start() -> None:
-        with ThreadPoolExecutor() as pool:  # a browser's tests have an event loop in this thread
-            pool.submit(asyncio.run, serve()).result()
+    with ThreadPoolExecutor() as pool:  # a browser's tests have an event loop in this thread
+        pool.submit(asyncio.run, serve()).result()
 
+
+def test_full_collections_of_a_server_leave_out_what_it_imported() -> None:
+    own, before = {"kept": [object()]}, gc.get_freeze_count()
+    start()
+    assert gc.get_freeze_count() > before + 100_000  # torch, pandas and Altair are among them
+    assert not any(one is own for one in gc.get_objects())
+    later = {"made": [object()]}  # by a visitor
+    assert any(one is later for one in gc.get_objects())
+
+
+def test_new_connections_of_the_server_and_no_other_send_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def sends_at_once(listening: socket.socket) -> bool:
         stack.enter_context(socket.create_connection(listening.getsockname()))
         accepted = stack.enter_context(listening.accept()[0])
