@@ -207,7 +207,7 @@ class Renderer:
         if spec.get("autosize") == "pad":
             spec["title"]["limit"] = spec["width"]
         spec |= {"data": {"name": "source"} | spec.get("data", {})}
-        rows = chart.drawn
+        rows = chart.sent
         subtitles = [chart.subtitle(self.title), *[""] * len(rows)][: len(rows)]
         width = "content" if "width" in chart.spec else "stretch"
         if width == "stretch":
@@ -215,8 +215,9 @@ class Renderer:
         # By this key a preview finds the chart (components/preview/charts.js).
         box = place.container(gap=None, key=f"chart_{chart.key}")
         box.vega_lite_chart(
-            rows.assign(subtitle=subtitles), spec, key=chart.key, width=width, alt=chart.title
-        )
+            rows.append_column("subtitle", [subtitles]), spec, key=chart.key, width=width,
+            alt=chart.title,
+        )  # fmt: skip
         if chart.spoken:
             box.text(chart.spoken)
 

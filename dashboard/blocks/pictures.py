@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dashboard.blocks.texts import Text
 from dashboard.charts import frames, lines, overlay
@@ -68,6 +69,11 @@ class Chart:
             return lines.labelled(drawn, self.labels)
         of_b = lines.labelled(drawn[drawn["setting"] == "B"], self.labels)
         return drawn.assign(label_y=of_b["label_y"]) if "label_y" in of_b else drawn
+
+    @cached_property
+    def sent(self) -> pa.Table:
+        """The same rows as they travel to the browser: made once for all runs that draw this page."""
+        return pa.Table.from_pandas(self.drawn, preserve_index=False)
 
     @cached_property
     def spoken(self) -> str:

@@ -16,6 +16,7 @@ import vl_convert
 
 from dashboard.all_pages import page_at
 from dashboard.blocks import Chart
+from dashboard.charts.frames import stacked
 from dashboard.charts.lines import LABEL_GAP, apart, by_offset, coinciding, ends, labelled
 from dashboard.charts.palette import (
     COLOURS,
@@ -45,6 +46,22 @@ from tests.dashboard.pages import captions, drawn, visit
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 Curve = tuple[list[float], list[float]]
+
+
+def test_parts_of_a_frame_stand_under_each_other_as_pandas_joins_them() -> None:
+    columns = ["name", "x", "y", "label", "past"]
+    parts: list[dict[str, Any]] = [
+        {"name": name, "x": np.arange(rows), "y": np.linspace(0, 1, rows), "label": None,
+         "past": np.arange(rows) > 2}
+        for name, rows in (("RoPE", 5), ("a longer name", 1), ("ALiBi", 3))
+    ]  # fmt: skip
+    parts[1]["y"] = np.array([np.nan])
+    joined = pd.concat([pd.DataFrame(part)[columns] for part in parts], ignore_index=True)
+    pd.testing.assert_frame_equal(stacked(parts, columns), joined)
+    pd.testing.assert_frame_equal(
+        stacked(parts[:1], ["y", "x"]), pd.DataFrame(parts[0])[["y", "x"]]
+    )
+    assert [*stacked([], columns)] == columns
 
 
 def frame(**curves: Curve) -> pd.DataFrame:

@@ -133,7 +133,12 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
             "boundary",
         }
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
-    assert len(frames) == sum(isinstance(block, Chart) for block in pages.made(at)[1])
+    drawn_charts = [block for block in pages.made(at)[1] if isinstance(block, Chart)]
+    for chart, frame in zip(drawn_charts, frames, strict=True):
+        # What travels is what is drawn, and what made it beside the first row.
+        rows = chart.drawn.reset_index(drop=True)
+        pd.testing.assert_frame_equal(frame.drop(columns="subtitle"), rows, check_dtype=False)
+        assert [bool(text) for text in frame["subtitle"]] == [row == 0 for row in range(len(frame))]
     # Under the pictures stand the guide, the formula, code that is Python, and the glossary.
     asked = {drawers.HOW_TO_READ, drawers.DEFINITION, drawers.CODE, drawers.GLOSSARY}
     assert asked <= {*(at.button_group(key=drawers.KEY).value or ())}

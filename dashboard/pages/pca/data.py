@@ -111,7 +111,8 @@ def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
     return text
 
 
-def why_shape(request: Request, result: SchemeProjection, plane: tuple[str, str]) -> str:
+@cached
+def why_shape(request: Request, fitted: int, plane: tuple[str, str]) -> str:
     """Say why a curve zigzags in training, or what PCA uses of a scheme without vectors; "" for others."""
     scheme = request.build("cpu")
     if not isinstance(scheme, VectorScheme):
@@ -120,6 +121,7 @@ def why_shape(request: Request, result: SchemeProjection, plane: tuple[str, str]
             f"{label} has no position vectors. PCA uses vectors whose inner products are the similarities "
             f"of {label}, with one dimension per position."
         )
+    result = projected(request, fitted)
     trained = len(result.scores) - result.past
     turns = sharp_turns(result.scores.numpy()[:trained, [AXES.index(axis) for axis in plane]])
     if scheme.config.kind not in PAIRED or turns <= ZIGZAG * trained:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from dashboard import notes, results
@@ -24,6 +25,7 @@ from dashboard.pages.pca import charts, data
 from dashboard.pages.pca.data import AXES, Found
 from dashboard.pages.pca.options import PLANES, VARIANCE, Options
 from dashboard.pages.pca.panels import lay_out
+from dashboard.results import Array
 from dashboard.settings import Setting
 from dashboard.text import number, plain
 from posenc.analysis import pca as projection
@@ -120,7 +122,7 @@ def _positions(setting: Setting, options: Options, found: Found) -> list[Block]:
         charts.legend(),
         Cards(
             "positions",
-            _plots(setting, found, plane),
+            _plots(setting, found, plane, options.fit),
             across=2,
             presented=4,
             least=charts.WIDTH,
@@ -133,43 +135,48 @@ def _positions(setting: Setting, options: Options, found: Found) -> list[Block]:
     ]
 
 
-def ends_spoken(scores: pd.DataFrame, plane: tuple[str, str]) -> str:
-    """Say where the first and the last position are drawn. scores: position and components."""
+def ends_spoken(scores: Array, plane: tuple[str, str]) -> str:
+    """Say where the first and the last position are drawn. scores: (positions, components)."""
+    across, up = (AXES.index(axis) for axis in plane)
     ends = [
-        f"position {row['position']:.0f} at {number(row[plane[0]])}, {number(row[plane[1]])}"
-        for _, row in scores.iloc[[0, -1]].iterrows()
+        f"position {position} at {number(scores[position, across])}, {number(scores[position, up])}"
+        for position in (0, len(scores) - 1)
     ]
     return f"{' and '.join(plane)}: {'; '.join(ends)}."
 
 
-def _plots(setting: Setting, found: Found, plane: tuple[str, str]) -> dict[str, list[Block]]:
+def _plots(
+    setting: Setting, found: Found, plane: tuple[str, str], fit: str
+) -> dict[str, list[Block]]:
     """Return the heading of each scheme, what its components explain, its plot and why it looks so."""
 
     def draw(_: tuple[str, ...]) -> Spec:
         return charts.positions(*plane)
 
-    scores = data.scores(found, setting.train_length)
+    fitted = data.fitted_positions(setting, fit)
     cells: dict[str, list[Block]] = {}
     for kind, result in found.items():
         label = SCHEMES[kind].label
-        provenance = results.provenance(results.request(setting, kind))
-        note = notes.panel_note(setting, kind, provenance, rounded=result.rounded)
-        explained, fitted = data.explained(result), data.fitted(result)
-        help = plain("; ".join(filter(None, (note, fitted))))
+        request = results.request(setting, kind)
+        note = notes.panel_note(setting, kind, results.provenance(request), rounded=result.rounded)
+        explained, fitted_on = data.explained(result), data.fitted(result)
+        help = plain("; ".join(filter(None, (note, fitted_on))))
         cells[kind] = [Text(label, "heading", help=help), Text(explained, "caption")]
-        why = data.why_shape(results.request(setting, kind), result, plane)
+        why = data.why_shape(request, fitted, plane)
         if data.variance_shares(result).any():
-            own = scores[(scores["kind"] == kind).to_numpy()]
+            scores = result.scores.numpy()
+            position = np.arange(len(scores))
+            columns = {"position": position, **dict(zip(AXES, scores.T, strict=True))}
             cells[kind].append(
                 Chart(
                     key=f"projection_{kind}",
                     title=label,
-                    frame=own[["position", *AXES]].assign(past=own["seen"] == "past"),
+                    frame=pd.DataFrame(columns | {"past": position >= setting.train_length}),
                     names=(kind,),
                     draw=draw,
                     x="",
-                    alt="; ".join(filter(None, (explained, fitted, note, DOTS)))
-                    + f". {ends_spoken(own, plane)}",
+                    alt="; ".join(filter(None, (explained, fitted_on, note, DOTS)))
+                    + f". {ends_spoken(scores, plane)}",
                     sizes=note,
                     listed=False,
                 )

