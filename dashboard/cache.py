@@ -19,19 +19,19 @@ Result = TypeVar("Result")
 
 MAX_BYTES = 160 * 2**20  # of all results; what is derived of blocks takes as much again
 _SMALL = 64  # bytes of an object beside its arrays
-_PLAIN = frozenset({float, int, bool, type(None)})  # a run has thousands
+_PLAIN = frozenset({float, int, bool, type(None)})  # a run has thousands, a table as many words
 
 
 def size_in_bytes(result: Any) -> int:
     """Return about how many bytes a result takes: its arrays and frames, and a little for the rest."""
     if type(result) in _PLAIN:
         return _SMALL
+    if isinstance(result, str | bytes):
+        return len(result)
     if isinstance(result, pd.DataFrame):
         return result.size * 8  # pandas' own count takes longer than the numbers of many pages
     if isinstance(result, np.ndarray | torch.Tensor):
         return result.nbytes
-    if isinstance(result, str | bytes):
-        return len(result)
     return _SMALL + sum(map(size_in_bytes, _parts(result)))
 
 
@@ -40,7 +40,7 @@ def make_read_only(result: Any) -> None:
 
     Frames and tensors have no such switch and stay as they are.
     """
-    if type(result) in _PLAIN:
+    if type(result) in _PLAIN or isinstance(result, str):
         return
     if isinstance(result, np.ndarray):
         result.flags.writeable = False

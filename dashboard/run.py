@@ -26,10 +26,11 @@ LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBo
 def draw() -> None:
     """Draw the page of the address. A fault is told by `server.incidents.tell`."""
     st.set_page_config(page_icon="📐", layout="wide")
+    # Of a page's file Streamlit would ask the system at every run: at 25 people a fifth of their time.
     pages = {
         folder: st.Page(
-            f"pages/{folder}/page.py", title=title, icon=f":material/{icon}:",
-            url_path=PATHS[folder], default=folder == "start",
+            draw, title=title, icon=f":material/{icon}:", url_path=PATHS[folder],
+            default=folder == "start",
         )
         for entries in SECTIONS.values()
         for folder, title, icon in entries

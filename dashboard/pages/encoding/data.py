@@ -102,7 +102,6 @@ class Encodings:
         return {kind: each for kind, each in self.schemes.items() if each.pairs}
 
 
-@cached
 def read(setting: Setting, places: tuple[str, ...], pair: int) -> Encodings:
     """Return the numbers of every scheme. places, pair: which pairs are drawn, as for `chosen_pairs`."""
     requests = {kind: results.request(setting, kind) for kind in setting.schemes}
@@ -116,6 +115,7 @@ def joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(full, ignore_index=True) if full else pd.DataFrame()
 
 
+@cached
 def scheme_encoding(
     request: Request, train_length: int, places: tuple[str, ...], pair: int
 ) -> SchemeEncoding:
