@@ -5,7 +5,8 @@ python -m tests.benchmarks.dashboard [--rounds 20] [--pages similarity,pca] [--b
 The bare app is one slider and one Altair line. Each page stands in a browser beside the bare app and is
 asked in turn with it, one arrow key on the base and one on the model dimension, so that a load of the
 machine slows both. A page is painted when the last of its charts, matrices and sentences that change has
-reached the screen. The ratio of the medians has its 95 percent interval. A busy machine makes wall time
+reached the screen; its picture, when the first chart or matrix has: where a page has previews, that is
+before the server is heard. The ratio of the medians has its 95 percent interval. A busy machine makes wall time
 noise: the processor time of a press, of the page's main thread and of the server, has a ratio of its own.
 FOLDER is another working tree of this repository, whose pages are pressed in the same rounds.
 
@@ -53,37 +54,45 @@ REPEATS, EVERY = 15, 33  # an arrow key held for half a second, milliseconds bet
 # Notes when the latest change of a chart, a matrix or a sentence is on the screen: the next frame after
 # it, and the task after that frame. `repaints` counts those of the first picture.
 WATCH = """() => {
-  const note = (first) => {
+  const note = (first, picture) => {
     if (first) window.repaints += 1;
     requestAnimationFrame(() => {
       const channel = new MessageChannel();
-      channel.port1.onmessage = () => { window.painted = performance.now(); };
+      channel.port1.onmessage = () => {
+        window.painted = performance.now();
+        if (picture) window.pictured ??= window.painted;
+      };
       channel.port2.postMessage(0);
     });
   };
   document.addEventListener("keydown", (event) => {
-    if (!event.repeat) window.keyed = window.painted = performance.now();
+    if (event.repeat) return;
+    window.keyed = window.painted = performance.now();
+    window.pictured = null;
   }, true);
   document.addEventListener("keyup", () => { window.released = performance.now(); }, true);
   const charts = [...document.querySelectorAll("[data-testid=stMain] .stVegaLiteChart")];
   const rows = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
     .map((host) => host.shadowRoot?.querySelector(".matrix-row, canvas, svg")).filter((row) => row);
   [...rows, ...charts].forEach((picture, index) => {
-    new MutationObserver(() => note(index === 0)).observe(picture, {
+    new MutationObserver(() => note(index === 0, true)).observe(picture, {
       attributes: true, subtree: true, childList: true,
       attributeFilter: ["d", "transform", "data-paints"] });
   });
   for (const text of document.querySelectorAll("[data-testid=stMain] .stMarkdown"))
-    new MutationObserver(() => note(false)).observe(
+    new MutationObserver(() => note(false, false)).observe(
       text, { subtree: true, childList: true, characterData: true });
 }"""
 
 
 @dataclass(frozen=True)
 class Press:
-    """The cost of a key press: milliseconds to the last paint and of two processors, and bytes."""
+    """The cost of a key press: milliseconds to the last paint, to that of a picture and of two processors,
+    and bytes.
+    """
 
     painted: float
+    picture: float
     page: float
     server: float
     size: int
@@ -138,10 +147,12 @@ class Tab:
         before = self.processor()
         self.page.keyboard.press(key)
         self.settle()
-        painted = self.page.evaluate("window.painted - window.keyed")
+        painted, picture = self.page.evaluate(
+            "[window.painted - window.keyed, (window.pictured ?? window.painted) - window.keyed]"
+        )
         own, of_server = (now - then for now, then in zip(self.processor(), before, strict=True))
         if painted > 0:  # else the page draws the same at this value
-            press = Press(painted, own, of_server, sum(self.received))
+            press = Press(painted, picture, own, of_server, sum(self.received))
             self.presses.setdefault(dial, {})[turn] = press
 
     def hold(self) -> tuple[int, float]:
@@ -204,7 +215,7 @@ def compared(name: str, tab: Tab, bare: Tab) -> dict[str, dict[str, float]]:
         if len(rounds) < 3:
             continue
         row = {"presses": float(len(rounds))}
-        for what in ("painted", "processor"):
+        for what in ("painted", "picture", "processor"):
             own, other = ([getattr(of[n], what) for n in rounds] for of in (presses, others))
             low, high = interval(own, other)
             ratio = statistics.median(own) / statistics.median(other)
