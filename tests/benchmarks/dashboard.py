@@ -6,9 +6,9 @@ The bare app is one slider and one Altair line. Each page stands in a browser be
 asked in turn with it, one arrow key on the base and one on the model dimension, so that a load of the
 machine slows both. A page is painted when the last of its charts, matrices and sentences that change has
 reached the screen; its picture, when the first chart or matrix has: where a page has previews, that is
-before the server is heard. The ratio of the medians has its 95 percent interval. A busy machine makes wall time
-noise: the processor time of a press, of the page's main thread and of the server, has a ratio of its own.
-FOLDER is another working tree of this repository, whose pages are pressed in the same rounds.
+before the server is heard. The ratio of the medians has its 95 percent interval. A busy machine makes wall
+time noise: the processor time of a press, of the page's main thread and of the server, has a ratio of its
+own. FOLDER is another working tree of this repository, whose pages are pressed in the same rounds.
 
 Then a key is held for 15 repeats. Before that, each page is loaded in a browser without a cache, the first
 one from a server that has just answered; and two pages are exported. Targets: at most 2.5 times the bare

@@ -37,6 +37,7 @@ def test_training_goes_on_when_its_tab_is_closed_and_others_see_it_and_stop_it(
     expect(watched.get_by_text(IDLE)).to_be_visible()
 
 
+@pytest.mark.long
 def test_result_of_a_training_whose_tab_is_closed_is_linked_for_others(visitor: Visit) -> None:
     starter, other = visitor(), visitor()
     watched = other.open("train")
@@ -54,6 +55,7 @@ def test_result_of_a_training_whose_tab_is_closed_is_linked_for_others(visitor: 
     assert asked(watched).get("half", "measured") == "measured"
 
 
+@pytest.mark.long
 def test_result_of_a_job_that_an_open_page_never_saw_is_linked(
     visitor: Visit, served_folder: Path
 ) -> None:

@@ -85,6 +85,7 @@ def check_picture(page: Page, folder: Path, scheme: str, density: float) -> None
     assert np.abs(ends).max() <= 6  # some pixels from the ends of the bar
 
 
+@pytest.mark.long
 def test_picture_has_training_length_blanks_and_pinned_cell(page: Page, tmp_path: Path) -> None:
     show_row(page, example_panels())
     plain, first = Picture(page, tmp_path), row(page, "first")
@@ -103,6 +104,7 @@ def test_picture_has_training_length_blanks_and_pinned_cell(page: Page, tmp_path
     assert not np.array_equal(marked.part(readout), plain.part(readout))
 
 
+@pytest.mark.long
 def test_rows_that_are_compared_are_one_picture_with_a_heading_each(
     page: Page, tmp_path: Path
 ) -> None:
@@ -135,6 +137,7 @@ def test_rows_that_are_compared_are_one_picture_with_a_heading_each(
         assert np.abs(over - picture.pixels[0, 0]).max() > 100, key
 
 
+@pytest.mark.long
 def test_title_stands_above_the_picture_and_its_end_is_not_cut_off(
     page: Page, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from tests.browser.bare_page import box_of
 from tests.browser.browser import SCREENS, Visit, go, settled
 from tests.browser.browser_page import click
 from tests.browser.test_tour_browser import barriers
-from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -33,7 +32,8 @@ def test_no_control_of_a_tablet_or_a_phone_stands_alone_beside_a_full_line(visit
     assert in_lines(page.locator(".st-key-reorder [role=radio]")) == [2, 2]
 
 
-@pytest.mark.parametrize("theme", mostly(["light", "dark"], "dark"))
+@pytest.mark.long
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_table_that_goes_on_beyond_a_phone_shows_it_and_is_scrolled_from_the_keyboard(
     visitor: Visit, theme: str
 ) -> None:

@@ -55,6 +55,7 @@ def heard(page: Page) -> None:
     settled(page)
 
 
+@pytest.mark.long
 def test_matrices_follow_keys_before_the_server_is_heard(visitor: Visit) -> None:
     page = held(visitor())
     text, shown, drawn = headline(page).inner_text(), pixels(page, "similarity"), lines(page)

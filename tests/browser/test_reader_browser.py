@@ -10,6 +10,7 @@ from tests.browser.browser import Visit, dial, go, headline, settled
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.long
 def test_headline_is_told_once_a_run_has_settled_and_not_when_a_page_opens(visitor: Visit) -> None:
     page = visitor().open("similarity")
     told = page.locator("[aria-live=polite].told-headline")

@@ -246,6 +246,7 @@ def test_phone_has_base_and_dimension_under_the_first_picture(visitor: Visit) ->
     wait_until(page, lambda: matrices.get_attribute("data-paints") != drawn)
 
 
+@pytest.mark.long
 def test_dark_is_kept_on_every_page_after_a_reload_and_behind_a_link(visitor: Visit) -> None:
     somebody = visitor(color_scheme="light")
     page = somebody.open("check_my_encoding")
@@ -263,6 +264,7 @@ def test_dark_is_kept_on_every_page_after_a_reload_and_behind_a_link(visitor: Vi
         expect(linked.get_by_test_id("stApp")).to_have_css("background-color", "rgb(16, 22, 29)")
 
 
+@pytest.mark.long
 def test_a_projected_step_fits_its_screen_and_its_keys_stay_where_they_are(
     visitor: Visit,
 ) -> None:

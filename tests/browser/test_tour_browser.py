@@ -117,7 +117,7 @@ def check_drawn(page: Page, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("theme", "half"),
-    mostly([("light", 0), ("dark", 1), ("light", 1), ("dark", 0)], ("light", 0), ("dark", 1)),
+    mostly([("light", 0), ("dark", 1), ("light", 1), ("dark", 0)], ("dark", 1)),
 )
 def test_every_page_is_drawn_whole_and_asks_no_other_host(
     visitor: Visit, theme: str, half: int
@@ -160,6 +160,7 @@ WINDOWS = {str(width): kind for width, kind in SCREENS.items()}
 WINDOWS["narrow"] = {"viewport": SCREENS[390]["viewport"]}
 
 
+@pytest.mark.long
 def test_menu_over_a_narrow_window_closes_when_a_page_is_chosen(visitor: Visit) -> None:
     page = visitor(**WINDOWS["narrow"]).open()
     click(page, page.get_by_test_id("stExpandSidebarButton"))
@@ -179,6 +180,7 @@ def test_page_opened_by_its_link_fits_every_screen(visitor: Visit, path: str, wi
     assert barriers(page) == []
 
 
+@pytest.mark.long
 def test_formula_is_drawn_whole_up_to_the_raised_letters_of_its_first_line(visitor: Visit) -> None:
     page = visitor().open("inside_model")
     click(page, page.get_by_role("button", name="Definition"))

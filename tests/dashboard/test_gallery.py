@@ -123,6 +123,7 @@ def test_rows_of_charts_are_those_of_the_page_with_six_digits(folder: str) -> No
                 )
 
 
+@pytest.mark.long
 def test_a_folder_has_every_page_and_what_they_share_under_eight_megabytes(tmp_path: Path) -> None:
     texts = all_pages.files(State())
     write(tmp_path, texts)

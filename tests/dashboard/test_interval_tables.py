@@ -13,6 +13,7 @@ from posenc.lab.evaluate import TRAINED
 from tests.dashboard.called_pages import texts
 from tests.dashboard.pages import as_read
 from tests.dashboard.shipped_runs import CODE, runs_of
+from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -35,7 +36,9 @@ def intervals(key: str) -> tuple[pd.DataFrame, list[str]]:
     return table, [block.code for block in files.make() if isinstance(block, Code)]
 
 
-@pytest.mark.parametrize(("key", "words"), [("intervals", ()), ("tuned", ("--fine-tuned",))])
+@pytest.mark.parametrize(
+    ("key", "words"), mostly([("intervals", ()), ("tuned", ("--fine-tuned",))], ("intervals", ()))
+)
 def test_table_with_intervals_is_the_one_that_the_command_prints(
     key: str, words: tuple[str, ...]
 ) -> None:

@@ -407,6 +407,7 @@ def test_fine_tuned_models_have_a_table_of_their_own() -> None:
     assert [name for name in names if "fine-tuned" not in name] == ["| RoPE"]
 
 
+@pytest.mark.long
 def test_runs_prints_a_table_of_one_comparison() -> None:
     asked = ("--table", "markdown", "--store", "shipped")
     result = run("runs", *asked)
@@ -463,6 +464,7 @@ def group_exists(group: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_interrupted_parallel_train_ends_its_processes_and_keeps_checkpoints() -> None:
     steps = 20_000
     process = subprocess.Popen(

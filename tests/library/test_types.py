@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,7 @@ def complaints(code: str, folder: Path) -> list[str]:
     return re.findall(r"script\.py:\d+: error: (.*)", output)
 
 
+@pytest.mark.long
 def test_type_checkers_accept_the_examples_of_the_library_guide(tmp_path: Path) -> None:
     guide = (ROOT / "posenc/README.md").read_text()
     examples = re.findall(r"```python\n(.*?)```", guide, flags=re.DOTALL)

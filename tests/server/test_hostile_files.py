@@ -94,6 +94,7 @@ def test_run_of_too_many_rows_is_never_unpacked() -> None:
         from_parquet(content)
 
 
+@pytest.mark.long
 def test_doors_hold_nothing_of_what_they_refused(tmp_path: Path) -> None:
     def enter_all() -> None:
         for kind, files in hostile_files().items():

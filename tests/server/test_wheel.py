@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.browser import DASHBOARD, Visitor
+from tests.longer import mostly
 from tests.server.installed_wheel import ALONE, InstalledWheel, install_wheel
 from tests.server.served_process import ROOT, Served, server, visiting
 
@@ -45,6 +46,7 @@ def test_tested_package_is_the_one_of_the_wheel(installed: InstalledWheel) -> No
     assert printed.stdout.count(str(Path(installed.python).parents[1])) == 2, printed.stdout
 
 
+@pytest.mark.long
 def test_app_of_the_wheel_tells_browsers_what_that_of_the_checkout_tells(
     apps: tuple[Served, Served],
 ) -> None:
@@ -75,6 +77,7 @@ LOOK = """() => {
 }"""
 
 
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_app_of_the_wheel_looks_like_that_of_the_checkout(
@@ -146,7 +149,7 @@ CHOICES: dict[str, tuple[str, dict[str, str], list[str], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", mostly(CHOICES, "nothing", "an argument"))
 def test_wheel_has_the_options_of_the_checkout_unless_the_user_sets_others(
     choice: str, installed: InstalledWheel, tmp_path: Path
 ) -> None:
