@@ -44,6 +44,7 @@ def test_headline_is_told_once_a_run_has_settled_and_not_when_a_page_opens(visit
     assert min(quiet) > 990  # milliseconds since the headline changed
 
 
+@pytest.mark.long
 def test_icons_say_nothing_help_and_grids_are_named_once_and_closed_claims_are_read(
     visitor: Visit,
 ) -> None:

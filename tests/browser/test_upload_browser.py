@@ -121,6 +121,7 @@ WORST = (
 )
 
 
+@pytest.mark.long
 def test_pickle_is_refused_and_hostile_names_are_shown_as_text(visitor: Visit) -> None:
     text = quote(WORST)
     link = "similarity?length=40&train_length=16&schemes=RoPE&schemes=Learned"

@@ -13,6 +13,7 @@ import dashboard
 import posenc
 from dashboard import cache, tables, tools
 from dashboard.pages.similarity import page as similarity
+from dashboard.server import training_process
 from tests.dashboard.pages import drawn, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -22,7 +23,9 @@ DASHBOARD, LIBRARY = (str(Path(str(one.__file__)).parent) + "/" for one in (dash
 MOST_FUNCTIONS, MOST_FILES, MOST_LIBRARY_CALLS = 147, 35, 2_400
 
 
-def test_press_of_base_runs_through_few_functions() -> None:
+def test_press_of_base_runs_through_few_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A run looks for waiting jobs every few seconds: on a slow machine this press would be one of them.
+    monkeypatch.setattr(training_process, "RESUME_EVERY", float("inf"))
     cache.clear()
     at = drawn(visit("similarity"))
     calls: Counter[tuple[str, str]] = Counter()

@@ -296,6 +296,7 @@ def test_runs_are_of_a_part_whatever_made_them(protocol: Protocol) -> None:
     assert elsewhere.trial == Trial(0, 0)
 
 
+@pytest.mark.long
 def test_planned_runs_of_the_shipped_protocol_are_of_their_part_alone() -> None:
     protocol = read_protocol()
     parts = [*protocol.parts.values()]

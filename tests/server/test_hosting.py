@@ -59,6 +59,7 @@ def test_new_connections_of_the_server_and_no_other_send_at_once(
         assert not sends_at_once(other)
 
 
+@pytest.mark.long
 def test_first_visitor_by_a_link_is_told_of_no_missing_page(tmp_path: Path) -> None:
     """Streamlit takes a folder named pages for pages of its own until a script has run."""
     with server(tmp_path) as one, visiting(one, "similarity", "dim=64") as messages:

@@ -80,6 +80,7 @@ def test_printed_address_is_the_one_that_is_given(
     assert [word for word in asked[0] if word.startswith("--browser")] == printed
 
 
+@pytest.mark.long
 def test_file_that_streamlit_runs_loads_a_plugin(plugin: Path) -> None:
     for file, code, said in ((plugin, 0, "Distance table\n"), ("nowhere.py", 1, "")):
         program = f"""
