@@ -398,6 +398,7 @@ def test_runs_lists_every_run_and_its_comparison() -> None:
     assert [line for line in lines if torn in line] == [f"{torn} cannot be read."]
 
 
+@pytest.mark.long
 def test_fine_tuned_models_have_a_table_of_their_own() -> None:
     asked = ("--table", "markdown", "--store", "shipped", "--comparison", CODE)
     alone, tuned = run("runs", *asked).stdout, run("runs", *asked, "--fine-tuned").stdout
@@ -407,7 +408,6 @@ def test_fine_tuned_models_have_a_table_of_their_own() -> None:
     assert [name for name in names if "fine-tuned" not in name] == ["| RoPE"]
 
 
-@pytest.mark.long
 def test_runs_prints_a_table_of_one_comparison() -> None:
     asked = ("--table", "markdown", "--store", "shipped")
     result = run("runs", *asked)

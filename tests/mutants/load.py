@@ -3,6 +3,14 @@
 from tests.mutants.runs import Mutant
 
 MUTANTS_OF_LOAD = (
+    Mutant("full collections that look through all that was imported", "dashboard/server/hosting.py",
+           "    gc.freeze()", "    pass", ("hosting",)),
+    Mutant("every row of a chart sent, drawn or not", "dashboard/blocks/pictures.py",
+           "from_pandas(self.drawn,", "from_pandas(self.frame,", ("every_page",)),
+    Mutant("each part of a frame as long as the first", "dashboard/charts/frames.py",
+           "np.broadcast_to(part[name], n)", "np.broadcast_to(part[name], rows[0])", ("curves",)),
+    Mutant("numbers of PCA that cover dots", "dashboard/pages/pca/panels.py",
+           "np.maximum(across, up).min(axis=1)", "np.maximum(across, up).max(axis=1)", ("pca_page",)),
     Mutant("a cached result can be written", "dashboard/cache.py",
            "result.flags.writeable = False", "result.flags.writeable = True", ("result_cache",)),
     Mutant("a long script keeps all others waiting", "dashboard/server/run_queue.py",
