@@ -1,6 +1,6 @@
 """Terms that pages use without a definition beside them."""
 
-from dashboard import run_results
+from dashboard import run_losses
 
 TERMS = {
     "A and B": "Two settings that are compared: A is pinned, B is the current one. "
@@ -16,7 +16,7 @@ TERMS = {
     "Head": "One of the parallel attentions of a layer. ALiBi gives each head its own slope.",
     "Holds, degrades, breaks": "How a model does past its training length, by the worst of all longer "
     "contexts. A number beside it is the change at the longest one. "
-    + f"{run_results.rules()} {run_results.rules_in_percent()}",
+    + f"{run_losses.rules()} {run_losses.rules_in_percent()}",
     "Hook": "One of the three places where a scheme acts on attention: embed changes token vectors, rotate "
     "changes queries and keys, bias is added to logits.",
     "Logit": "The score of a query and a key. Softmax turns the logits of a query into attention weights.",

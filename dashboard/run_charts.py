@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dashboard import run_descriptions, run_results
+from dashboard import run_descriptions
 from dashboard.blocks import Chart
 from dashboard.charts import loss, theme
 from posenc.lab.summary import Curve
@@ -35,6 +35,6 @@ def by_length(
         draw=draw,
         columns={name: text for name, text in columns.items() if name in frame},
         x="",
-        sizes=run_results.sizes(curves)
+        sizes=run_descriptions.sizes(curves)
         + several * "; dots: single trials; band: lowest to highest",
     )

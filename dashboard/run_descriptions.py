@@ -1,15 +1,16 @@
 """Trained models in a few words: what they learned, on how much, and what their table is called."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from dashboard import runs
 from dashboard.cache import cached_for
-from dashboard.text import with_ids
+from dashboard.text import listed, with_ids
 from dashboard.visitor_files import cached_tables
 from posenc.checkpoints.sources import TRAINED_TABLE
 from posenc.errors import CheckpointError
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import TASKS, Language
+from posenc.lab.summary import Curve
+from posenc.lab.tasks import TASKS, Language, questions_of
 from posenc.text import count_of
 
 TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
@@ -51,6 +52,43 @@ def full_description(specification: Specification, rates: Collection[float] = ()
         f"{count_of(specification.model.heads, 'head')}, {rate}, "
         f"on {device}"
     )
+
+
+def measure(specification: Specification) -> str:
+    """Return the measure by which models of a task are compared first."""
+    return "context" if specification.task == Language.kind else specification.task
+
+
+def farthest(specification: Specification) -> int:
+    """Return the largest length or distance that training shows."""
+    length = specification.train_length
+    if specification.task == Language.kind:
+        return length
+    return questions_of(specification.task).farthest(length)
+
+
+def seeds(curves: Sequence[Curve]) -> str:
+    """Return with how many seeds models were trained: "3 seeds", "1 to 3 seeds"."""
+    least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
+    return f"{least} to {most} seeds" if most > least else count_of(most, "seed")
+
+
+def at_base(curves: Sequence[Curve]) -> str:
+    """Return at which base models were trained: " at base 10,000", "" where none has a base."""
+    bases = _bases(curves)
+    return f" at {bases}" if bases else ""
+
+
+def sizes(curves: Sequence[Curve]) -> str:
+    """Return width and base of models, as a saved chart names them."""
+    width = f"width {curves[0].specification.model.width:,}"
+    return ", ".join(filter(None, (width, _bases(curves))))
+
+
+def _bases(curves: Sequence[Curve]) -> str:
+    schemes = (curve.specification.record["scheme"] for curve in curves)
+    bases = sorted({scheme["base"] for scheme in schemes if "base" in scheme})
+    return f"base {listed([f'{base:,.10g}' for base in bases])}" if bases else ""
 
 
 def table_description(source: str) -> str:

@@ -25,7 +25,7 @@ from dashboard.charts.theme import (
     spec_of,
     where_shown,
 )
-from dashboard.run_results import farthest
+from dashboard.run_descriptions import farthest
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import Specification

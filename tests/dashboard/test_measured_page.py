@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dashboard import pictures, run_results, runs
+from dashboard import pictures, run_losses, runs
 from dashboard.blocks import Chart, Controls, Findings, Page, Text
 from dashboard.charts import loss
 from dashboard.charts.lines import LABEL_GAP
@@ -182,7 +182,7 @@ def test_thin_lines_are_the_losses_of_a_text_cut_to_the_training_length() -> Non
 
 def test_page_says_that_a_text_that_is_cut_is_better_where_every_seed_says_so() -> None:
     def sentence(*kinds: str) -> str:
-        return run_results.lowest_cut(curves(shipped_64(*kinds), "context"))
+        return run_losses.lowest_cut(curves(shipped_64(*kinds), "context"))
 
     assert sentence("rope", "alibi") == (
         "**RoPE that sees only the last 64 tokens has a loss of 1.25**, less than any of these models "
@@ -194,9 +194,9 @@ def test_page_says_that_a_text_that_is_cut_is_better_where_every_seed_says_so() 
     )
     # 1.254 against 1.257: seeds differ as much.
     alike = shipped_64("transformer_xl", "rope")
-    assert run_results.lowest_cut(curves(alike, "context")) == ""
+    assert run_losses.lowest_cut(curves(alike, "context")) == ""
     one_seed = [run for run in shipped_64("rope") if run.specification.seed == 0]
-    assert run_results.lowest_cut(curves(one_seed, "context")) == ""
+    assert run_losses.lowest_cut(curves(one_seed, "context")) == ""
 
 
 def test_picture_draws_variants_perplexity_and_positions_where_they_are_chosen(

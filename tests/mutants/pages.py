@@ -16,7 +16,7 @@ MUTANTS_OF_PAGES = (
            "dashboard/pages/extrapolation/by_protocol.py",
            "and better in both[worse][1].better_than", "and worse in both[better][1].better_than",
            ("by_protocol",)),
-    Mutant("a scaling compared with whole text, not with cut text", "dashboard/run_results.py",
+    Mutant("a scaling compared with whole text, not with cut text", "dashboard/run_losses.py",
            "plain[best.specification], 2 * length, length)", "plain[best.specification], 2 * length)",
            ("interval_tables",)),
     Mutant("the sentence of A left out of the files", "dashboard/gallery/page_html.py",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from dashboard import run_results, runs
+from dashboard import run_accuracies, run_losses, runs
 from dashboard.pages.at_a_glance.properties import OFFSET_ONLY
 from dashboard.scheme_facts import (
     BIAS,
@@ -96,10 +96,10 @@ def table(requests: Mapping[str, Request], measured: Mapping[str, Properties]) -
                 "defined past the table": "yes, computed for any position"
                 if end is None
                 else f"no, ends at {end:,}",
-                "loss past training": run_results.past_training(loss).text
+                "loss past training": run_losses.past_training(loss).text
                 if loss
                 else "not measured",
-                "recall past training": run_results.recall_past_training(recall)
+                "recall past training": run_accuracies.recall_past_training(recall)
                 if recall
                 else "not measured",
                 "used by": _used_by(kind),

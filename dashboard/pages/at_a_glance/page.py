@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from dashboard import notes, results, run_results, runs
+from dashboard import notes, results, run_accuracies, run_losses, runs
 from dashboard.blocks import (
     SHOWN,
     Block,
@@ -122,13 +122,13 @@ def _losses(kinds: tuple[str, ...]) -> list[Block]:
     parts = []
     if measured:
         parts.append(
-            f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
-            f"{run_results.rules()}"
+            f"Loss past training: change per byte in small models {run_losses.lengths(measured)}. "
+            f"{run_losses.rules()}"
         )
     if recalls:
-        distances = run_results.recall_distances(recalls)
+        distances = run_accuracies.recall_distances(recalls)
         parts.append(f"Recall past training: share of correct answers at {distances}.")
-    return [Text(" ".join(parts), "caption", help=run_results.rules_in_percent())] if parts else []
+    return [Text(" ".join(parts), "caption", help=run_losses.rules_in_percent())] if parts else []
 
 
 def _equal_width(setting: Setting, similarities: Mapping[str, Similarity]) -> list[Block]:

@@ -3,7 +3,16 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from dashboard import notes, run_charts, run_descriptions, run_results, run_tables, runs
+from dashboard import (
+    notes,
+    run_accuracies,
+    run_charts,
+    run_descriptions,
+    run_losses,
+    run_results,
+    run_tables,
+    runs,
+)
 from dashboard.blocks import (
     Block,
     Columns,
@@ -98,7 +107,7 @@ def page(setting: Setting, options: Options) -> Page:
     beside = comparisons if options.own_runs or not shipped else runs.comparisons(runs.shipped())
     shown = runs.of_kinds(compared, kinds)
     drawn = shown if options.variants else _without_variants(shown)
-    curves = runs.curves(drawn, run_results.measure(drawn[0].specification)) if drawn else []
+    curves = runs.curves(drawn, run_descriptions.measure(drawn[0].specification)) if drawn else []
     hardly = run_results.hardly_learned(curves, shown)
     answer = run_results.headline(curves, hardly)
     if not shown:
@@ -217,7 +226,7 @@ def _picture(
     beside = pictures if len(pictures) == 1 else [Columns([[each] for each in pictures])]
     about = run_results.about(curves, hardly, is_cut="context" in measures)
     if language and not hardly:
-        about += f" {run_results.rules_in_percent()}"
+        about += f" {run_losses.rules_in_percent()}"
     beyond = [] if hardly else _beyond_loss(curves, runs.curves(shown, curves[0].measure))
     return [*beside, *beyond, *([Controls(asked)] if asked else []), Text(plain(about), "caption")]
 
@@ -232,15 +241,15 @@ def _beyond_loss(curves: Sequence[Curve], every: Sequence[Curve]) -> list[Block]
     holding = [
         curve.specification.scheme.kind
         for curve in runs.as_trained([*curves])
-        if (effect := run_results.past_training(curve).effect) and effect.keeps
+        if (effect := run_losses.past_training(curve).effect) and effect.keeps
     ]
     shipped = [info for infos in runs.comparisons(runs.shipped()).values() for info in infos]
     recall = [info for info in shipped if info.specification.task == Recall.kind]
     of_holding = runs.as_trained(runs.curves(runs.of_kinds(recall, holding), Recall.kind))
     texts = (
-        run_results.lowest_cut(curves),
-        run_results.untrained_scaling(every),
-        run_results.beyond_loss(of_holding),
+        run_losses.lowest_cut(curves),
+        run_losses.untrained_scaling(every),
+        run_losses.beyond_loss(of_holding),
     )
     return [Text(" ".join(text for text in texts if text))]
 
@@ -254,7 +263,7 @@ def _numbers(
     """Return the table of all runs of a comparison, and the numbers of the schemes shown."""
     measure = curves[0].measure
     table = run_results.table(runs.curves(compared, measure), hardly)
-    shown_table = run_results.in_percent(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
+    shown_table = run_accuracies.in_percent(table.drop(columns=HIDDEN_COLUMNS, errors="ignore"))
     data = [
         Data(
             title=f"Measured {'' if loss.is_accuracy(by) else 'loss by '}{by}",
@@ -315,7 +324,7 @@ def _details(compared: Sequence[RunInfo], shown: Sequence[RunInfo]) -> list[Bloc
     blocks: list[Block] = []
     if details:
         text = Text(f"{task.of_details}, in percent.", "caption")
-        blocks += [text, Findings("details", run_results.details(details))]
+        blocks += [text, Findings("details", run_accuracies.details(details))]
     if by_position := runs.curves(shown, f"{task.kind} position"):
         frame, columns = loss.points(by_position), {"x": "position", "y": "accuracy"}
         blocks.append(Data(title="Accuracy by position", frame=frame, columns=columns))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dashboard import run_results, runs
+from dashboard import run_losses, runs
 from dashboard.cache import cached
 from dashboard.charts import loss
 from dashboard.charts.lines import apart
@@ -174,14 +174,14 @@ def evaluate_longer(guess: str) -> Lesson:
     if not curves:
         return Lesson(title, "No measured run can be read now.")
     results = {
-        curve.specification.scheme.label: run_results.past_training(curve) for curve in curves
+        curve.specification.scheme.label: run_losses.past_training(curve) for curve in curves
     }
     change = {
         label: math.inf if result.change is None else result.change
         for label, result in results.items()
     }
     order = sorted(results, key=change.__getitem__)
-    lengths, drawn = run_results.lengths(curves), loss.frame(curves)
+    lengths, drawn = run_losses.lengths(curves), loss.frame(curves)
     if guess == "not yet":
         past = drawn["x"] > drawn["boundary"]
         return Lesson(
@@ -200,6 +200,6 @@ def evaluate_longer(guess: str) -> Lesson:
         f"{lengths}: {listed([f'{label} {results[label].text}' for label in order])}.",
         "A formula is defined at every position. Does a model with this formula work at every position?",
         f"No. These break: {listed(broken) if broken else 'none'}. A model only learns what it meets in "
-        f"training. {ALIBI if 'ALiBi' in holding else ''}{run_results.rules()}",
+        f"training. {ALIBI if 'ALiBi' in holding else ''}{run_losses.rules()}",
         frame=drawn,
     )

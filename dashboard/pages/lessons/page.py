@@ -7,7 +7,7 @@ from typing import ClassVar
 import altair as alt
 import numpy as np
 
-from dashboard import run_results, runs
+from dashboard import run_descriptions, runs
 from dashboard.blocks import (
     Block,
     Button,
@@ -301,6 +301,6 @@ def _losses(lesson: Lesson) -> list[Block]:
             draw=draw,
             x="",
             columns=loss.COLUMNS,
-            sizes=run_results.sizes(runs.shipped_loss(data.MAIN)),
+            sizes=run_descriptions.sizes(runs.shipped_loss(data.MAIN)),
         )
     ]

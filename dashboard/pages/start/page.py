@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboard import notes, results, run_results, runs
+from dashboard import notes, results, run_accuracies, run_descriptions, run_losses, runs
 from dashboard.blocks import (
     Block,
     Cards,
@@ -102,16 +102,18 @@ def page(setting: Setting, options: Options) -> Page:
 
 def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
     """Say which models the badges are of, and at which lengths."""
-    trained_with = f"{run_results.seeds([*measured, *recalls])}{run_results.at_base(measured)}"
+    trained_with = (
+        f"{run_descriptions.seeds([*measured, *recalls])}{run_descriptions.at_base(measured)}"
+    )
     parts = [
         f"Badges ignore the sliders: {trained_with}.",
-        f"Loss: {run_results.lengths(measured)}.",
+        f"Loss: {run_losses.lengths(measured)}.",
     ]
     if recalls:
         end = max(point.x for curve in recalls for point in curve.points)
         by_position = Recall.by_position(recalls[0].specification.train_length, end)
         parts.append(
-            f"Recall: {run_results.recall_distances(recalls)}; position alone: {by_position:.0%}."
+            f"Recall: {run_accuracies.recall_distances(recalls)}; position alone: {by_position:.0%}."
         )
     return " ".join(parts)
 
@@ -122,10 +124,10 @@ def _card(
     """Return where a scheme acts, its formula, and how it does past the training length."""
     top, badges = [Text(f"**{config.label}**")], []
     if curve is not None:
-        past = run_results.past_training(curve)
+        past = run_losses.past_training(curve)
         badges.append(f":{BADGES[past.effect]}-badge[{past.text}]")
     if recall is not None:
-        badges.append(f":gray-badge[recall {run_results.recall_past_training(recall)}]")
+        badges.append(f":gray-badge[recall {run_accuracies.recall_past_training(recall)}]")
     if badges:
         top.append(Text("  \n".join(badges)))
     return [
@@ -191,7 +193,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
     if not measured:
         return []
     specification = measured[0].specification
-    at_base = run_results.at_base(measured)
+    at_base = run_descriptions.at_base(measured)
     title = f"Measured loss, trained on {specification.train_length:,} tokens{at_base}"
     frame = loss.frame(measured, gap=LABEL_GAP)
 
@@ -204,7 +206,7 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             "heading",
             help="The models were trained beforehand; they do not follow the sliders. "
             f"Small models of width {specification.model.width:,}, {specification.steps:,} steps, "
-            f"mean of {run_results.seeds(measured)}. The dashed line is their training length.",
+            f"mean of {run_descriptions.seeds(measured)}. The dashed line is their training length.",
         ),
         Chart(
             key="loss",
@@ -214,12 +216,12 @@ def _loss(measured: Sequence[Curve]) -> list[Block]:
             draw=by_length,
             x="",
             columns=loss.COLUMNS,
-            sizes=run_results.sizes(measured),
+            sizes=run_descriptions.sizes(measured),
             stage=STAGE,
         ),
         Text(
-            f"Thin lines: text cut to the training length. {run_results.rules()}",
+            f"Thin lines: text cut to the training length. {run_losses.rules()}",
             "caption",
-            help=run_results.rules_in_percent(),
+            help=run_losses.rules_in_percent(),
         ),
     ]

@@ -5,8 +5,10 @@ from functools import partial
 
 from dashboard import (
     notes,
+    run_accuracies,
     run_charts,
     run_descriptions,
+    run_losses,
     run_results,
     run_tables,
     runs,
@@ -88,7 +90,7 @@ def page(setting: Setting, options: Options) -> Page:
         *([Live("start_training", start)] if planned else []),
     )
     infos = runs.read_infos(run.run_id for run in finished)
-    curves = runs.curves(infos, run_results.measure(finished[0])) if finished else []
+    curves = runs.curves(infos, run_descriptions.measure(finished[0])) if finished else []
     hardly = run_results.hardly_learned(curves, infos)
     picture = _example(setting.schemes)
     if finished:
@@ -206,7 +208,7 @@ def _result(
         Text(f"Result{some}", "heading"),
         Text(f"**{run_results.headline(curves, hardly)}** {one_seed}".rstrip()),
         *([run_charts.by_length("trained", trained)] if trained else []),
-        *([Text(run_results.beyond_loss())] if finished[0].task == Language.kind else []),
+        *([Text(run_losses.beyond_loss())] if finished[0].task == Language.kind else []),
         *_link(finished, "Open in Extrapolation"),
     ]
 
@@ -221,7 +223,7 @@ def _table(curves: Sequence[Curve], rates: Sequence[TriedRates]) -> list[Block]:
     if len(runs.as_trained([*curves])) < 2:
         return []
     if curves[0].specification.task != Language.kind:
-        return [Findings("trained_table", run_results.in_percent(run_results.table(curves)))]
+        return [Findings("trained_table", run_accuracies.in_percent(run_results.table(curves)))]
     table = run_tables.table_of(curves, rates)
     return [] if table is None else run_tables.blocks("trained", table)
 
@@ -235,7 +237,7 @@ def _example(kinds: tuple[str, ...]) -> list[Block]:
     return [
         Text(f"Example, models that come with posenc: {title}.", "caption"),
         run_charts.by_length("trained", curves),
-        Text(run_results.about_lines(curves), "caption"),
+        Text(run_losses.lines(curves), "caption"),
     ]
 
 
