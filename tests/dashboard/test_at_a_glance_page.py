@@ -80,7 +80,7 @@ def test_only_an_added_table_lets_absolute_position_meet_content() -> None:
 
 def test_headline_names_the_schemes_of_each_clause() -> None:
     assert shown().headline == (
-        "Position similarity falls at every step for ALiBi. It first rises again at distance 91 (Learned), "
+        "Position similarity falls at every step for ALiBi; it first rises again at distance 91 (Learned), "
         "44 (Sinusoidal), 6 (RoPE)."
     )
     assert shown(schemes=("rope",)).headline == (

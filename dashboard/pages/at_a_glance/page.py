@@ -199,7 +199,7 @@ def headline(similarities: Mapping[str, Similarity], measured: Mapping[str, Prop
     parts = [f"{what} for {listed(labels)}" for what, labels in groups.items()]
     if rises:
         parts.append(f"first rises again at distance {', '.join(rises)}")
-    return f"Position similarity {'. It '.join(parts)}."
+    return f"Position similarity {'; it '.join(parts)}."
 
 
 @theme.cached_spec

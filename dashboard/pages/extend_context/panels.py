@@ -82,12 +82,17 @@ def advice(read: PlannerRead) -> list[Block]:
         if choice.equal:
             others = plain(joined(choice.equal, "and"))
             cell.append(Text(f"Of the same rank: {others}. No source puts them in order."))
+        if choice.effective:
+            lengths_of_others = "; ".join(sentence for sentence, _ in choice.effective)
+            help = "\n\n".join(plain(source) for _, source in choice.effective)
+            cell.append(Text(f"By RULER: {plain(lengths_of_others)}.", help=help))
         short, pairs = method.short, method.pairs
         cell.append(
             Text(
                 f"Cost on short texts: attention logits change by {short.mean:.3f} on average, by "
                 f"{short.worst:.3f} at most: the weight of a token can change by a factor of up to "
                 f"{math.exp(short.worst):.2f} against a token whose logit stays.",
+                "caption",
                 help=f"For comparison: the logit of a token with itself is {short.at_zero:.3g}.",
             )
         )
@@ -95,10 +100,6 @@ def advice(read: PlannerRead) -> list[Block]:
             unseen = f"{pairs.unseen_count} of {count_of(len(pairs.before), 'pair')}"
             verb = "reaches" if pairs.unseen_count == 1 else "reach"
             cell.append(Text(f"Risk: {unseen} still {verb} angles that training never showed."))
-        if choice.effective:
-            lengths_of_others = "; ".join(sentence for sentence, _ in choice.effective)
-            help = "\n\n".join(plain(source) for _, source in choice.effective)
-            cell.append(Text(f"By RULER: {plain(lengths_of_others)}.", "caption", help=help))
         reported = [f"Reported {plain(report)}" for report in choice.reports]
         cell.append(Text("  \n".join(reported) or f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell

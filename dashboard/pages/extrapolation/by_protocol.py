@@ -42,8 +42,8 @@ CELLS = (
 RULES = (
     "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
     "mean stands alone. A scheme that has not learned a task has no rank and no mean, but on copying, "
-    "where an answer is a whole string. In brackets: trials that learned it. Left out: not planned for "
-    "this task."
+    "where an answer is a whole string. In brackets: trials that learned it. Not run: not planned for this "
+    "task."
 )
 GUIDE = (
     "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "
@@ -305,7 +305,7 @@ def _words(found: Ranks, kind: str, place: int) -> str:
     """Return a mean in words, with the trials where some are missing or did not learn the task."""
     column, cell = found.columns[place], found.rows[kind][place]
     if cell.state == State.LEFT_OUT:
-        return "left out"
+        return "not run"
     learned = None
     solved = cell.solved
     if solved is not None and solved.solved < solved.trials and cell.state != State.ENDS:
