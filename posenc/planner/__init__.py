@@ -18,7 +18,7 @@ from posenc.planner.order import order_sentences, study_tables
 from posenc.planner.paste import Paste, paste
 from posenc.planner.plan import plan
 from posenc.planner.ranking import Readiness
-from posenc.planner.recommendation import recommendation, to_do
+from posenc.planner.recommendation import how_far, recommendation, to_do
 from posenc.planner.record import model_record, plan_record
 from posenc.planner.sentences import (
     RANKING,
@@ -31,6 +31,7 @@ from posenc.planner.sentences import (
     layer_notes,
     left_out_sentences,
     length_rows,
+    nearest_factor,
     warnings_of,
 )
 from posenc.planner.tables import (
@@ -67,6 +68,7 @@ __all__ = [
     "budget_record",
     "budget_rows",
     "budget_sentence",
+    "how_far",
     "layer_notes",
     "layer_rows",
     "left_out_sentences",
@@ -74,6 +76,7 @@ __all__ = [
     "loss_by_position_script",
     "memory_budget",
     "model_record",
+    "nearest_factor",
     "order_sentences",
     "paste",
     "plan",

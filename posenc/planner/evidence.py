@@ -344,6 +344,11 @@ def fine_tuned_at(kind: str, factor: float) -> FineTunedRatio | None:
     return next(larger, own[-1] if own else None)
 
 
+def derivatives_of(model: ModelConfig, kind: str) -> list[Derivative]:
+    """Return the models that others extended by a method from one that may be of a model's family."""
+    return [one for one in DERIVATIVES if one.kind == kind and one.is_of(model)]
+
+
 def measured_factor(ratios: Sequence[MeasuredRatio | FineTunedRatio], factor: float) -> Fact:
     """Return the factor that was measured, and that it is not the one asked for where it is another."""
     measured = max(ratio.factor for ratio in ratios)

@@ -9,7 +9,6 @@ from typing import Literal
 from posenc.models.model_config import ModelConfig
 from posenc.planner.evidence import (
     COMPARISONS,
-    DERIVATIVES,
     RELEASED,
     Comparison,
     Derivative,
@@ -17,6 +16,7 @@ from posenc.planner.evidence import (
     MeasuredRatio,
     Released,
     Training,
+    derivatives_of,
 )
 
 MEASURED_LIMIT = 2.0  # ratio of perplexities from which small models contradict a source
@@ -106,8 +106,8 @@ def readiness(
 
 def precedent_of(model: ModelConfig, kind: str, length: int) -> Derivative | None:
     """Return a model that others extended from a model's family by a method, and that works at `length`."""
-    fitting = (one for one in DERIVATIVES if one.kind == kind and one.effective >= length)
-    return next((one for one in fitting if one.is_of(model)), None)
+    fitting = (one for one in derivatives_of(model, kind) if one.effective >= length)
+    return next(fitting, None)
 
 
 def released_at(kind: str, factor: float) -> Released | None:

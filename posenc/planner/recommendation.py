@@ -5,17 +5,18 @@ from collections.abc import Iterator, Sequence
 
 from posenc.models.layer_words import CHUNKED
 from posenc.planner.context_plan import ContextPlan, MethodPlan
-from posenc.planner.evidence import measured_factor
+from posenc.planner.evidence import derivatives_of, measured_factor
 from posenc.planner.facts import Fact, say
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import needless_layers
-from posenc.planner.ranking import NO_TRAINING, Readiness
+from posenc.planner.ranking import BEST, NO_TRAINING, Readiness
 from posenc.planner.sentences import layer_notes
 
 
 def recommendation(plan: ContextPlan) -> str:
     """Return the plan in a few sentences: how much longer the target is, and what to do first."""
-    return "".join(say("verdict", fact) for fact in recommendation_facts(plan))
+    said = "".join(say("verdict", fact) for fact in recommendation_facts(plan))
+    return " ".join(filter(None, (said.strip(), how_far(plan))))
 
 
 def to_do(plan: ContextPlan) -> str:
@@ -24,6 +25,11 @@ def to_do(plan: ContextPlan) -> str:
     It is the action of `recommendation`, without reports and measurements.
     """
     return "".join(say("to_do", fact) for fact in _to_do(plan))
+
+
+def how_far(plan: ContextPlan) -> str:
+    """Return to what length RULER found that the suggested method works, in a sentence; "" if not known."""
+    return "".join(say("how_far", fact) for fact in _how_far(plan))
 
 
 def bound_sentence(plan: ContextPlan) -> str:
@@ -96,6 +102,21 @@ def _to_do(plan: ContextPlan) -> Iterator[Fact]:
     if plan.own_length and plan.reach > plan.own_length:
         yield Fact("past_own", {"own": plan.own_length})
     yield Fact(word, {"methods": [method.method.words for method in methods]})
+
+
+def _how_far(plan: ContextPlan) -> Iterator[Fact]:
+    """Yield what RULER found of models extended by the suggested method, or of the model as it is."""
+    first = suggested(plan) if plan.longer else None
+    if first is not None and first.readiness not in BEST:
+        extended = derivatives_of(plan.model, first.method.kind)
+        if extended:
+            longest = max(one.effective for one in extended)
+            yield Fact("extended", {"count": len(extended), "effective": longest})
+        return
+    measured = plan.known_lengths.effective if plan.known_lengths else ()
+    for one in measured:
+        if one.benchmark == "RULER":
+            yield Fact(one.bound or "itself", {"model": one.model, "effective": one.tokens})
 
 
 def _fine_tuned(plan: ContextPlan) -> tuple[MethodPlan, ...]:

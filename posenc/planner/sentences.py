@@ -1,11 +1,12 @@
 """Facts of a plan as English: sentences.toml has one template per fact."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
 from posenc.models.model_config import ModelConfig
 from posenc.planner.context_plan import ContextPlan
-from posenc.planner.evidence import DERIVATIVES, Benchmark, Training
+from posenc.planner.evidence import Benchmark, Training, derivatives_of
 from posenc.planner.facts import TEMPLATES, Fact, say, say_template
 from posenc.planner.layers import layer_facts
 from posenc.planner.ranking import MEASURED_LIMIT, NEAR
@@ -151,8 +152,8 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
     title = TEMPLATES["advice"]["titles"][training]
     methods = plan.first_after(training)
     if not methods:
-        factor = {"factor": plan.methods[0].factor}
-        return Advice(title, "", "", say("no_advice", Fact(training, factor)), "")
+        facts = [Fact(training, {"factor": plan.methods[0].factor}), *_nearest(plan, training)]
+        return Advice(title, "", "", "".join(say("no_advice", fact) for fact in facts), "")
     first, *others = methods
     statement, source = first.statements[0] if first.advice is None else first.statements[-1]
     found = first.method.evidence.reporting(training, first.factor) if not first.advice else ()
@@ -162,8 +163,7 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
     if reports:  # the statement tells of other factors and amounts of training, too
         statement, source = f"Reported {'; '.join(reports)}.", ""
     numbers = {"unseen": first.pairs.unseen_count, "statement": statement}
-    kind = first.method.kind
-    derived = [one for one in DERIVATIVES if one.kind == kind and one.is_of(plan.model)]
+    derived = derivatives_of(plan.model, first.method.kind)
     return Advice(
         title=title,
         method=first.method.label,
@@ -176,3 +176,35 @@ def _advice(plan: ContextPlan, training: Training) -> Advice:
             (say("advice", Fact("effective", vars(one))), one.source) for one in derived
         ),
     )
+
+
+def nearest_factor(plan: ContextPlan, training: Training) -> float:
+    """Return the largest factor below the planned one that a source reports after an amount of training.
+
+    0 where no method of the plan is reported so.
+    """
+    return max(_reported_below(plan, training).values(), default=0.0)
+
+
+def _reported_below(plan: ContextPlan, training: Training) -> dict[str, float]:
+    """Return by the words of each method its largest such factor; of methods that have one."""
+    reported = {}
+    for method in plan.methods:
+        factors = [
+            one.factor
+            for one in method.method.evidence.reports
+            if one.training == training and one.factor < method.factor
+        ]
+        if factors:
+            reported[method.method.words] = max(factors)
+    return reported
+
+
+def _nearest(plan: ContextPlan, training: Training) -> Iterator[Fact]:
+    """Yield at which smaller factor sources report methods, where there is one."""
+    nearest = nearest_factor(plan, training)
+    if nearest and plan.trained_length:
+        reported = _reported_below(plan, training)
+        methods = [words for words, factor in reported.items() if factor == nearest]
+        tokens = int(nearest * plan.trained_length)
+        yield Fact("nearest", {"nearest": nearest, "tokens": tokens, "methods": methods})

@@ -46,7 +46,7 @@ def test_table_that_goes_on_beyond_a_phone_shows_it_and_is_scrolled_from_the_key
     assert barriers(page) == []
     click(page, page.get_by_test_id("stExpandSidebarButton"))
     go(page, "context_planner")
-    page.get_by_text("What each engine makes of this config").click()
+    page.get_by_text("What each engine makes of the model's own config").click()
     settled(page)
     expect(table).to_have_attribute("tabindex", "0")
     table.focus()

@@ -125,13 +125,13 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
 ) -> None:
     add_text(store, protocol, LOSSES)
     near, far = shown(), shown("16")
-    rank, mean = "Text (text), rank", "Text (text), read at 16 tokens"
+    rank, mean = "Text (text), possible ranks", "Text (text), loss at 16 tokens ↓"
     assert table(near) == {
         "RoPE": {rank: "1", mean: "1.000"},
         "ALiBi": {rank: "2", mean: "1.500"},
         "NoPE": {rank: "3", mean: "2.000"},
     }
-    past = "Text (text), read at 256 tokens"
+    past = "Text (text), loss at 256 tokens ↓"
     assert table(far) == {
         "ALiBi": {rank: "1", past: "1.600"},
         "NoPE": {rank: "2", past: "2.500"},
@@ -143,9 +143,9 @@ def test_ranks_of_a_length_stand_in_one_table_with_what_is_missing(
     words = said(near)
     for fact in (
         "3 trials each. No runs yet: Flip-flop. Not measured yet: T5 bias.",
-        "Schemes that clearly change places here: between Text (text), read at 16 tokens and at 256 "
-        "tokens, 2 of 3 pairs of schemes, for example RoPE, better in the first, and NoPE, better in the "
-        "second.",
+        "Pairs of schemes that clearly change places here:",
+        "Text (text), read at 16 tokens and at 256 tokens: 2 of 3, for example RoPE, "
+        "better in the first, and NoPE, better in the second.",
     ):
         assert fact in words
     assert uses(Options(half="by protocol")).itself == ()
@@ -155,7 +155,7 @@ def test_a_scheme_that_is_measured_alone_has_no_rank(store: Store, protocol: Pro
     add_text(store, protocol, {"rope": (1.0, 3.0)})
     found = shown()
     assert found.headline == "Too few schemes are measured here for a rank."
-    assert table(found)["RoPE"]["Text (text), read at 16 tokens"] == "measured alone"
+    assert table(found)["RoPE"]["Text (text), loss at 16 tokens ↓"] == "measured alone"
     assert "Not measured yet: ALiBi, NoPE and T5 bias." in said(found)
 
 
@@ -171,21 +171,29 @@ def test_schemes_that_share_a_rank_and_lack_trials_are_told_so(
             store.add(Run(one, None, 1.0, scores, (1.0,)), {})
     near = shown()
     rows = table(near)
-    assert [rows[name]["Text (text), read at 16 tokens"] for name in ("RoPE", "ALiBi")] == [
+    assert [rows[name]["Text (text), loss at 16 tokens ↓"] for name in ("RoPE", "ALiBi")] == [
         "1.000"
     ] * 2
-    assert rows["ALiBi"]["Flip-flop, 80% ignored"] == "95% (1 of 2 trials)"
-    assert rows["NoPE"]["Flip-flop, 80% ignored"] == "not learned (1 of 2 did)"
-    assert rows["NoPE"]["Text (text), read at 16 tokens"] == "not measured yet"
-    assert near.headline == (
-        "Text (text), read at 16 tokens: no ranks, as a test of all pairs of 2 schemes needs more than "
-        "3 trials. Flip-flop, 80% ignored: no ranks, as a test of all pairs of 2 schemes needs more than "
-        "2 trials."
+    assert rows["ALiBi"]["Flip-flop, 80% ignored ↑"] == "95% (1 of 2 trials)"
+    # The mean of 0.5 and 0.95: less than 90%, so that it has no rank.
+    assert rows["NoPE"]["Flip-flop, 80% ignored ↑"] == "72% (1 of 2 learned it)"
+    assert rows["NoPE"]["Text (text), loss at 16 tokens ↓"] == "not measured yet"
+    assert near.headline == "No scheme is clearly the best."
+    assert (
+        "Trials: Text (text) 3, Flip-flop 2. Without ranks, because a test of all pairs of schemes needs "
+        "more trials: Text (text), read at 16 tokens (2 schemes, 3 trials); Flip-flop, 80% ignored (2 "
+        "schemes, 2 trials)." in said(near)
     )
-    assert "Trials: Text (text) 3, Flip-flop 2." in said(near)
+    # What has not learned a task says nothing past training.
+    assert (
+        table(shown("4"))["NoPE"]["Flip-flop, 98% ignored ↑"] == "not learned (1 of 2 learned it)"
+    )
+    helps = block_of(near, Findings, "ranks").help
+    assert "lower is better" in helps["Text (text), loss at 16 tokens ↓"]
+    assert "higher is better" in helps["Flip-flop, 80% ignored ↑"]
     # Shares of ignored instructions are no length: they stand beside each.
     assert [*table(shown("4"))["RoPE"]] == [
-        "Text (text), read at 64 tokens", "Flip-flop, 10% ignored", "Flip-flop, 98% ignored",
+        "Text (text), loss at 64 tokens ↓", "Flip-flop, 10% ignored ↑", "Flip-flop, 98% ignored ↑",
     ]  # fmt: skip
 
 

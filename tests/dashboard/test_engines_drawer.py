@@ -69,4 +69,4 @@ def test_the_page_reads_no_engine_until_the_drawer_is_opened() -> None:
     with mock.patch.object(engines, "engine_readings", side_effect=AssertionError):
         blocks = page(Setting(model="llama-3.1-8b"), Options(context=262_143)).blocks
     (drawer,) = [one for one in blocks if isinstance(one, Drawer) and one.key == "plan_engines"]
-    assert drawer.title == "What each engine makes of this config"
+    assert drawer.title == "What each engine makes of the model's own config"

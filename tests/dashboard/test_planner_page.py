@@ -304,6 +304,24 @@ def test_page_says_first_that_one_study_alone_puts_the_method_in_order() -> None
     assert own.rests == ""  # its makers' lengths put the methods in order
 
 
+def test_page_says_what_would_change_the_advice() -> None:
+    """Sources report x2 without training at most, and the trained length is taken from the config."""
+    read = data.read(Setting(model="llama-3-8b"), Options(context=131_072))
+    assert read.changes == (
+        "What would change this: a measurement of your model (the script is below); a target of up to "
+        f"{2 * 8_192:,} tokens, where sources report methods without training; a trained length other "
+        "than 8,192 tokens."
+    )
+    entered = data.read(Setting(model="llama-3-8b"), Options(context=131_072, trained=8_192))
+    assert "other than" not in entered.changes
+    untrained = data.read(Setting(model="qwen2.5-7b"), Options(context=131_072))
+    assert (
+        "a target of up to" not in untrained.changes
+    )  # its makers recommend YaRN without training
+    assert data.read(Setting(model="qwen2.5-7b"), Options(context=16_384)).changes == ""
+    assert data.read(Setting(model="gpt-2"), Options(context=16_384)).changes == ""
+
+
 def test_what_the_recommendation_begins_with_is_pasted_first() -> None:
     """Past its own scaling as configured, then this scaling at a larger factor; else by rank."""
     own = data.read(Setting(model="llama-3.1-8b"), Options(context=8_388_608))
@@ -318,10 +336,12 @@ def test_what_the_recommendation_begins_with_is_pasted_first() -> None:
 def test_headline_names_what_the_recommendation_does() -> None:
     """The methods of the first card that names one, and the makers' or the model's own scaling."""
     for model, context, todo in (
-        ("llama-3-8b", 131_072, "Fine-tune with a larger base."),
+        ("llama-3-8b", 131_072, "Fine-tune with a larger base. By RULER, 2 models extended so from its "
+         "family work to 32,768 tokens at most."),
         ("llama-3-8b", 16_384, "Measure YaRN without training first."),
         ("qwen2.5-7b", 131_072, "Use YaRN without training, as its makers recommend."),
-        ("llama-3.1-8b", 131_072, "Use its own scaling as it is."),
+        ("llama-3.1-8b", 131_072, "Use its own scaling as it is. By RULER, Llama-3.1-8B-Instruct works to "
+         "32,768 tokens."),
         ("llama-2-7b", 1_048_576, "Train and measure, since no source reports a method that works so far."),
         ("llama-3.1-8b", 262_144, "Measure it as configured for comparison (made for 131,072 tokens), "
          "then fine-tune with YaRN."),

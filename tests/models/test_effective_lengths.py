@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from posenc import __main__ as command
 from posenc.models.presets import MODELS
-from posenc.planner import length_rows
+from posenc.planner import advice_of, how_far, length_rows, nearest_factor, recommendation
 from posenc.planner.evidence import LENGTHS, lengths_of
 from posenc.planner.record import plan_record
 from tests.models.configs import (
@@ -91,3 +91,54 @@ def test_command_and_record_show_the_lengths_of_a_model() -> None:
     assert (record["trained"], record["claimed"]) == (131_072, 131_072)
     assert [one["tokens"] for one in record["effective"]] == [32_768, 1_024]
     assert plan_record(plan_config(LLAMA, 16_384))["lengths"]["effective"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "said"),
+    [
+        # Suggested is a larger base, by which others extended Llama-3-8B: 16,384 and 32,768 by RULER.
+        (
+            "llama-3-8b",
+            131_072,
+            "By RULER, 2 models extended so from its family work to 32,768 tokens at most.",
+        ),
+        # Suggested is YaRN, by which RULER measured no model of its family.
+        ("llama-3-8b", 16_384, ""),
+        ("llama-2-7b", 32_768, ""),
+        ("llama-3.1-8b", 131_072, "By RULER, Llama-3.1-8B-Instruct works to 32,768 tokens."),
+        # Past its own scaling it is no longer the model that was measured.
+        ("llama-3.1-8b", 524_288, ""),
+        ("qwen3-8b", 131_072, "By RULER, Qwen3-8B works to 65,536 tokens."),
+        ("mistral-nemo", 131_072, "By RULER, Mistral-Nemo-Instruct-2407 works to 16,384 tokens."),
+        ("exaone-4.0-32b", 65_536, "By RULER, EXAONE-4.0-32B works to more than 131,072 tokens."),
+        ("llama-3.3-70b", 131_072, ""),  # NoLiMa alone measured it
+        ("gpt-2", 4_096, ""),
+    ],
+)
+def test_advice_says_to_what_length_ruler_found_it_to_work(
+    name: str, target: int, said: str
+) -> None:
+    found = plan_preset(name, target)
+    assert how_far(found) == said
+    assert recommendation(found).endswith(said)
+    assert ("RULER" in recommendation(found)) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("target", "factor", "tokens"),
+    [(131_072, 2, 16_384), (16_384, None, None), (8_192, None, None)],
+)
+def test_where_no_source_reports_a_factor_the_largest_below_it_is_named(
+    target: int, factor: int | None, tokens: int | None
+) -> None:
+    """Without training, x2 is the most that sources of the compared methods report."""
+    found = plan_preset("llama-3-8b", target)
+    untrained = [one.sentence for one in advice_of(found) if one.title == "No training"]
+    if factor is None:
+        assert not any("largest factor" in sentence for sentence in untrained)
+        return
+    assert nearest_factor(found, "none") == factor
+    assert f"The largest factor reported is x{factor} ({tokens:,} tokens), with" in untrained[0]
+    for words in ("YaRN", "NTK-aware", "dynamic NTK"):
+        assert words in untrained[0]
+    assert "interpolation" not in untrained[0]  # which fails there without training

@@ -19,6 +19,8 @@ from posenc.planner import (
     ContextPlan,
     advice_of,
     assumed_sentences,
+    how_far,
+    nearest_factor,
     plan,
     recommendation,
     to_do,
@@ -66,8 +68,8 @@ class PlannerRead:
     """A plan, and what the page makes of it; frames are empty where the model has no RoPE.
 
     headline: what to do. why: what happens without scaling. rests: the one study that puts the first method
-    before others, if it is one. assumed: what the trained length rests on.
-    partial: what is computed on request alone.
+    before others, if it is one. assumed: what the trained length rests on. changes: what would change the
+    advice. partial: what is computed on request alone.
     methods: one row each, ranked. pairs: method, pair, wavelength, inv_freq, ratio, turns. kernel: method,
     x, y. bound: frequencies, x, y (the lowest B(k) of each step).
     """
@@ -78,6 +80,7 @@ class PlannerRead:
     rests: str
     advice: tuple[Advice, ...]
     assumed: str
+    changes: str
     partial: str
     methods: pd.DataFrame
     pairs: pd.DataFrame
@@ -166,6 +169,7 @@ def _read(
         rests=single_study(planned, begins.method.kind) if (begins := suggested(planned)) else "",
         advice=advice_of(planned),
         assumed=" ".join(assumed),
+        changes=_changes(planned),
         partial="" if every or planned.trained is None else _partial(planned),
         methods=_methods(planned),
         pairs=_of_each(planned, _pair_columns),
@@ -177,7 +181,7 @@ def _read(
 
 
 def _headline(planned: ContextPlan) -> str:
-    """Return how much longer the target is, and what to do first."""
+    """Return how much longer the target is, what to do first, and to what length that is known to work."""
     length = planned.trained_length
     if _is_within_windows(planned):
         return (
@@ -195,7 +199,8 @@ def _headline(planned: ContextPlan) -> str:
         )
     else:
         stretch = f"within the {own:,} that it reads with its own scaling"
-    return f"{planned.name} to {planned.target:,} tokens: {stretch}. {todo[0].upper()}{todo[1:]}."
+    said = f"{planned.name} to {planned.target:,} tokens: {stretch}. {todo[0].upper()}{todo[1:]}."
+    return " ".join(filter(None, (said, how_far(planned))))
 
 
 def _is_within_windows(planned: ContextPlan) -> bool:
@@ -225,6 +230,22 @@ def _why(planned: ContextPlan) -> str:
         f"Without scaling, {unscaled.unseen_count} of {count_of(len(unscaled.before), 'pair')} of features "
         f"{verb} to angles that training never showed."
     )
+
+
+def _changes(planned: ContextPlan) -> str:
+    """Return what would change the advice, "" where there is none."""
+    if not (planned.longer and planned.methods):
+        return ""
+    reasons = ["a measurement of your model (the script is below)"]
+    shorter = nearest_factor(planned, "none")
+    if shorter and not planned.first_after("none"):
+        tokens = int(shorter * (planned.trained_length or 0))
+        reasons.append(
+            f"a target of up to {tokens:,} tokens, where sources report methods without training"
+        )
+    if planned.assumed:
+        reasons.append(f"a trained length other than {planned.trained_length:,} tokens")
+    return f"What would change this: {'; '.join(reasons)}."
 
 
 def _partial(planned: ContextPlan) -> str:

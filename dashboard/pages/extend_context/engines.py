@@ -33,7 +33,7 @@ def drawer(token: str, length: int) -> list[Block]:
         readings = engine_readings(keys, length, assume=assume)
         return _blocks(readings, chosen_model(token).config.read_as, length)
 
-    title = "What each engine makes of this config"
+    title = "What each engine makes of the model's own config"
     return [Drawer("plan_engines", title, make, icon="compare_arrows")]
 
 

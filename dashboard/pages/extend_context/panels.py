@@ -85,7 +85,7 @@ def advice(read: PlannerRead) -> list[Block]:
         if choice.effective:
             lengths_of_others = "; ".join(sentence for sentence, _ in choice.effective)
             help = "\n\n".join(plain(source) for _, source in choice.effective)
-            cell.append(Text(f"By RULER: {plain(lengths_of_others)}.", help=help))
+            cell.append(Text(f"By RULER: {plain(lengths_of_others)}.", "caption", help=help))
         short, pairs = method.short, method.pairs
         cell.append(
             Text(
@@ -99,11 +99,14 @@ def advice(read: PlannerRead) -> list[Block]:
         if pairs.unseen_count:
             unseen = f"{pairs.unseen_count} of {count_of(len(pairs.before), 'pair')}"
             verb = "reaches" if pairs.unseen_count == 1 else "reach"
-            cell.append(Text(f"Risk: {unseen} still {verb} angles that training never showed."))
+            risk = f"**Risk**: {unseen} still {verb} angles that training never showed."
+            cell.append(Text(risk, "caption"))
         reported = [f"Reported {plain(report)}" for report in choice.reports]
         cell.append(Text("  \n".join(reported) or f"Source: {plain(choice.source)}", "caption"))
         cells[choice.title] = cell
-    return [*above, Cards("advice", cells, across=len(cells))] if cells else above
+    if not cells:
+        return above
+    return [*above, Cards("advice", cells, across=len(cells)), Text(plain(read.changes), "caption")]
 
 
 # What to paste, and what it costs -------------------------------------------------------------

@@ -36,15 +36,22 @@ from posenc.text import count_of
 MOST_FIRST = 4  # schemes that share the first rank and are named
 UNMEASURED = {State.LEFT_OUT, State.NOT_MEASURED}
 CELLS = (
-    "Rank 1 is the best. Means: loss in nats, or the share of correct answers. A task is learned where "
-    "that share, on average over the trials, is 90% or more in training."
+    "Rank 1 is the best; 1–4 means that the scheme may be any of the first four. Means over the trials: "
+    "↓ loss in nats, lower is better; ↑ share of correct answers, higher is better. –: no rank, "
+    "because the scheme was not run or has not learned the task."
 )
 RULES = (
     "Schemes that the trials do not tell apart share ranks. Where the trials are too few for any rank, the "
-    "mean stands alone. A scheme that has not learned a task has no rank and no mean, but on copying, "
-    "where an answer is a whole string. In brackets: trials that learned it. Not run: not planned for this "
-    "task."
+    "mean stands alone. A trial has learned a task where 90% of its answers in training or more are right, "
+    "a scheme where its mean is so high. One that has not has no rank, and no mean past training, but on "
+    "copying, where an answer is a whole string. Not run: not planned for this task."
 )
+POSSIBLE = "The ranks that the trials leave to a scheme: 1 alone is clearly the best."
+LOWER, HIGHER = (
+    "Mean loss in nats: lower is better.",
+    "Mean share of correct answers: higher is better.",
+)
+NO_RANK = "–"
 GUIDE = (
     "A rank is a range: 1–4 means that the scheme may be the best or the fourth, because the trials do not "
     "tell it apart from the others. A single 1 is clearly the best. Each scheme has the learning "
@@ -99,9 +106,11 @@ def page(setting: Setting, options: Options) -> Page:
         headline=headline(found, columns),
         blocks=(
             top,
-            Text(f"{CELLS} {about(found, columns)}", "caption", help=RULES),
-            Findings("ranks", pd.DataFrame(_rows(found, columns))),
-            Text(" ".join(filter(None, (WHY, changes(found, columns))))),
+            Text(CELLS, "caption", help=RULES),
+            Findings("ranks", pd.DataFrame(_rows(found, columns)), _helps(found, columns)),
+            Text(about(found, columns), "caption"),
+            Text(WHY),
+            *changes(found, columns),
             Drawer(
                 "ranks_paper",
                 "For a paper: methods and LaTeX",
@@ -131,6 +140,23 @@ def name(column: Column) -> str:
     return f"{part_name(column.part)}, {read}{column.measure}"
 
 
+def _heads(column: Column) -> tuple[str, str]:
+    """Return the headings of the ranks of a column and of its means."""
+    if column.loss:
+        part = part_name(column.part)
+        return f"{part}, possible ranks", f"{part}, loss at {column.measure} ↓"
+    return f"{name(column)}, possible ranks", f"{name(column)} ↑"
+
+
+def _helps(found: Ranks, columns: Sequence[int]) -> dict[str, str]:
+    """Return what the columns of the table hold, by heading."""
+    helps: dict[str, str] = {}
+    for place in columns:
+        ranks, means = _heads(found.columns[place])
+        helps |= {ranks: POSSIBLE, means: LOWER if found.columns[place].loss else HIGHER}
+    return helps
+
+
 def has_different_ranks(found: Ranks, place: int) -> bool:
     """Return whether the trials of a column tell some scheme from another: not all share all ranks."""
     ranked = [rank for cells in found.rows.values() if (rank := cells[place].rank)]
@@ -144,28 +170,53 @@ def never_learned(found: Ranks, place: int) -> bool:
 
 
 def headline(found: Ranks, columns: Sequence[int]) -> str:
-    """Return which schemes may be the best in each column, or that the trials tell none apart."""
-    parts = []
-    for place in columns:
+    """Return which schemes may be the best in each column that has ranks."""
+    compared = [place for place in columns if _ranked(found, place) > 1]
+    if not compared:
+        return "Too few schemes are measured here for a rank."
+    parts, winners = [], 0
+    for place in compared:
+        if not has_different_ranks(found, place):
+            continue
         first = [
             SCHEMES[kind].label
             for kind, cells in found.rows.items()
             if (rank := cells[place].rank) is not None and rank.first == 1
         ]
-        ranked = sum(cells[place].rank is not None for cells in found.rows.values())
-        if ranked < 2:
-            continue
-        if not has_different_ranks(found, place):
-            trials = count_of(found.columns[place].trials, "trial")
-            words = f"no ranks, as a test of all pairs of {ranked} schemes needs more than {trials}"
-        elif len(first) > MOST_FIRST:
-            words = f"{len(first)} of {ranked} schemes may be the best"
+        schemes = count_of(_ranked(found, place), "scheme")
+        winners += len(first) == 1
+        if len(first) > MOST_FIRST:
+            words = f"{len(first)} of {schemes} may be the best"
         elif len(first) > 1:
-            words = f"{listed(first)} may be the best of {count_of(ranked, 'scheme')}"
+            words = f"{listed(first)} may be the best of {schemes}"
         else:
-            words = f"{first[0]} is clearly the best of {count_of(ranked, 'scheme')}"
+            words = f"{first[0]} is clearly the best of {schemes}"
         parts.append(f"{name(found.columns[place])}: {words}.")
-    return " ".join(parts) or "Too few schemes are measured here for a rank."
+    if not winners:
+        parts.insert(0, "No scheme is clearly the best.")
+    return " ".join(parts)
+
+
+def _ranked(found: Ranks, place: int) -> int:
+    """Return how many schemes have a rank in a column."""
+    return sum(cells[place].rank is not None for cells in found.rows.values())
+
+
+def _too_few(found: Ranks, columns: Sequence[int]) -> str:
+    """Return in which columns the trials tell no scheme from another, "" where there is none."""
+    alike = [
+        place
+        for place in columns
+        if _ranked(found, place) > 1 and not has_different_ranks(found, place)
+    ]
+    if not alike:
+        return ""
+    named = "; ".join(
+        f"{name(found.columns[place])} ({_ranked(found, place)} schemes, "
+        f"{count_of(found.columns[place].trials, 'trial')})"
+        for place in alike
+    )
+    return f"Without ranks, because a test of all pairs of schemes needs more trials: {named}."
 
 
 def about(found: Ranks, columns: Sequence[int]) -> str:
@@ -181,6 +232,8 @@ def about(found: Ranks, columns: Sequence[int]) -> str:
     waiting = [part.name for part in ranked_parts(runs.protocol()) if part.name not in found.pairs]
     if waiting:
         sentences.append(f"No runs yet: {listed(list(map(part_name, waiting)))}.")
+    if too_few := _too_few(found, columns):
+        sentences.append(too_few)
     if failed := [name(found.columns[place]) for place in columns if never_learned(found, place)]:
         sentences.append(f"Without a column, because no scheme has learned it: {listed(failed)}.")
     missing = [
@@ -194,7 +247,7 @@ def about(found: Ranks, columns: Sequence[int]) -> str:
     return " ".join(sentences)
 
 
-def changes(found: Ranks, columns: Sequence[int]) -> str:
+def changes(found: Ranks, columns: Sequence[int]) -> list[Block]:
     """Return how many pairs of schemes change places between two tasks, and between two lengths of a text.
 
     columns: places of those at one length. Two schemes clearly change places where one is clearly better in
@@ -207,17 +260,18 @@ def changes(found: Ranks, columns: Sequence[int]) -> str:
         swapped, compared = swaps(found, one, other)
         if not compared:
             continue
-        words = f"between {_of_both(found.columns[one], found.columns[other])}, "
+        words = f"{_of_both(found.columns[one], found.columns[other])}: "
         if swapped:
             better, worse = (SCHEMES[kind].label for kind in swapped[0])
             words += (
-                f"{len(swapped)} of {count_of(compared, 'pair')} of schemes, for example {better}, better "
-                f"in the first, and {worse}, better in the second"
+                f"{len(swapped)} of {compared:,}, for example {better}, better in the first, and {worse}, "
+                "better in the second"
             )
         else:
-            words += f"none of {count_of(compared, 'pair')} of schemes"
+            words += f"none of {compared:,}"
         parts.append(words)
-    return f"Schemes that clearly change places here: {'; '.join(parts)}." if parts else ""
+    lines = "\n".join(f"- {part}." for part in parts)
+    return [Text(f"Pairs of schemes that clearly change places here:\n{lines}")] if parts else []
 
 
 def _ends_of_texts(found: Ranks) -> Iterator[tuple[int, int]]:
@@ -293,12 +347,12 @@ def _rows(found: Ranks, columns: Sequence[int]) -> list[dict[str, str]]:
 def _cells(found: Ranks, kind: str, place: int) -> dict[str, str]:
     """Return what a scheme has in a column: its rank, where the trials leave one, and its mean."""
     column = found.columns[place]
-    mean = {name(column): _words(found, kind, place)}
+    ranks_head, means_head = _heads(column)
+    mean = {means_head: _words(found, kind, place)}
     if not has_different_ranks(found, place):
         return mean
     rank = found.rows[kind][place].rank
-    of = part_name(column.part) if column.loss else name(column)
-    return {f"{of}, rank": "" if rank is None else str(rank)} | mean
+    return {ranks_head: NO_RANK if rank is None else str(rank)} | mean
 
 
 def _words(found: Ranks, kind: str, place: int) -> str:
@@ -306,17 +360,16 @@ def _words(found: Ranks, kind: str, place: int) -> str:
     column, cell = found.columns[place], found.rows[kind][place]
     if cell.state == State.LEFT_OUT:
         return "not run"
-    learned = None
-    solved = cell.solved
-    if solved is not None and solved.solved < solved.trials and cell.state != State.ENDS:
-        learned = f"{solved} learned it"
-    if cell.state == State.NOT_LEARNED and cell.solved is not None and cell.solved.solved:
-        return f"not learned ({cell.solved} did)"
-    notes = [learned] if learned and cell.state != State.NOT_LEARNED else []
+    notes = []
     if 0 < cell.trials < column.trials:
-        notes.insert(0, f"{cell.trials} of {count_of(column.trials, 'trial')}")
+        notes.append(f"{cell.trials} of {count_of(column.trials, 'trial')}")
+    if (solved := cell.solved) and solved.solved < solved.trials and cell.state != State.ENDS:
+        notes.append(f"{solved} learned it")
     words = str(cell)
-    if cell.rank is not None and cell.mean is not None:
+    has_mean = cell.rank is not None or (
+        cell.state == State.NOT_LEARNED and column.in_training and not column.loss
+    )
+    if has_mean and cell.mean is not None:
         words = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
     return f"{words} ({', '.join(notes)})" if notes else words
 
