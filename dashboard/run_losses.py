@@ -166,9 +166,9 @@ def untrained_scaling(curves: Sequence[Curve]) -> str:
     change = f"{abs(gap.mean):.2f} nats {'higher' if gap.mean > 0 else 'lower'}"
     low, high = sorted((abs(gap.low), abs(gap.high)))
     return (
-        f"**{summary.label(best, curves)}, not trained with it**, has a loss at {2 * length:,} tokens that "
-        f"is {change} than that of the same models with their text cut to {length:,} (95% interval "
-        f"{low:.2f} to {high:.2f})."
+        f"**{summary.label(best, curves)}, scaled after training**: at {2 * length:,} tokens its loss is "
+        f"{change} than that of the same models that see only the last {length:,} (95% interval {low:.2f} "
+        f"to {high:.2f})."
     )
 
 

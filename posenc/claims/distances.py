@@ -255,7 +255,7 @@ def geometric(sizes: Sizes) -> Verdict:
         Status.FALSE if head else Status.HOLDS,
         (
             Number(
-                "factor by which the ratio of neighbouring slopes varies", max(ratios) / min(ratios)
+                "largest ratio of neighbouring slopes over the smallest", max(ratios) / min(ratios)
             ),
             Number("first ratio", ratios[0]),
             Number("first head that leaves the sequence", head),
@@ -312,7 +312,10 @@ def t5_shaw(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.FALSE if fit is None else Status.PARTLY,
         (
-            Number("clipping distances at which Shaw's scheme has T5's groups", fit is not None),
+            Number(
+                "clipping distances at which Shaw's scheme groups offsets as T5 does",
+                fit is not None,
+            ),
             Number("buckets in use", used, f"of {BUCKETS}"),
             Number("neighbouring offsets that share a bucket", shared, f"of {len(buckets) - 1:,}"),
         ),

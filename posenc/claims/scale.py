@@ -67,11 +67,11 @@ def sqrt_scale(sizes: Sizes) -> Verdict:
     return Verdict(
         status if within > 1 else Status.FALSE,
         (
-            Number("initializations on one scale", within, f"of {len(ratios)}"),
+            Number("usual initializations on one scale", within, f"of {len(ratios)}"),
             *(Number(f"token over position, {name}", x) for name, x in ratios.items()),
         ),
         f"At width {sizes.dim:,} the norm of a token times sqrt(d), over the norm of position, is "
-        f"{_list(ratios)}. {fraction(within, len(ratios))} usual starts are within a factor of "
+        f"{_list(ratios)}. {fraction(within, len(ratios))} usual initializations are within a factor of "
         f"{SAME_SCALE:g}.",
         Number("N(0, 1/d) without the factor", ratios["N(0, 1/d)"] / sizes.dim**0.5),
     )
@@ -93,7 +93,7 @@ def dominating(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.PARTLY if larger or larger_scaled else Status.HOLDS,
         (
-            Number("usual starts whose tokens are shorter than position", larger, of_all),
+            Number("usual initializations whose tokens are shorter than positions", larger, of_all),
             Number("the same times sqrt(d)", larger_scaled, of_all),
             Number("norm of a position vector", norm),
             *(Number(f"position over token, {name}", x) for name, x in plain.items()),

@@ -302,7 +302,7 @@ def hour_hand(sizes: Sizes) -> Verdict:
     return Verdict(
         Status.HOLDS if last < 1 else Status.FALSE,
         (
-            Number("turns of the slowest pair", last, "turns"),
+            Number("turns of the slowest pair within the training length", last, "turns"),
             Number("pairs that complete a turn", complete, f"of {pairs:,}"),
             Number("pairs that never do", pairs - complete, f"of {pairs:,}"),
         ),

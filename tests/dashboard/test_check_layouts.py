@@ -163,7 +163,7 @@ def test_probes_are_those_of_the_chosen_table() -> None:
     for n, vectors in enumerate((rows, torch.tensor(interleaved(sin, cos)))):
         expected = measure(vectors=vectors)
         for column, value in (
-            ("shift-invariance error", expected.translation_invariance_error),
+            ("spread at equal distance", expected.translation_invariance_error),
             ("first rise at distance", expected.first_rise),
             ("rank agreement with distance (Kendall tau)", expected.kendall_tau),
         ):

@@ -114,9 +114,10 @@ def test_page_shows_the_deviations_or_that_the_table_matches() -> None:
     assert (metric.label, metric.value) == ("Largest error against the published table", off)
     published = interleaved(sin[:-1], cos[:-1])
     table = interleaved(sin[1:], cos[1:])
-    pictures = panel_values(found, "check_tables")
-    np.testing.assert_allclose(pictures["This table"], table, atol=1e-7)
-    np.testing.assert_allclose(pictures["The published table"], published, atol=1e-7)
+    (drawn,) = panel_values(found, "check_tables").values()
+    np.testing.assert_allclose(drawn, table, atol=1e-7)
+    difference = panel_values(found, "check_difference")["This table minus the published one"]
+    np.testing.assert_allclose(difference, table - published, atol=1e-7)
     errors = numbers(found, COLUMNS)["published table"]
     np.testing.assert_allclose(errors, np.abs(table - published).max(0), atol=1e-7)
     assert any("Matches the formula to float32 rounding." in text for text in texts(exact))
@@ -194,15 +195,20 @@ def test_cause_is_the_headline_where_a_table_is_not_that_of_the_chosen_model() -
     assert {"found in the table", "expected"} in drawn_lines
 
 
-def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:
-    values = panel_values(page(SETTING, Options(table="swapped halves")), "check_tables")
+def test_table_and_its_error_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:
+    swapped = page(SETTING, Options(table="swapped halves"))
     expected = np.concatenate(waves(48, 64), 1)
-    np.testing.assert_allclose(values["This table"], expected, atol=1e-7)
-    np.testing.assert_allclose(values["Its formula, exact"], expected, atol=1e-7)
+    np.testing.assert_allclose(
+        panel_values(swapped, "check_tables")["This table"], expected, atol=1e-7
+    )
+    difference = panel_values(swapped, "check_difference")["This table minus its exact formula"]
+    rounding = np.finfo(np.float32).eps / 2  # of numbers of at most 1
+    assert 0 < np.abs(difference).max() <= rounding
     shown = page(SETTING, Options(table="random numbers"))
     assert "No known formula" in shown.headline
     assert blocks(shown, Chart) == []
     assert [*panel_values(shown, "check_tables")] == ["This table"]
+    assert not [block for block in blocks(shown, Matrices) if block.key == "check_difference"]
 
 
 def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
@@ -218,10 +224,10 @@ def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
 
 def test_pinned_setting_is_shown_beside_the_current_one() -> None:
     pin = Setting(dim=32, heads=2, length=40, train_length=32, base=500.0)
-    for options in (Options(table="tutorial code"), Options(part=LAYOUTS)):
+    for options, pictures in ((Options(table="tutorial code"), 2), (Options(part=LAYOUTS), 1)):
         b, a = (page(setting, options) for setting in (SETTING, pin))
         shown = compare.pages(b, a, {"A": "A: base 500", "B": "B: base 10,000"}, ["base"])
-        assert len(blocks(shown, Matrices)) == 3  # of A, of B, and the differences
+        assert len(blocks(shown, Matrices)) == 3 * pictures  # of A, of B, and the differences
         for block in blocks(shown, Data) + blocks(shown, Chart):
             assert set(block.frame["setting"]) == {"A", "B"}
         if options.part != LAYOUTS:

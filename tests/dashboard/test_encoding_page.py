@@ -172,6 +172,17 @@ def test_what_is_too_large_to_draw_is_cut_and_the_page_says_so() -> None:
     assert " of 96 dimensions" not in cut["RoPE"].subtitle
 
 
+def test_page_says_of_waves_without_a_full_turn_what_happens_past_training() -> None:
+    """A base of 10,000 has slow waves; at base 2 all 32 turn at least once in 128 positions."""
+    new = "Past them the others turn to angles that training never showed."
+    assert any(new in text for text in texts(page(Setting(), Options())))
+    fast = Setting(base=2.0, schemes=("rope",))
+    assert 128 * 2.0 ** (-62 / 64) >= 2 * np.pi
+    said = texts(page(fast, Options()))
+    assert any("32 of 32 RoPE waves make a full turn" in text for text in said)
+    assert not any(new in text for text in said)
+
+
 def test_worked_example_and_formulas_follow_the_setting() -> None:
     setting = Setting(dim=96, heads=4, length=9, train_length=5, base=16.0, alibi_head=3)
     shown = page(setting, Options(tab=WORKED, notation="t, k", substituted=True))

@@ -147,7 +147,8 @@ def test_the_share_of_slow_pairs_is_that_of_a_sum() -> None:
     used = 100 * added[turns < 1].sum() / added.sum()
     assert page.headline == (
         f"{round(every * pairs / 100)} of {every} pairs ({pairs:.3g}%) never complete a turn in training. "
-        f"They have {share:.3g}% of what pairs can add to logits, and {used:.3g}% of what pairs added here."
+        f"Of all that pairs can add to logits, they have {share:.3g}%, of what pairs did add "
+        f"here {used:.3g}%."
     )
     cuts = data(inside_model.page(Setting(), replace(options, table=CUTS)), CUTS)
     by_head = [group.iloc[:, 2].to_numpy() for _, group in frame.groupby("head")]

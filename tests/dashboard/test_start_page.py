@@ -90,9 +90,9 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     assert badges == expected
     (sentence,) = [text for text in texts(shown) if text.startswith("Badges ")]
     assert sentence == (
-        "Badges ignore the sliders: 3 to 5 seeds at base 10,000. "
+        "Badges are of trained models (3 to 5 seeds at base 10,000), whatever the sliders say. "
         "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; "
-        "position alone: 42%."
+        "a rule that compares no keys: 42%."
     )
     seeds = [(run.specification.scheme.kind, run.specification.seed) for run in runs_of(CODE)]
     assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
@@ -136,7 +136,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "ignore the sliders: 3 to 5 seeds." in text]
+    assert [text for text in of_alibi if "of trained models (3 to 5 seeds), whatever" in text]
     assert not [text for text in of_alibi if " base" in text]
 
 
@@ -153,17 +153,18 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
     # Another setting than those of other tests, which the cache holds.
     shown = page(Setting(schemes=("rope", "alibi"), base=9_000.0), Options())
     assert any(
-        text.startswith("Badges ignore the sliders: 1 to 5 seeds at") for text in texts(shown)
+        text.startswith("Badges are of trained models (1 to 5 seeds at") for text in texts(shown)
     )
 
 
 def test_where_each_learned_table_ends_is_stated(shown: Page) -> None:
-    (ends,) = [text for text in texts(shown) if text.startswith("Its tables end")]
+    (ends,) = [text for text in texts(shown) if text.startswith("Three tables")]
     assert ends == (
-        f"Its tables end: distance {TABLE - 1} below, {LENGTH} in loss, {max(RECALL['learned'])} in recall."
+        f"Three tables stand here, which end at distance {TABLE - 1} (similarity below), at {LENGTH} "
+        f"tokens (loss) and at distance {max(RECALL['learned'])} (recall)."
     )
     without = page(Setting(schemes=("rope", "alibi")), Options())
-    assert not any(text.startswith("Its tables end") for text in texts(without))
+    assert not any(text.startswith("Three tables") for text in texts(without))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

@@ -45,7 +45,7 @@ GUIDE = (
     f"only position varies. {notes.HEIGHTS} The dashed line is the training length of the "
     "sidebar.\n\n"
     "Distances and norms are in the unit of each scheme's vectors; values are the vectors' entries. "
-    "The shift-invariance error is the spread of similarity along diagonals over its overall spread: "
+    "The spread at equal distance is that of similarity along diagonals over its overall spread: "
     "0 where only the distance matters, about 1 for noise. Kendall tau is 1 where similarity falls "
     "at every step."
 )

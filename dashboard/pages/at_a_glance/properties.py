@@ -19,7 +19,7 @@ LABELS = {
     "norm_high": "largest norm",
     "value_low": "smallest value",
     "value_high": "largest value",
-    "translation_invariance_error": "shift-invariance error",
+    "translation_invariance_error": "spread at equal distance",
     "first_rise": "similarity first rises at distance",
     "kendall_tau": "rank agreement with distance (Kendall tau)",
 }
@@ -79,7 +79,7 @@ def sentence(measured: Properties, similarity: Similarity, *, added: bool) -> st
         if added:
             shift = f"between rows of the table {shift}; {WITH_CONTENT}"
     else:
-        shift = f"absolute position matters too (shift-invariance error {number(error, 2)})"
+        shift = f"absolute position matters too (spread at equal distance {number(error, 2)})"
     untrained = ""
     if similarity.kernel.untrained:
         start = similarity.kernel.start

@@ -26,7 +26,7 @@ from posenc.text import significant
 ACCURACY = "order accuracy"  # a share of 1
 # What stands open of probes, in the width of a page; the rest is in the data.
 SHOWN_OF_PROBES = (
-    "table", "index error (MAE)", "MAE of guessing", ACCURACY, "shift-invariance error",
+    "table", "index error (MAE)", "MAE of guessing", ACCURACY, "spread at equal distance",
     "first rise at distance",
 )  # fmt: skip
 
@@ -92,7 +92,7 @@ def _row(name: str, probes: Probes, which: str) -> dict[str, object]:
         "index error (MAE)": getattr(probes.index_error, which),
         "MAE of guessing": probes.guessing,
         ACCURACY: getattr(probes.order_accuracy, which),
-        "shift-invariance error": measured.translation_invariance_error,
+        "spread at equal distance": measured.translation_invariance_error,
         "first rise at distance": measured.first_rise,
         "rank agreement with distance (Kendall tau)": measured.kendall_tau,
     }

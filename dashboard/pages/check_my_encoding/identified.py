@@ -66,7 +66,8 @@ class Answer:
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and "" if
     no formula fits. published: whether that is against the published table, as the table's own formula has
     a mistake. notes: what was assumed, how near the formula comes. by_column: largest differences of each
-    column from the table's own formula, and from the published table where that is another.
+    column from the table's own formula, and from the published table where that is another. tables: this
+    table, and how it differs.
     """
 
     headline: str
@@ -270,7 +271,10 @@ def of_columns(tables: tuple[Panel, ...]) -> str:
 def _pictures(
     result: Identification, table: Tensor, sines: Tensor | None, right: RightTable | None
 ) -> tuple[Panel, ...]:
-    """Return pictures of the first entries of a table and of its formula, or of the right one."""
+    """Return pictures of the first entries of a table, and of their difference from the right ones.
+
+    right: the published table, where the table's own formula is another; without it, that formula.
+    """
     most = MAX_DRAWN_CELLS
     columns = TableInput.of(table, sines).columns
     rows, width = columns.shape
@@ -280,12 +284,15 @@ def _pictures(
         for size, word in ((rows, "row"), (width, "column"))
         if size > most
     ]
-    pictures = {"This table": columns}
+    drawn = columns[:most, :most].double()
+    pictures = {"This table": drawn}
     if right is not None:
-        pictures["The published table"] = torch.cat(numbers(right, 0, min(rows, most)), 1)
+        published = torch.cat(numbers(right, 0, min(rows, most)), 1)
+        pictures["This table minus the published one"] = drawn - published[:, :most]
     elif result.known:
-        pictures["Its formula, exact"] = reconstruct(result, table, sines, rows=most)
+        exact = reconstruct(result, table, sines, rows=most)
+        pictures["This table minus its exact formula"] = drawn - exact[:most, :most]
     return tuple(
-        Panel(title=title, values=Full.from_tensor(values[:most, :most]), subtitle="; ".join(notes))
+        Panel(title=title, values=Full.from_tensor(values), subtitle="; ".join(notes))
         for title, values in pictures.items()
     )

@@ -72,6 +72,11 @@ GUIDES = {
     "that of guessing means that the vector holds its position. The control is random numbers of the same "
     "shape.",
 }
+# Of the pictures of a table: key, name of the values, and what a reader hears.
+PICTURES = (
+    ("check_tables", "number in the table", "The numbers of the table, rows by columns."),
+    ("check_difference", "difference", "By how much each number of the table is too large."),
+)
 DEFINITIONS = {
     TABLE: Definition(
         r"x_c(p) = s \cdot \{\sin, \cos\}(\lambda\, b^{-e_c} (p + p_0))",
@@ -163,20 +168,26 @@ def _table(setting: Setting, options: Options) -> tuple[str, list[Block]]:
     drawn = [*_differences(answer), *_positions(match)]
     blocks: list[Block] = [*reason, Columns((words, drawn)), *_corrected(answer, match)]
     if answer.tables:
-        blocks.append(
-            Matrices(
-                key="check_tables",
-                panels=answer.tables,
-                scale=lambda panels: _around_zero(panels, "number in the table"),
-                unit="numbers",
-                row_label="row",
-                column_label="column",
-                text="The numbers of the table and of its formula, rows by columns.",
-            )
-        )
+        pictures = zip(
+            answer.tables, PICTURES, strict=False
+        )  # the second one where a formula is known
+        blocks.append(Columns([[_picture(panel, *about)] for panel, about in pictures]))
     frames = {"What this table is": answer.numbers, "Differences of every column": answer.by_column}
     blocks += [Data(title=title, frame=frame) for title, frame in frames.items() if len(frame)]
     return plain(answer.headline), blocks
+
+
+def _picture(panel: Panel, key: str, unit: str, text: str) -> Matrices:
+    """Return a matrix of rows by columns on a scale of its own."""
+    return Matrices(
+        key=key,
+        panels=[panel],
+        scale=lambda panels: _around_zero(panels, unit),
+        unit="numbers",
+        row_label="row",
+        column_label="column",
+        text=text,
+    )
 
 
 def _verdict(answer: Answer, match: ModelMatch | None) -> list[Block]:

@@ -44,7 +44,7 @@ rows.writerow([values[name] for name in names])
 _PROBE = """\
 # The table, then random numbers of its shape.
 rows.writerow(["positions", "index error (MAE)", "MAE of guessing", "order accuracy",
-               "shift-invariance error", "first rise at distance",
+               "spread at equal distance", "first rise at distance",
                "rank agreement with distance (Kendall tau)"])
 for index, order, numbers in (
     (result.index_error.value, result.order_accuracy.value, result.properties),

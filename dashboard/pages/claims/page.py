@@ -44,6 +44,9 @@ SEEN_ON = {
     "permutation": "why_order_matters",
     "blind": "why_order_matters",
 }
+PROVEN = (
+    "True at every setting: a line opens to its proof. Its number is what was measured at this one."
+)
 SCALE = Scale(0.0, 1.0, "sequential", "attention weight")
 GUIDE = (
     "A verdict holds at these settings.\n"
@@ -118,7 +121,8 @@ def _groups(setting: Setting, verdicts: Mapping[str, Verdict], options: Options)
     for status, group in itertools.groupby(shown, lambda name: verdicts[name].status):
         lines = Lines([drawers[name] for name in group])
         heading = f"{data.OUTCOMES[status].word} ({len(lines.drawers)})"
-        blocks += [Text(heading, "heading"), lines]
+        help = PROVEN if status is Status.THEOREM else ""
+        blocks += [Text(heading, "heading", help=help), lines]
     return [*blocks, *(drawer for drawer in drawers.values() if not drawer.shown)]
 
 

@@ -224,8 +224,8 @@ def headline(pairs: Pairs, train_length: int) -> str:
         return "Every rotary pair completes a turn within the training length."
     return (
         f"{count} of {every} pairs ({number(100 * count / every)}%) never complete a turn in training. "
-        f"They have {number(100 * slow.share)}% of what pairs can add to logits, and "
-        f"{number(100 * pairs.use.share(~slow.kept[0]))}% of what pairs added here."
+        f"Of all that pairs can add to logits, they have {number(100 * slow.share)}%, of what pairs did "
+        f"add here {number(100 * pairs.use.share(~slow.kept[0]))}%."
     )
 
 

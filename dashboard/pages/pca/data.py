@@ -18,7 +18,7 @@ from posenc.analysis import SchemeProjection, components_explaining, scheme_proj
 from posenc.kernel import position_vectors
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import VectorScheme
-from posenc.text import count_of
+from posenc.text import count_of, joined
 
 COMPONENTS = 12  # of which the explained variance is shown, more where SHARE takes more
 SHARE = 0.9
@@ -76,10 +76,24 @@ def variance_shares(result: SchemeProjection) -> Array:
 
 def headline(shares: Mapping[str, Array]) -> str:
     """Say how much of each scheme the first two components explain."""
-    parts = [f"{own[:2].sum():.0%} ({SCHEMES[kind].label})" for kind, own in shares.items()]
-    if parts:
-        return f"Variance explained by PC1 and PC2: {', '.join(parts)}."
-    return "All positions have the same vector, so there is nothing to project."
+    if not shares:
+        return "All positions have the same vector, so there is nothing to project."
+    both = {kind: own[:2].sum() for kind, own in shares.items()}
+    most, less = (
+        [
+            f"{SCHEMES[kind].label} ({share:.0%})"
+            for kind, share in both.items()
+            if (share > 0.5) == many
+        ]
+        for many in (True, False)
+    )
+    if not less:
+        return f"PC1 and PC2 show most of the variance of {listed(most)}."
+    if not most:
+        return f"PC1 and PC2 show less than half of the variance of {listed(less)}."
+    return (
+        f"PC1 and PC2 show most of the variance of {listed(most)}, but not of {joined(less, 'or')}."
+    )
 
 
 def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:

@@ -73,19 +73,19 @@ QUESTIONS = {
         "Does one matrix move every position?",
         r"$\varphi(i+k) = M_k\,\varphi(i)$ for every $i$",
         "error",
-        "Error: at positions to which no matrix was fitted, how far the moved vectors are from the true "
-        "ones, relative to those. 0 is exact, 1 is as bad as predicting zero, and unrelated vectors have "
-        r"about 1.41, the root of 2. $\varphi(i)$ is the vector of position $i$.",
+        "Error: the distance between moved and true vectors, over the length of the true ones. 0 is exact; "
+        "unrelated vectors have about 1.41, the root of 2. Where no formula gives the matrix, it is fitted "
+        r"to half of the positions and tried on the others. $\varphi(i)$ is the vector of position $i$.",
         "a random table",
     ),
     ALONE: (
         "Does similarity depend on the distance alone?",
         r"$K(i, i+k) = f(k)$ for every $i$",
         "spread",
-        "Spread: how much similarities at the same distance differ, relative to all of them. 0 means that "
-        "the distance alone counts. Positions without content are compared here; with content, a table "
-        r"that is added brings in the absolute position. $K(i, j)$ is the similarity of positions $i$ and "
-        "$j$, not divided by lengths of vectors.",
+        "Spread at equal distance: how much similarities at the same distance differ, relative to all of "
+        "them. 0 means that the distance alone counts. Positions without content are compared here; with "
+        r"content, a table that is added brings in the absolute position. $K(i, j)$ is the similarity of "
+        "positions $i$ and $j$, not divided by lengths of vectors.",
         "a random table",
     ),
     STRAIGHT: (
