@@ -133,7 +133,8 @@ class Renderer:
             case Metric():
                 place.metric(block.label, block.value, width="content")
             case Drawing():
-                place.image(block.svg, width=block.width, alt=block.alt)
+                # Not `image`, whose toolbar would cover a small drawing, and which takes a browser longer.
+                place.html(block.html, width="content")
             case Button():
                 place.button(
                     block.label, key=block.key, on_click=session.change, args=(block.changes,),

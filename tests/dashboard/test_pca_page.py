@@ -136,9 +136,8 @@ def test_pca_page_says_what_its_percentages_and_bends_are(fit: str, on: str, fit
         assert {"Sinusoidal", "ALiBi"} <= {*bent}
         curves, share = f"The curves of {listed(bent)} bend", shares["sinusoidal"]
         assert texts(shown)[0] == (
-            f"{share:.0%} means: PC1 and PC2 show {share:.0%} of the spread (variance) of the vectors of "
-            f"{on} positions. {curves} because near positions are alike and far ones are not (horseshoe "
-            f"effect). Here {words}"
+            f"Variance: how far the vectors of {on} positions are spread. {curves} because near positions "
+            f"are alike and far ones are not (horseshoe effect). Here {words}"
         )
         assert f"Sinusoidal ({share:.0%})" in shown.headline
 

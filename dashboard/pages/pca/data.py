@@ -97,19 +97,15 @@ def headline(shares: Mapping[str, Array]) -> str:
 
 
 def meaning(found: Found, shares: Mapping[str, Array], options: Options) -> str:
-    """Say what a percentage of the headline means, and what components separate where curves bend.
+    """Say what the variance of the headline is, and what components separate where curves bend.
 
     As theory says, the first component changes its sign once along the positions, the second twice, and
     so on.
     """
     if not shares:
         return ""
-    share = f"{next(iter(shares.values()))[:2].sum():.0%}"
     fitted_on = "training" if options.fit == "seen" else "all"
-    text = (
-        f"{share} means: PC1 and PC2 show {share} of the spread (variance) of the vectors of {fitted_on} "
-        "positions."
-    )
+    text = f"Variance: how far the vectors of {fitted_on} positions are spread."
     waves = [AXES.index(axis) for axis in PLANES.get(options.plot, ())]
     bent = []
     for kind in shares if waves else ():
