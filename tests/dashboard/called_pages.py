@@ -12,7 +12,7 @@ from dashboard.blocks import Block, Chart, Clocks, Data, Drawer, Matrices, Page,
 from dashboard.settings import Setting
 from posenc.text import csv_cell
 from tests.dashboard.independent_kernels import Small
-from tests.dashboard.pages import KINDS
+from tests.dashboard.pages import KINDS, as_read
 
 # An s behind "1 " that is no plural: verbs, and "1 falls at every step", of a rank correlation.
 NO_PLURAL = "is|was|has|this|less|times|as|across|loss|bias|its|falls"
@@ -64,6 +64,16 @@ def panel_values(page: Page, key: str) -> dict[str, np.ndarray]:
 def texts(page: Page) -> list[str]:
     """Return every text of a page, of boxes and headings too."""
     return [block.text for block in page.all_blocks if isinstance(block, Text)]
+
+
+def read_texts(page: Page) -> list[str]:
+    """Return every text of a page as a reader has it, without its Markdown."""
+    return [as_read(text) for text in texts(page)]
+
+
+def blocks(page: Page, kind: type[Block]) -> list[Any]:
+    """Return the blocks of a page that are of one kind."""
+    return [block for block in page.all_blocks if isinstance(block, kind)]
 
 
 def words_of(page: Page) -> list[str]:

@@ -11,8 +11,7 @@ from dashboard import visitor_files
 from dashboard.blocks import Data, Page
 from dashboard.settings import Setting
 from posenc.checkpoints.array_files import NumberTable
-from tests.dashboard.called_pages import texts
-from tests.dashboard.pages import as_read, drawn, visit
+from tests.dashboard.pages import drawn, visit
 
 FOUND, COLUMNS = "What this table is", "Differences of every column"
 SCORES, PROBES = "Scores of two layouts", "Probes of positions"
@@ -30,14 +29,6 @@ def numbers(shown: Page, title: str) -> pd.DataFrame:
     """Return the data of a page under a title."""
     (block,) = [b for b in shown.all_blocks if isinstance(b, Data) and b.title == title]
     return block.frame
-
-
-def blocks(shown: Page, kind: Any) -> list[Any]:
-    return [block for block in shown.all_blocks if isinstance(block, kind)]
-
-
-def read_texts(shown: Page) -> list[str]:
-    return [as_read(text) for text in texts(shown)]
 
 
 def upload(at: AppTest, content: bytes, name: str = "table.npy", *, sines: bool = False) -> AppTest:

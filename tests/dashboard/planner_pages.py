@@ -1,30 +1,20 @@
 """What tests of Extend a model's context read from its page."""
 
-from typing import Any
-
 import pandas as pd
 
 from dashboard.blocks import Block, Controls, Drawer, Findings, Page, Text, walk
 from dashboard.pages.extend_context import data
 from dashboard.pages.extend_context.options import Options
-from tests.dashboard.called_pages import block_of, texts
+from tests.dashboard.called_pages import block_of, blocks
 from tests.dashboard.pages import as_read
 
 PAGE = "context_planner"
 SHORT = Options(context=16_384)  # whose base is found at once
 
 
-def read_texts(shown: Page) -> list[str]:
-    return [as_read(text) for text in texts(shown)]
-
-
 def findings(shown: Page, key: str) -> pd.DataFrame:
     found: Findings = block_of(shown, Findings, key)
     return found.frame
-
-
-def blocks(shown: Page, kind: type[Block]) -> list[Any]:
-    return [block for block in shown.all_blocks if isinstance(block, kind)]
 
 
 def controls(shown: Page) -> list[str]:

@@ -16,17 +16,15 @@ from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.frequencies import interleaved_to_half
 from tests.dashboard import pages
-from tests.dashboard.called_pages import panel_values
+from tests.dashboard.called_pages import blocks, panel_values, read_texts
 from tests.dashboard.checked_tables import (
     PAGE,
     PROBES,
     SCORES,
     SETTING,
     SMALL,
-    blocks,
     hold,
     numbers,
-    read_texts,
     upload,
 )
 from tests.dashboard.independent_kernels import interleaved, waves

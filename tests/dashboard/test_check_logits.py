@@ -15,7 +15,8 @@ from dashboard.pages.check_my_encoding.logit_samples import SAMPLES
 from dashboard.pages.check_my_encoding.options import LOGITS, Options
 from dashboard.pages.check_my_encoding.page import page, uses
 from dashboard.settings import Setting
-from tests.dashboard.checked_tables import PAGE, blocks, hold, numbers, read_texts
+from tests.dashboard.called_pages import blocks, read_texts
+from tests.dashboard.checked_tables import PAGE, hold, numbers
 from tests.dashboard.pages import as_read, drawn, headline, visit
 from tests.library.crafted_files import npy
 

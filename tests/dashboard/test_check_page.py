@@ -17,17 +17,8 @@ from posenc.identification.sentences import headline as identity
 from posenc.models.presets import MODELS
 from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.sizes import Sizes
-from tests.dashboard.called_pages import panel_values, texts
-from tests.dashboard.checked_tables import (
-    BFLOAT16,
-    COLUMNS,
-    FOUND,
-    SETTING,
-    blocks,
-    hold,
-    numbers,
-    read_texts,
-)
+from tests.dashboard.called_pages import blocks, panel_values, read_texts, texts
+from tests.dashboard.checked_tables import BFLOAT16, COLUMNS, FOUND, SETTING, hold, numbers
 from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read
 

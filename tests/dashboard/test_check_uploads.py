@@ -18,14 +18,8 @@ from dashboard.pages.check_my_encoding.script import script
 from dashboard.settings import Setting
 from dashboard.state import to_token
 from tests.dashboard import pages
-from tests.dashboard.checked_tables import (
-    PAGE,
-    SETTING,
-    SMALL,
-    blocks,
-    open_uploader,
-    upload,
-)
+from tests.dashboard.called_pages import blocks
+from tests.dashboard.checked_tables import PAGE, SETTING, SMALL, open_uploader, upload
 from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read, charts, drawn, headline, visit
 from tests.dashboard.script_runner import assert_prints, run

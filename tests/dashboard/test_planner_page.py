@@ -54,18 +54,9 @@ from posenc.planner import (
 from posenc.planner.record import plan_record
 from posenc.planner.tables import COVERAGE
 from tests.dashboard import called_pages
-from tests.dashboard.called_pages import block_of
+from tests.dashboard.called_pages import block_of, blocks, read_texts
 from tests.dashboard.pages import as_read, drawn, headline, visit
-from tests.dashboard.planner_pages import (
-    PAGE,
-    SHORT,
-    blocks,
-    controls,
-    drawer_texts,
-    findings,
-    read_texts,
-    searched,
-)
+from tests.dashboard.planner_pages import PAGE, SHORT, controls, drawer_texts, findings, searched
 from tests.models.configs import plan_preset
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
