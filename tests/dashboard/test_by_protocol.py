@@ -15,9 +15,8 @@ from posenc.lab import Run, Score, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.protocol import Protocol, read_protocol
 from posenc.lab.ranks import ranks
-from tests.dashboard.called_pages import block_of, data, python_of, texts
+from tests.dashboard.called_pages import block_of, blocks, data, python_of, read_texts
 from tests.dashboard.page_queue import empty_page_caches
-from tests.dashboard.pages import as_read
 from tests.lab.small_runs import sentences
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -103,7 +102,7 @@ def table(of: Page) -> dict[str, dict[str, str]]:
 
 
 def said(of: Page) -> str:
-    return " ".join(as_read(text) for text in texts(of))
+    return " ".join(read_texts(of))
 
 
 def test_page_without_runs_of_the_protocol_says_what_is_planned(
@@ -115,7 +114,7 @@ def test_page_without_runs_of_the_protocol_says_what_is_planned(
         "The protocol ranks schemes on Text (text) (4 schemes, 3 trials) and Flip-flop (3 "
         "schemes, 2 trials)." in said(found)
     )
-    (controls,) = [block for block in found.all_blocks if isinstance(block, Controls)]
+    (controls,) = blocks(found, Controls)
     assert controls.names == ("half",)
     assert "arXiv 2305.19466" in said(found)
 
@@ -213,7 +212,7 @@ def test_task_that_no_scheme_learned_has_no_column_and_no_count_of_trials(
 def test_a_paper_gets_methods_latex_and_every_cell(store: Store, protocol: Protocol) -> None:
     add_text(store, protocol, LOSSES)
     found = shown()
-    (drawer,) = [block for block in found.all_blocks if isinstance(block, Drawer)]
+    (drawer,) = blocks(found, Drawer)
     methods, latex = [block.code for block in drawer.make() if isinstance(block, Code)]
     assert (
         f"The protocol of this part, text {protocol.part('text').digest}, was written before the runs;"

@@ -21,6 +21,7 @@ from posenc.latex import Notation
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard.called_pages import (
     block_of,
+    blocks,
     chart,
     data,
     numbers,
@@ -41,7 +42,7 @@ def faces(shown: Page) -> dict[str, dict[str, Any]]:
 
 
 def rows_of_matrices(shown: Page) -> list[Matrices]:
-    return [block for block in shown.all_blocks if isinstance(block, Matrices)]
+    return blocks(shown, Matrices)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

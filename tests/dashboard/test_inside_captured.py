@@ -17,7 +17,7 @@ from dashboard.pages.inside_model.page import page
 from dashboard.settings import Setting
 from dashboard.state import State, to_query
 from posenc.models import config_token
-from tests.dashboard.called_pages import data, numbers, texts
+from tests.dashboard.called_pages import blocks, data, numbers, texts
 from tests.dashboard.checked_tables import hold
 from tests.dashboard.pages import as_read, drawn, headline, visit
 from tests.dashboard.small_checkpoints import GROUPS, HEAD_DIM, HEADS, setting, token
@@ -105,7 +105,7 @@ def test_each_pair_added_the_mean_size_of_its_products() -> None:
 def test_many_heads_are_drawn_from_the_nearest_to_the_farthest() -> None:
     q, k = (random(20, TOKENS, HEAD_DIM, seed=n).float().numpy() for n in range(2))
     found = shown(q, k, num_attention_heads=20, num_key_value_heads=20)
-    charts = [block for block in found.all_blocks if isinstance(block, Chart)]
+    charts = blocks(found, Chart)
     assert [len(chart.names) for chart in charts] == [8, 9]
     table = data(found, "Numbers of every head")
     ends = table.iloc[:20].sort_values("mean distance (tokens)")["head"].tolist()

@@ -21,7 +21,7 @@ from dashboard.state import State, to_query
 from dashboard.visitor_weights import cache_weights, cached_weights, of_file
 from posenc.checkpoints import local_checkpoint
 from posenc.errors import CheckpointError
-from tests.dashboard.called_pages import data, numbers, texts
+from tests.dashboard.called_pages import blocks, data, numbers, texts
 from tests.dashboard.pages import as_read, captions, drawn, headline, notices, visit
 from tests.dashboard.small_checkpoints import (
     CONFIG,
@@ -211,7 +211,7 @@ def test_a_and_b_read_one_checkpoint_by_two_configs() -> None:
     lost = State(setting=setting(hidden_size=20), pinned=a, options=options)
     refused = all_pages.page_at(lost, "inside_model")
     assert refused.headline.endswith("This layer cannot be read.")
-    assert [b for b in refused.all_blocks if isinstance(b, Chart)]  # that of A stays
+    assert blocks(refused, Chart)  # that of A stays
 
 
 def test_a_link_holds_the_part_and_the_layer_and_never_an_upload() -> None:

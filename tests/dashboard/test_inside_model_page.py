@@ -20,7 +20,7 @@ from dashboard.pages.inside_model.options import BY_HEAD, BY_LENGTH, CUTS, MODEL
 from dashboard.settings import Setting
 from posenc.lab.evaluate import Variant
 from posenc.lab.shipped_models import WEIGHTS, layer_inputs, shipped_model
-from tests.dashboard.called_pages import data, numbers, texts
+from tests.dashboard.called_pages import blocks, data, numbers, texts
 
 ROTARY = [run_id for run_id, label in MODELS.items() if label.startswith("RoPE")]
 OTHER = [run_id for run_id in MODELS if run_id not in ROTARY]
@@ -183,7 +183,7 @@ def test_the_script_prints_the_numbers_of_the_page(run_id: str) -> None:
 
 def test_a_model_without_rotation_has_no_table_of_pairs_and_opens_the_first() -> None:
     page = inside_model.page(Setting(), Options(trained=OTHER[0], table=CUTS))
-    (tabs,) = [block for block in page.all_blocks if isinstance(block, Tabs)]
+    (tabs,) = blocks(page, Tabs)
     assert (tabs.labels, tabs.opened) == ((BY_HEAD, BY_LENGTH), BY_HEAD)
 
 

@@ -15,7 +15,7 @@ from dashboard.previews import POINTS
 from dashboard.settings import Setting
 from posenc.analysis import RandomLayer
 from tests.dashboard import pages
-from tests.dashboard.called_pages import block_of, panel_values
+from tests.dashboard.called_pages import block_of, blocks, panel_values
 from tests.dashboard.pages import KINDS, drawn, of, visit
 from tests.dashboard.shipped_runs import CODE, means
 
@@ -28,7 +28,7 @@ def step(number: int, **control: Any) -> Page:
 
 
 def answer(shown: Page) -> str:
-    (drawer,) = [block for block in shown.all_blocks if isinstance(block, Drawer)]
+    (drawer,) = blocks(shown, Drawer)
     (text,) = drawer.make()
     assert isinstance(text, Text)
     return pages.as_read(text.text)
@@ -39,7 +39,7 @@ def linked(shown: Page) -> list[str]:
 
 
 def charts(shown: Page) -> list[Chart]:
-    return [block for block in shown.all_blocks if isinstance(block, Chart)]
+    return blocks(shown, Chart)
 
 
 def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None:
@@ -60,7 +60,7 @@ def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None
     assert "becomes “\u2068the saw cat the dog\u2069”." in pages.as_read(at.headline)
     at = step(1, words="the cat saw the dog", first_word=2, second_word=2)
     assert "leaves the sentence as it is" in at.headline
-    assert not [block for block in at.all_blocks if isinstance(block, Matrices)]
+    assert not blocks(at, Matrices)
 
 
 def test_changes_of_a_swap_are_those_of_attention_by_hand() -> None:
@@ -169,7 +169,7 @@ def test_last_step_shows_no_loss_past_training_before_a_guess() -> None:
         trained = {x: loss for x, loss in LOSS[kind].items() if x <= 64}
         rows = of(shown, kind)
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(trained)
-    assert not [block for block in at.all_blocks if isinstance(block, Drawer)]
+    assert not blocks(at, Drawer)
     assert "nats" not in at.headline
     assert linked(at) == ["extend_context"]  # not to the page with the curves
     assert onward(at).changes == {"guess": "shown"}

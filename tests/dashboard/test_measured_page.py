@@ -32,9 +32,9 @@ from posenc.lab.protocol_record import shipped_record
 from posenc.lab.specification import name_of
 from posenc.lab.summary import comparison
 from tests.dashboard import pages
-from tests.dashboard.called_pages import block_of, data, python_of, texts
+from tests.dashboard.called_pages import block_of, data, python_of, read_texts, texts
 from tests.dashboard.page_queue import empty_page_caches
-from tests.dashboard.pages import KINDS, LABELS, as_read, drawn, headline, visit
+from tests.dashboard.pages import KINDS, LABELS, drawn, headline, visit
 from tests.dashboard.shipped_runs import CODE, runs_of, shipped_runs
 from tests.lab.small_runs import small_spec
 
@@ -63,10 +63,6 @@ def measured(
     **options: Any,
 ) -> Page:
     return page(Setting(schemes=schemes), Options(comparison=comparison, **options))
-
-
-def said(shown: Page) -> list[str]:
-    return [as_read(text) for text in texts(shown)]
 
 
 def picture(shown: Page) -> Chart:
@@ -105,7 +101,7 @@ def fill(store: Store) -> None:
 def test_page_without_runs_says_so(store: Store) -> None:
     shown = measured()
     assert shown.headline == "No model of Learned, RoPE and ALiBi is on this server."
-    assert said(shown)[0] == (
+    assert read_texts(shown)[0] == (
         f"Comparison {OF_ROPE} is not on this server; {OF_SHIPPED} is shown instead."
     )
     assert asked(shown) == ["half", "comparison"]
@@ -122,7 +118,7 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
         "Learned ends at 64",
     ):
         assert fact in shown.headline
-    (details,) = [text for text in said(shown) if text.startswith("Lowest loss")]
+    (details,) = [text for text in read_texts(shown) if text.startswith("Lowest loss")]
     for fact in (
         "Lowest loss at 64 tokens: RoPE, 1.30, not clearly different from ALiBi.",
         "mean of 2 seeds; dots: single seeds; bands: lowest to highest seed",
@@ -286,12 +282,12 @@ def test_every_measured_context_has_a_tick(store: Store) -> None:
 
 def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     fill(store)
-    shown = said(measured(("sinusoidal", "rope")))
+    shown = read_texts(measured(("sinusoidal", "rope")))
     assert any(text.startswith("Lowest loss at 64 tokens: RoPE, 1.30.") for text in shown)
     assert "Not trained in this comparison: Sinusoidal." in shown
     other = small_spec("rope", train_length=128)
     add_run(store, other, Score("context", TRAINED, 128, 1.0, 1))
-    shown = said(measured(comparison=comparison(other)))
+    shown = read_texts(measured(comparison=comparison(other)))
     assert any(text.startswith("Lowest loss at 128 tokens: RoPE, 1.00.") for text in shown)
 
 
@@ -360,7 +356,7 @@ def test_broken_file_is_named(store: Store) -> None:
     fill(store)
     path = Path(store.path(f"{5:020x}.parquet"))
     path.write_bytes(b"PAR1 no more")
-    assert f"run {path.stem} cannot be read." in said(measured())
+    assert f"run {path.stem} cannot be read." in read_texts(measured())
     assert "RoPE (+2.40 nats) breaks" in measured().headline
 
 
@@ -374,7 +370,7 @@ def test_run_of_a_scheme_that_is_not_registered_is_named_with_its_scheme(store: 
     name = name_of(record)
     pq.write_table(table.replace_schema_metadata({b"posenc": text}), run.with_stem(name))
     told = f"run {name} is of a scheme that is not registered here: 'square_root'."
-    assert told in said(measured())
+    assert told in read_texts(measured())
     assert "RoPE (+2.40 nats) breaks" in measured().headline
 
 
@@ -384,7 +380,7 @@ def test_folder_that_cannot_be_listed_is_named(
     Path(store.root).mkdir(parents=True, exist_ok=True)
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda at: refuse_io() if at == store.root else real(at))
-    shown = said(measured())
+    shown = read_texts(measured())
     assert any("trained on this server cannot be read now" in text for text in shown)
 
 
@@ -411,11 +407,11 @@ def test_run_that_could_not_be_read_once_is_shown_when_it_can(
         boxes = [b.text for b in shown.all_blocks if isinstance(b, Text) and b.look == "warning"]
         assert [warning in text for text in boxes].count(True) == (not whole_store)
         first = ", ".join(f"run {run_id}" for run_id in store.ids()[:3])
-        assert (f"{first} and 3 more cannot be read." in said(shown)) == whole_store
-        assert "RoPE, 1.30" not in " ".join(said(shown))
+        assert (f"{first} and 3 more cannot be read." in read_texts(shown)) == whole_store
+        assert "RoPE, 1.30" not in " ".join(read_texts(shown))
     assert len(store.ids()) == 6
     empty_page_caches()  # what could not be read is tried again after a minute
-    assert "RoPE, 1.30" in " ".join(said(measured()))
+    assert "RoPE, 1.30" in " ".join(read_texts(measured()))
 
 
 # Copying and recalling ----------------------------------------------------------------------------
@@ -469,7 +465,7 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
     assert {"0%", "50%", "100%"} <= {*re.findall(r">([0-9.]+%?)</text>", svg)}
     reached = data(shown, CLASSES).set_index("scheme")["half correct up to"]
     assert reached.dropna().to_dict() == {"RoPE": 15, "RoPE, NTK-aware": 255}
-    (about,) = [text for text in said(shown) if "guessing among" in text]
+    (about,) = [text for text in read_texts(shown) if "guessing among" in text]
     assert (
         "a rule that knows the distance and compares no keys: past 13 tokens it is right in 43.8%"
         in about
@@ -512,19 +508,21 @@ def test_page_says_what_schemes_that_hold_their_loss_recall() -> None:
     ]
     farthest = max(x for x, _ in recalled)
     values = [value for x, value in recalled if x == farthest]
-    (said_of_loss,) = [text for text in said(measured(comparison="")) if "not everything" in text]
+    (said_of_loss,) = [
+        text for text in read_texts(measured(comparison="")) if "not everything" in text
+    ]
     assert said_of_loss.endswith(
         f"Recall at distance {farthest}, trained up to 29: ALiBi {100 * sum(values) / 3:.0f}%; "
         "a rule that knows the distance and compares no keys: 42%."
     )
     for name in runs.comparisons(runs.shipped()):
-        on_page = any("not everything" in text for text in said(measured(comparison=name)))
+        on_page = any("not everything" in text for text in read_texts(measured(comparison=name)))
         assert on_page == name.startswith("language")
 
 
 def test_page_without_recall_says_that_loss_leaves_use_of_distance_open(store: Store) -> None:
     fill(store)
-    (said_of_loss,) = [text for text in said(measured()) if "not everything" in text]
+    (said_of_loss,) = [text for text in read_texts(measured()) if "not everything" in text]
     assert said_of_loss.endswith("Recall and Copy show whether it still uses them.")
 
 

@@ -18,9 +18,8 @@ from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.protocol import Protocol, read_protocol
 from posenc.lab.summary import comparison
-from tests.dashboard.called_pages import chart, data, texts
+from tests.dashboard.called_pages import blocks, chart, data, read_texts
 from tests.dashboard.page_queue import empty_page_caches
-from tests.dashboard.pages import as_read
 from tests.lab.small_runs import sentences, small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -81,10 +80,6 @@ def shown(name: str, **options: Any) -> Page:
     return page(Setting(schemes=SCHEMES), Options(comparison=name, **options))
 
 
-def said(of: Page) -> list[str]:
-    return [as_read(text) for text in texts(of)]
-
-
 def test_lines_are_those_of_the_best_rate_and_every_trial_is_a_dot(store: Store) -> None:
     drawn = chart(shown(fill(store)), "measured_context")
     for label, kind, rate in (("RoPE", "rope", 1e-3), ("ALiBi", "alibi", 4e-3)):
@@ -104,7 +99,7 @@ def test_lines_are_those_of_the_best_rate_and_every_trial_is_a_dot(store: Store)
 
 def test_trials_that_share_a_seed_are_counted_once_and_named(store: Store) -> None:
     name = fill(store)
-    assert not [line for line in said(shown(name)) if line.startswith("Not counted")]
+    assert not [line for line in read_texts(shown(name)) if line.startswith("Not counted")]
     for kind in SCHEMES:
         at_best = small_spec(kind, learning_rate=1e-3 if kind == "rope" else 4e-3)
         other = replace(at_best, seed=0, data_seed=1)
@@ -119,7 +114,7 @@ def test_trials_that_share_a_seed_are_counted_once_and_named(store: Store) -> No
         "Not counted: 2 models that have the initial weights, or the order of the data, of one that is "
         "counted, so that they are no trials of their own."
     )
-    assert alike in said(shown(name))
+    assert alike in read_texts(shown(name))
     (rope, _) = (curve for curve in runs.curves(runs.comparisons(runs.all_ids())[name], "context"))
     assert rope.seeds == 2
 
@@ -146,13 +141,14 @@ def test_rates_are_drawn_with_the_chosen_one_in_a_ring(store: Store) -> None:
         ("RoPE", 1e-3),
         ("ALiBi", 4e-3),
     ]
-    (caption,) = [text for text in said(found) if text.startswith("A ring marks")]
+    (caption,) = [text for text in read_texts(found) if text.startswith("A ring marks")]
     assert "the lowest loss in training, mean of 2 trials." in caption
     assert caption.endswith("A scheme with more rates has an advantage: RoPE 2 and ALiBi 3.")
     table = data(found, "Measured classes").set_index("scheme")
     assert table["learning rate"].to_dict() == {"RoPE": "0.001", "ALiBi": "0.004"}
     assert any(
-        "each scheme at its best learning rate, 0.001 to 0.004" in text for text in said(found)
+        "each scheme at its best learning rate, 0.001 to 0.004" in text
+        for text in read_texts(found)
     )
     svg = pictures.svg(pictures.chart(chart(found, "rates").spec, chart(found, "rates").drawn))
     assert "learning rate" in svg
@@ -165,7 +161,7 @@ def test_schemes_trained_at_one_rate_have_no_picture_of_rates(store: Store) -> N
     assert [block.key for block in found.all_blocks if isinstance(block, Chart)] == [
         "measured_context"
     ]
-    assert not any("best learning rate" in text for text in said(found))
+    assert not any("best learning rate" in text for text in read_texts(found))
 
 
 def test_rates_of_a_part_of_the_protocol_are_those_of_its_sweep(
@@ -184,7 +180,7 @@ def test_rates_of_a_part_of_the_protocol_are_those_of_its_sweep(
     frame = chart(found, "rates").frame
     assert frame["x"].tolist() == [1e-3, 2e-3, 4e-3] * 2
     assert frame.dropna(subset="chosen")["x"].tolist() == [4e-3, 2e-3]
-    (caption,) = [text for text in said(found) if text.startswith("A ring marks")]
+    (caption,) = [text for text in read_texts(found) if text.startswith("A ring marks")]
     assert "in a sweep with 1 trial each" in caption
     offered = [*runs.comparisons(runs.all_ids())]
     assert offered == [comparison(table[0])]  # that of the sweep is none to choose
@@ -207,7 +203,7 @@ def test_comparisons_of_equal_titles_are_told_apart_by_text_steps_or_name(store:
 
 def test_loss_by_position_can_stand_beside_loss_by_context(store: Store) -> None:
     found = shown(fill(store), axis="both")
-    (columns,) = [block for block in found.all_blocks if isinstance(block, Columns)]
+    (columns,) = blocks(found, Columns)
     keys = [block.key for part in columns.parts for block in part if isinstance(block, Chart)]
     assert keys == ["measured_context", "measured_position"]
     assert chart(found, "measured_position").frame["x"].tolist() == [11.5, 11.5]

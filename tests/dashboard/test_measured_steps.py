@@ -13,9 +13,8 @@ from posenc.lab import Run, Score, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import FineTuning
 from posenc.lab.summary import comparison
-from tests.dashboard.called_pages import chart, numbers, texts
+from tests.dashboard.called_pages import chart, numbers, read_texts
 from tests.dashboard.page_queue import empty_page_caches
-from tests.dashboard.pages import as_read
 from tests.lab.small_runs import small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -53,7 +52,7 @@ def shown(name: str, *more: str) -> Page:
 
 
 def said(of: Page) -> str:
-    return "\n".join(as_read(text) for text in texts(of))
+    return "\n".join(read_texts(of))
 
 
 def test_means_over_the_trials_that_every_number_of_steps_has(store: Store) -> None:

@@ -16,8 +16,7 @@ from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import comparison
 from posenc.lab.tasks import TASKS, FlipFlop
-from tests.dashboard.called_pages import block_of, data, texts
-from tests.dashboard.pages import as_read
+from tests.dashboard.called_pages import block_of, blocks, data, read_texts
 from tests.lab.small_runs import CORPUS, small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -32,12 +31,8 @@ def shown(specification: Specification) -> Page:
     return page(Setting(schemes=("rope", "alibi")), Options(comparison=comparison(specification)))
 
 
-def said(of: Page) -> list[str]:
-    return [as_read(text) for text in texts(of)]
-
-
 def drawn(of: Page) -> Chart:
-    (chart,) = [block for block in of.all_blocks if isinstance(block, Chart)]
+    (chart,) = blocks(of, Chart)
     return chart
 
 
@@ -55,7 +50,7 @@ def test_flip_flop_shows_every_share_and_a_rule_that_knows_places(store: Store) 
         "Bits read correctly at 10, 80 and 98 percent of instructions to ignore: RoPE 97%, 76% and 57%; "
         "ALiBi 100%, 90% and 80%."
     )
-    (about,) = [text for text in said(found) if "is guessing" in text]
+    (about,) = [text for text in read_texts(found) if "is guessing" in text]
     assert f"is right in {FlipFlop.by_position(16, 98):.1%} of cases" in about
     frame = drawn(found).frame
     assert set(frame["chance"]) == {0.5}
@@ -119,7 +114,7 @@ def test_runs_of_every_task_have_a_page(kind: str, store: Store) -> None:
     found = shown(specification)
     assert found.headline.count("RoPE") >= 1
     assert drawn(found).title == f"Models trained on: {task.label}, 16 {task.unit}s"
-    assert any(f"Task: {task.learns}, trained on" in text for text in said(found))
+    assert any(f"Task: {task.learns}, trained on" in text for text in read_texts(found))
 
 
 @pytest.mark.parametrize("kind", TASKS)

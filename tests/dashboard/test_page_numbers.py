@@ -30,6 +30,7 @@ from tests.dashboard import called_pages
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard.called_pages import (
     block_of,
+    blocks,
     chart,
     data,
     numbers,
@@ -134,7 +135,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert "ALiBi" not in moving  # it has no vectors
     assert "ALiBi" in alone
     assert straight == "Yes for ALiBi."
-    (link,) = [block for block in page.all_blocks if isinstance(block, Link)]
+    (link,) = blocks(page, Link)
     assert (link.page, link.changes) == ("claims", {"theme": "distance", "claim": "linear_map"})
     (of_alibi,) = of(maps, "alibi")[["closed form", "fitted matrix"]].to_numpy()
     helps = [block.help for block in page.all_blocks if isinstance(block, Text)]
@@ -142,7 +143,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert said == (not np.isnan(of_alibi).all())
     (about,) = [text for text in texts(page) if "no vectors to move" in text]
     assert "ALiBi" in about
-    rows = [block for block in page.all_blocks if isinstance(block, Matrices)]
+    rows = blocks(page, Matrices)
     assert "ALiBi" not in {panel.title for row in rows for panel in row.panels}
     check_lines(claims, small)
     check_cards(page, maps, claims)

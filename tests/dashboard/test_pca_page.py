@@ -20,12 +20,7 @@ from dashboard.settings import Setting
 from dashboard.text import listed
 from posenc import analysis
 from tests.dashboard import pages
-from tests.dashboard.called_pages import (
-    data,
-    numbers,
-    small_setting,
-    texts,
-)
+from tests.dashboard.called_pages import blocks, data, numbers, small_setting, texts
 from tests.dashboard.independent_kernels import (
     SETTINGS,
     Small,
@@ -214,7 +209,7 @@ def test_pca_plots_of_a_and_b_share_a_scale_and_say_whose_they_are() -> None:
         for base in (10_000.0, 2.0)
     )
     both = compare.pages(b, a, names, ["base"])
-    plots = [block for block in both.all_blocks if isinstance(block, Chart)]
+    plots = blocks(both, Chart)
     assert [plot.key for plot in plots] == [
         "projection_learned_pinned", "projection_learned",
         "projection_rope_pinned", "projection_rope",

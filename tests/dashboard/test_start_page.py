@@ -18,7 +18,7 @@ from dashboard.scheme_facts import compact_formula, place
 from dashboard.settings import Setting
 from posenc import SCHEMES
 from posenc.lab import curves
-from tests.dashboard.called_pages import chart, numbers, small_setting, texts
+from tests.dashboard.called_pages import blocks, chart, numbers, small_setting, texts
 from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance
 from tests.dashboard.pages import KINDS, LABELS, cosines, drawn, messages, of, visit
 from tests.dashboard.shipped_runs import CODE, RECALL_TASK, means, runs_of, shipped_runs
@@ -97,7 +97,7 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
     seeds = [(run.specification.scheme.kind, run.specification.seed) for run in runs_of(CODE)]
     assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
     held, degraded = (f"{np.log(times):.3f} nats" for times in (1.05, 1.1))
-    words = [block for block in shown.all_blocks if isinstance(block, Text)]
+    words = blocks(shown, Text)
     (rules,) = [text for text in words if "Uses more context: " in text.text]
     assert rules.text == (
         "Thin lines: text cut to the training length. "

@@ -26,7 +26,7 @@ from posenc.lab import Run, Score, Store, from_text, run_once, specifications, s
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
-from tests.dashboard.called_pages import chart, data
+from tests.dashboard.called_pages import blocks, chart, data
 from tests.dashboard.called_pages import texts as texts_of
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer
 from tests.dashboard.pages import as_read, captions, charts, drawn, notices, setting, visit
@@ -358,7 +358,7 @@ def test_finished_runs_are_linked_and_open_in_extrapolation(job_folder: Path) ->
     name = comparison(specification)
     of_others = page(Setting(schemes=("alibi",)), options)
     for each, label in ((shown, "Open in Extrapolation"), (of_others, "Copy, 16 letters: RoPE")):
-        (link,) = [block for block in each.all_blocks if isinstance(block, Link)]
+        (link,) = blocks(each, Link)
         assert link.label == label
         assert link.changes == {
             "half": "measured", "comparison": name, "own_runs": True, "schemes": ("rope",)

@@ -20,7 +20,7 @@ from dashboard.training_time import LOADING_SECONDS
 from posenc.lab import Run, Score, Store, standard_library
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.protocol import SHIPPED
-from tests.dashboard.called_pages import block_of, python_of, texts
+from tests.dashboard.called_pages import block_of, blocks, python_of, read_texts
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, empty_page_caches
 from tests.dashboard.pages import as_read, drawn, visit
 
@@ -123,7 +123,7 @@ def test_finished_sweep_has_a_table_with_paired_intervals_at_the_best_rates() ->
         words = f"{own['alibi'].mean():.3f} ({mean:+.3f}, {low:+.3f} to {high:+.3f}"
         assert table.loc["ALiBi", f"{x} tokens"].startswith(words)
         assert table.loc["RoPE", f"{x} tokens"] == f"{own['rope'].mean():.3f}"
-    said = [as_read(text) for text in texts(found)]
+    said = read_texts(found)
     assert any("Learning rates: ALiBi 0.001; RoPE 0.004." in text for text in said)
     (drawer,) = [b for b in found.all_blocks if isinstance(b, Drawer) and b.key == "trained_files"]
     csv, latex = [block.code for block in drawer.make() if isinstance(block, Code)]
@@ -142,4 +142,4 @@ def test_one_scheme_has_no_table(tmp_path: Path) -> None:
     (one,) = runs_of(of_rope, replace(SMALL, seeds=1, run_rates=(0.001,)), standard_library())
     Store().add(Run(one, None, 1.0, (Score("context", TRAINED, 16, 2.0, 8),), (1.0,)), {})
     shown = page(of_rope, replace(SMALL, seeds=1, run_rates=(0.001,)))
-    assert not [b for b in shown.all_blocks if isinstance(b, Findings)]
+    assert not blocks(shown, Findings)

@@ -14,7 +14,7 @@ from dashboard.settings import Setting
 from dashboard.state import read_query
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
-from tests.dashboard.called_pages import block_of, data, panel_values, texts
+from tests.dashboard.called_pages import block_of, blocks, data, panel_values, texts
 from tests.dashboard.pages import KINDS, as_read, drawn, notices, of, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -50,7 +50,7 @@ def chips(shown: Page) -> list[list[str]]:
 
 def narrowed(shown: Page) -> dict[str, Any]:
     """Return the largest numbers and the choices that the controls of the page offer."""
-    controls = [block for block in shown.all_blocks if isinstance(block, Controls)]
+    controls = blocks(shown, Controls)
     return {name: block.narrowed.get(name) for block in controls for name in block.names}
 
 
