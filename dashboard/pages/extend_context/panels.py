@@ -49,13 +49,19 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.evidence import FineTunedRatio
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.paste import SERVER_SOURCES
 from posenc.planner.recommendation import bound_sentence
-from posenc.planner.tables import COLUMNS
-from posenc.text import count_of, joined
+from posenc.planner.tables import COLUMNS, TRADE_OFFS
+from posenc.text import as_factor, count_of, joined
 
 ABOUT = "Lengths and layers of this model"
+HERE = "measured here"
+HERE_HELP = (
+    "The perplexity of small models after light fine-tuning with the method, at the factor named, over "
+    "that before at the training length: mean, lowest and highest of the seeds."
+)
 # Columns whose numbers matter where a warning says so.
 _WARNED = (
     "softmax_scale", "stale_from", "float32_cosine_error", "float32_cosine_error_transformers",
@@ -257,7 +263,20 @@ def _table(read: PlannerRead, title: str) -> list[Block]:
         for column in COLUMNS
         if column.part in ("", title) and column.key not in _WARNED
     }
-    return [Findings("methods", read.methods[[*help]], help), Text(RANKING, "caption")]
+    frame = read.methods[[*help]]
+    here = [_tuned_here(method.fine_tuned) for method in read.plan.methods]
+    about = RANKING
+    if title == TRADE_OFFS and any(here):
+        frame, help = frame.assign(**{HERE: here}), help | {HERE: HERE_HELP}
+        about = f"{RANKING} What was measured here, on small models, decides no rank."
+    return [Findings("methods", frame, help), Text(about, "caption")]
+
+
+def _tuned_here(ratio: FineTunedRatio | None) -> str:
+    """Return the perplexity of small models that were fine-tuned with a method, "" for none."""
+    if ratio is None:
+        return ""
+    return f"{ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) at {as_factor(ratio.factor)}"
 
 
 def _picture(read: PlannerRead, title: str) -> list[Block]:
