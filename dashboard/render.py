@@ -133,8 +133,7 @@ class Renderer:
             case Metric():
                 place.metric(block.label, block.value, width="content")
             case Drawing():
-                # Not `image`, whose toolbar would cover a small drawing, and which takes a browser longer.
-                place.html(block.html, width="content")
+                place.image(block.svg, width=block.width, alt=block.alt)
             case Button():
                 place.button(
                     block.label, key=block.key, on_click=session.change, args=(block.changes,),

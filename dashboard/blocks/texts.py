@@ -1,7 +1,5 @@
 """Texts, formulas, drawings and tables as blocks of a page."""
 
-import base64
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -54,13 +52,6 @@ class Drawing:
     svg: str
     alt: str
     width: int
-
-    @property
-    def html(self) -> str:
-        """The drawing as an image that holds it, so that its ids and styles meet no others."""
-        data = base64.b64encode(self.svg.encode()).decode()
-        words, size = html.escape(self.alt), f"width:{self.width}px;max-width:100%"
-        return f'<img alt="{words}" style="{size}" src="data:image/svg+xml;base64,{data}">'
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,7 +112,9 @@ class Writer:
             case Clocks():
                 return _data("clocks", block.sent, block.text)
             case Drawing():
-                return block.html
+                label, size = html.escape(block.alt), f"width:{block.width}px"
+                image = base64.b64encode(block.svg.encode()).decode()
+                return f'<img alt="{label}" style="{size}" src="data:image/svg+xml;base64,{image}">'
             case Table():
                 return _frame(
                     block.frame.set_index(str(block.frame.columns[0])).T.reset_index(names="")

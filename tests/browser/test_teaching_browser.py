@@ -64,7 +64,7 @@ FIRST_END = """() => {
   const main = document.querySelector("[data-testid=stMain]");
   const hosts = [...main.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
   const pictures = [
-    ...main.querySelectorAll(".stVegaLiteChart, [data-testid=stTable], [data-testid=stHtml] img"),
+    ...main.querySelectorAll(".stVegaLiteChart, [data-testid=stTable], [data-testid=stImage]"),
     ...hosts.flatMap((host) => [...(host.shadowRoot?.querySelectorAll(".panel, .face svg") ?? [])]),
   ];
   const boxes = pictures.map((one) => one.getBoundingClientRect());

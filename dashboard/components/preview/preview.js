@@ -16,7 +16,7 @@ const AT_ONCE = 8; // stops of one request
 const REST = 150; // milliseconds that a page has to be drawn before it asks for what may be next
 const STYLE = `
 :root.ahead [data-testid=stMain] :is(
-  .stMarkdown, .stVegaLiteChart:not(.follows), .stDataFrame, .stTable, .stMetric
+  .stMarkdown, .stVegaLiteChart:not(.follows), .stDataFrame, .stTable, .stMetric, .stImage
 ) { opacity: 0.4; transition: opacity 0.1s 0.3s; }`;
 
 let page = null; // of the last run: where to ask, and every slider that is followed
