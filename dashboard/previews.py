@@ -1,8 +1,8 @@
 """Pictures of a page at the stops of a slider, which the browser shows while a visitor moves it.
 
 The browser asks for some stops at once (components/preview/preview.js). Each answer holds the matrices,
-clocks and lines of the page as it is at these stops, made by the function that makes the page. Lines are
-thinned and rounded to what can be seen of them in passing.
+clocks, lines and dots of the page as it is at these stops, made by the function that makes the page. Lines
+and dots are thinned and rounded to what can be seen of them in passing.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ FOLLOWED = (
     "dim",
 )  # the shared sliders that pictures follow; they follow those of their page, too
 SLOW = ("check_my_encoding",)  # identifies a table at each stop, which takes seconds
-POINTS = 64  # of a line in passing
+POINTS = 64  # of a line or a plot in passing
 SECONDS = 0.15  # after which an answer gets no more stops: the browser asks again for the others
 MOST_BYTES = 4 * 2**20  # of the matrices of an answer
 _one_at_a_time = asyncio.Lock()  # so that a run of the script waits for one stop at most
@@ -103,7 +103,7 @@ def _stops(now: State, folder: str, name: str) -> dict[str, float]:
 
 
 def _follows(block: Block) -> TypeGuard[Matrices | Clocks | Chart]:
-    """Whether a block is a picture that follows: a chart is one if it has lines."""
+    """Whether a block is a picture that follows: a chart is one if it can be thinned."""
     return isinstance(block, Matrices | Clocks) or (
         isinstance(block, Chart) and block.x in block.frame
     )
@@ -166,7 +166,7 @@ def _in_turn(now: State, folder: str, changes: Changes) -> Pictures:
 
 
 def pictures(now: State, folder: str) -> Pictures:
-    """Return the matrices, clocks and charts of lines of a page."""
+    """Return the matrices, the clocks and the charts that follow of a page."""
     page = page_at(now, folder)
     return {
         block.key: block.row(page.title) if isinstance(block, Matrices) else block
@@ -222,6 +222,6 @@ def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
     return {
         str(name): [float(f"{value:.4g}") if isfinite(value) else None for value in values]
         if values.dtype.kind == "f"
-        else values.tolist()
+        else values.astype(object).where(values.notna(), None).tolist()
         for name, values in frame.items()
     }

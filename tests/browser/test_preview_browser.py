@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from dashboard import previews, results
 from dashboard.settings import Setting
+from posenc.analysis import scheme_projection
 from posenc.schemes import SCHEMES
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import asked, lines, pixels, press, wait_until
@@ -33,6 +34,13 @@ NO_WAY = """(() => {
     return selector === "svg g" ? [] : all.call(this, selector);
   };
 })()"""
+# The rows of a chart, as they are drawn.
+ROWS = """chart => {
+  for (const group of chart.querySelectorAll("svg g")) {
+    const view = group.__data__?.context?.dataflow;
+    if (view) return view.data("source").map(({ position, PC1, PC2 }) => [position, PC1, PC2]);
+  }
+}"""
 # The rows of the first chart, as they are drawn.
 VALUES = """() => {
   for (const group of document.querySelectorAll(".stVegaLiteChart svg g")) {
@@ -91,6 +99,30 @@ def test_lines_pass_through_the_values_of_the_stop(visitor: Visit) -> None:
     wait_until(page, lambda: stop(page, "Base") == "20,000" and passes_through())
     page.mouse.up()
     expect(chart).not_to_have_class(re.compile("follows"))
+
+
+def test_dots_of_pca_lie_where_the_page_has_them_at_the_stop(visitor: Visit) -> None:
+    page = visitor().open("pca")
+    chart = page.locator(".st-key-chart_projection_rope .stVegaLiteChart")
+    before = chart.evaluate(ROWS)
+    drag(page, "Base", -1, -2, -3)
+    expect(chart).to_have_class(re.compile("follows"))
+    expected = scheme_projection(
+        results.request(Setting(base=5_000.0), "rope"), fitted=128, components=3
+    )
+    scores = expected.scores.numpy()
+
+    def lies_there() -> bool:
+        rows = chart.evaluate(ROWS)
+        return len(rows) == POINTS < len(before) and all(
+            abs(shown - own) < 1e-3
+            for position, *place in rows
+            for shown, own in zip(place, scores[position], strict=False)
+        )
+
+    wait_until(page, lambda: stop(page, "Base") == "5,000" and lies_there())
+    page.mouse.up()
+    wait_until(page, lambda: len(chart.evaluate(ROWS)) == len(before))
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from dashboard.server import settings
 from dashboard.settings import Setting
 from dashboard.state import State
 
-WITH_PICTURES = ("similarity", "encoding", "relative_offsets", "start")
+WITH_PICTURES = ("similarity", "encoding", "relative_offsets", "start", "pca")
 SMALL = Setting(dim=64, heads=4, length=40, train_length=24)
 
 
@@ -274,7 +274,7 @@ def test_server_answers_for_no_more_positions_than_it_shows(
 
 def test_pages_without_pictures_and_options_that_no_link_holds_are_not_followed() -> None:
     now = State(SMALL)
-    for folder in ("pca", "train", "check_my_encoding"):
+    for folder in ("claims", "train", "check_my_encoding"):
         assert previews.following(now, folder, page_at(now, folder).all_blocks) is None
     rounded = State(SMALL.replace(precision="bfloat16"))
     blocks = page_at(rounded, "similarity").all_blocks

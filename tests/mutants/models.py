@@ -33,11 +33,11 @@ MUTANTS_OF_MODELS = (
     Mutant("a card that cites continued training for light fine-tuning", "planner/evidence.py",
            "one for one in self.reports if one.training == training and one.factor >= factor",
            "one for one in self.reports if one.factor >= factor",
-           ("planner_page.py::"
+           ("planner_advice.py::"
             "test_a_card_of_advice_cites_only_sources_that_trained_as_little_and_says_how_much",)),
     Mutant("a plan that tells of other amounts of training", "planner/sentences.py",
            "    if reports:  # the statement", "    if not reports:  # the statement",
-           ("planner_page.py::"
+           ("planner_advice.py::"
             "test_a_card_of_advice_cites_only_sources_that_trained_as_little_and_says_how_much",)),
     Mutant("makers' advice past their factor", "planner/evidence.py",
            'return same and least <= getattr(config, "factor", 1.0) <= self.factor', "return same",
@@ -51,7 +51,13 @@ MUTANTS_OF_MODELS = (
            'verdicts.get(frozenset(ahead), "disagree")', 'verdicts[frozenset(sorted(ahead)[:1])]',
            ("ranking",)),
     Mutant("a model that RULER found to fail taken as a precedent", "planner/ranking.py",
-           "one.kind == kind and one.effective >= length", "one.kind == kind", ("ranking",)),
+           "derivatives_of(model, kind) if one.effective >= length", "derivatives_of(model, kind)",
+           ("ranking",)),
+    Mutant("the least length that RULER found told as the most", "planner/recommendation.py",
+           "longest = max(one.effective", "longest = min(one.effective", ("effective_lengths",)),
+    Mutant("a factor that is asked told as the nearest one below", "planner/sentences.py",
+           "one.training == training and one.factor < method.factor", "one.training == training",
+           ("effective_lengths",)),
     Mutant("an unknown wrapper read by its text model", "models/read_config.py",
            "if is_wrapped and assume is None:", "if False and assume is None:", ("config_refusals",)),
     Mutant("a factor that falls one token short", "schemes/rope_scaling/base.py",

@@ -51,7 +51,7 @@ MUTANTS_OF_PAGES = (
            "torch.arange(0, stop - start, dtype=torch.float64)", ("corrected_code",)),
     Mutant("a model's own scaling pasted last", "dashboard/pages/extend_context/data.py",
            "key=lambda method: (method.readiness is not Readiness.PAST,",
-           "key=lambda method: (method.readiness is Readiness.PAST,", ("planner_page",)),
+           "key=lambda method: (method.readiness is Readiness.PAST,", ("planner_advice",)),
     Mutant("losses by steps at the shortest of all contexts", "dashboard/pages/extrapolation/measured.py",
            "return max(curve.points[-1].x for curve in curves)",
            "return min(curve.points[-1].x for curve in curves)", ("measured_steps",)),

@@ -1,4 +1,4 @@
-// Lines of charts at another stop of a slider, while it is dragged.
+// Lines and dots of charts at another stop of a slider, while it is dragged.
 //
 // A chart is drawn by Streamlit, which offers no way to it. Vega notes what it draws on the elements of its
 // SVG, and from there its view is reached. Where a later version does not, charts wait for the server.

@@ -174,7 +174,7 @@ def _plots(
                     frame=pd.DataFrame(columns | {"past": position >= setting.train_length}),
                     names=(kind,),
                     draw=draw,
-                    x="",
+                    x="position",
                     alt="; ".join(filter(None, (explained, fitted_on, note, DOTS)))
                     + f". {ends_spoken(scores, plane)}",
                     sizes=note,
