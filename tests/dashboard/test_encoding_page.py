@@ -175,7 +175,7 @@ def test_what_is_too_large_to_draw_is_cut_and_the_page_says_so() -> None:
 
 def test_page_says_of_waves_without_a_full_turn_what_happens_past_training() -> None:
     """A base of 10,000 has slow waves; at base 2 all 32 turn at least once in 128 positions."""
-    new = "Past them the others turn to angles that training never showed."
+    new = "Past these positions the other waves reach angles that training never showed."
     assert any(new in text for text in texts(page(Setting(), Options())))
     fast = Setting(base=2.0, schemes=("rope",))
     assert 2 * np.pi < 128 * 2.0 ** (-62 / 64)
