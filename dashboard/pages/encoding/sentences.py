@@ -48,7 +48,9 @@ def numbers(read: Encodings) -> str:
             f"{trained}."
         )
         if any((scheme.frequencies["turns"] < 1).any() for scheme in read.with_pairs.values()):
-            sentences.append("Past these positions the other waves reach angles that training never showed.")
+            sentences.append(
+                "Past these positions the other waves reach angles that training never showed."
+            )
     sentences += [_without_pairs(read, kind) for kind in others if kind not in tables]
     return " ".join(sentences)
 

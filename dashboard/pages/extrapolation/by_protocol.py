@@ -360,17 +360,19 @@ def _words(found: Ranks, kind: str, place: int) -> str:
     column, cell = found.columns[place], found.rows[kind][place]
     if cell.state == State.LEFT_OUT:
         return "not run"
+    # What was not learned is a share of correct answers in training, and says nothing past it.
+    has_mean = cell.rank is not None or (cell.state == State.NOT_LEARNED and column.in_training)
+    if not has_mean or cell.mean is None:
+        words = str(cell)
+    else:
+        words = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
     notes = []
     if 0 < cell.trials < column.trials:
         notes.append(f"{cell.trials} of {count_of(column.trials, 'trial')}")
-    if (solved := cell.solved) and solved.solved < solved.trials and cell.state != State.ENDS:
-        notes.append(f"{solved} learned it")
-    words = str(cell)
-    has_mean = cell.rank is not None or (
-        cell.state == State.NOT_LEARNED and column.in_training and not column.loss
-    )
-    if has_mean and cell.mean is not None:
-        words = f"{cell.mean:.3f}" if column.loss else f"{cell.mean:.0%}"
+    if cell.solved is not None and cell.state != State.ENDS:
+        some = 0 < cell.solved.solved < cell.solved.trials
+        if some or (has_mean and not cell.solved.solved):
+            notes.append(f"{cell.solved} learned it")
     return f"{words} ({', '.join(notes)})" if notes else words
 
 
