@@ -555,7 +555,7 @@ def test_page_opens_on_the_models_that_the_other_pages_show(schemes: tuple[str, 
     start = start_page(Setting(schemes=schemes), StartOptions())
     assert any("Loss: trained on 64 tokens" in text for text in texts(start))
     assert any(  # recall's models have 3
-        text.startswith("Badges are of trained models (3 to 5 seeds") for text in texts(start)
+        text.startswith("Badges, whatever the sliders say: 3 to 5 seeds") for text in texts(start)
     )
     assert OF_SHIPPED == CODE
 

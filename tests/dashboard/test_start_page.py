@@ -88,11 +88,11 @@ def test_each_card_has_drawing_formula_summary_and_measured_badge(shown: Page) -
         colour, word = ("green", "holds") if holds else ("red", "breaks")
         expected.append((colour, f"{word}: {change:+.{2 if abs(change) >= 1 else 3}f} nats"))
     assert badges == expected
-    (sentence,) = [text for text in texts(shown) if text.startswith("Badges ")]
+    (sentence,) = [text for text in texts(shown) if text.startswith("Badges")]
     assert sentence == (
-        "Badges are of trained models (3 to 5 seeds at base 10,000), whatever the sliders say. "
+        "Badges, whatever the sliders say: 3 to 5 seeds at base 10,000. "
         "Loss: trained on 64 tokens, evaluated at 1,024. Recall: distance 511, trained up to 29; "
-        "a rule that compares no keys: 42%."
+        "position alone: 42%."
     )
     seeds = [(run.specification.scheme.kind, run.specification.seed) for run in runs_of(CODE)]
     assert all(len({seed for own, seed in seeds if own == kind}) == 5 for kind in KINDS)
@@ -136,7 +136,7 @@ def test_measured_numbers_say_their_base_and_do_not_follow_the_sliders(shown: Pa
     assert len(measured) == 2  # of the badges and of the lines
     assert [text for text in texts(other) if "base 10,000" in text] == measured
     of_alibi = texts(page(Setting(schemes=("alibi",)), Options()))  # which has no base
-    assert [text for text in of_alibi if "of trained models (3 to 5 seeds), whatever" in text]
+    assert [text for text in of_alibi if "sliders say: 3 to 5 seeds." in text]
     assert not [text for text in of_alibi if " base" in text]
 
 
@@ -153,18 +153,19 @@ def test_badges_say_with_how_many_seeds_losses_and_recall_are_measured(
     # Another setting than those of other tests, which the cache holds.
     shown = page(Setting(schemes=("rope", "alibi"), base=9_000.0), Options())
     assert any(
-        text.startswith("Badges are of trained models (1 to 5 seeds at") for text in texts(shown)
+        text.startswith("Badges, whatever the sliders say: 1 to 5 seeds at")
+        for text in texts(shown)
     )
 
 
 def test_where_each_learned_table_ends_is_stated(shown: Page) -> None:
-    (ends,) = [text for text in texts(shown) if text.startswith("Three tables")]
+    (ends,) = [text for text in texts(shown) if text.startswith("Its three tables")]
     assert ends == (
-        f"Three tables stand here, which end at distance {TABLE - 1} (similarity below), at {LENGTH} "
-        f"tokens (loss) and at distance {max(RECALL['learned'])} (recall)."
+        f"Its three tables end at distance {TABLE - 1} below, {LENGTH} in loss, "
+        f"{max(RECALL['learned'])} in recall."
     )
     without = page(Setting(schemes=("rope", "alibi")), Options())
-    assert not any(text.startswith("Three tables") for text in texts(without))
+    assert not any(text.startswith("Its three tables") for text in texts(without))
 
 
 def test_measured_lines_are_the_means_of_the_shipped_runs(shown: Page) -> None:

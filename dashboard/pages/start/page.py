@@ -106,15 +106,14 @@ def _badges(measured: Sequence[Curve], recalls: Sequence[Curve]) -> str:
         f"{run_descriptions.seeds([*measured, *recalls])}{run_descriptions.at_base(measured)}"
     )
     parts = [
-        f"Badges are of trained models ({trained_with}), whatever the sliders say.",
+        f"Badges, whatever the sliders say: {trained_with}.",
         f"Loss: {run_losses.lengths(measured)}.",
     ]
     if recalls:
         end = max(point.x for curve in recalls for point in curve.points)
         by_position = Recall.by_position(recalls[0].specification.train_length, end)
         parts.append(
-            f"Recall: {run_accuracies.recall_distances(recalls)}; a rule that compares no keys: "
-            f"{by_position:.0%}."
+            f"Recall: {run_accuracies.recall_distances(recalls)}; position alone: {by_position:.0%}."
         )
     return " ".join(parts)
 
@@ -178,8 +177,7 @@ def _ends(
     ends = shown.offsets[-1], loss.points[-1].x, recall.points[-1].x
     below, in_loss, in_recall = (f"{end:,}" for end in ends)
     sentence = (
-        f"Three tables stand here, which end at distance {below} (similarity below), at {in_loss} tokens "
-        f"(loss) and at distance {in_recall} (recall)."
+        f"Its three tables end at distance {below} below, {in_loss} in loss, {in_recall} in recall."
     )
     return [Text(sentence, "caption")]
 
